@@ -1,0 +1,1 @@
+"""The remote client: the verbs of `Index` over HTTP, synchronous and asynchronous."""

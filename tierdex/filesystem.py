@@ -1,0 +1,266 @@
+"""The only door to the local file system: files, mappings, folders, locks.
+
+Every call is one system call or the smallest safe group of them, so that a simulated disk can stand
+in for it (`tierdex.testing.simulated_disk`) and every call is a place where a crash or an error may
+strike. What each call makes durable:
+
+* `OpenFile.sync` and `Mapping.sync`  -- the bytes (and the size) of that file, once they return
+* `sync_folder`                       -- the names in that folder: creations, renames, removals
+* everything else                     -- nothing: it is visible at once and survives a killed
+                                         process, not a power cut
+
+Errors are plain `OSError`: layers above say what they mean. Depends on numpy only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import shutil
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+PAGE_BYTES = mmap.PAGESIZE
+
+
+class Mapping(Protocol):
+    """A file's bytes in memory. `array` is uint8, one element a byte; writable mappings are shared."""
+
+    array: np.ndarray
+
+    def sync(self, position: int, length: int) -> None:
+        """Make the bytes [position, position + length) durable. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Give the mapping back once no array view of it is left."""
+        ...
+
+
+class OpenFile(Protocol):
+    """One open file. Reads and writes name their position: there is no cursor to share."""
+
+    def size(self) -> int: ...
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return up to `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of `data`. Raises OSError; then any part of it may be written."""
+        ...
+
+    def reserve(self, position: int, length: int) -> None:
+        """Reserve disk blocks, so that stores into a mapping cannot fail. Raises OSError (ENOSPC)."""
+        ...
+
+    def truncate(self, length: int) -> None: ...
+    def sync(self) -> None: ...
+    def forget_cached(self) -> None:
+        """Ask the kernel to drop clean cached pages, so that the next read comes from the device."""
+        ...
+
+    def map(self, length: int, *, writable: bool) -> Mapping:
+        """Map the first `length` bytes. Raises OSError when the file is shorter."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FolderLock(Protocol):
+    """An exclusive lock that ends with the process that holds it."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Folders and files. Safe to share between threads."""
+
+    def open(
+        self, path: Path, *, writable: bool = False, create: bool = False, exclusive: bool = False
+    ) -> OpenFile:
+        """Open a file; `create` makes it when absent, `exclusive` refuses one that is there."""
+        ...
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and its parents; one that is there is fine."""
+        ...
+
+    def list_folder(self, path: Path) -> list[str]:
+        """Return the sorted names in a folder; an absent folder is empty."""
+        ...
+
+    def exists(self, path: Path) -> bool: ...
+    def is_folder(self, path: Path) -> bool: ...
+    def file_size(self, path: Path) -> int: ...
+    def modified_ms(self, path: Path) -> int: ...
+    def rename(self, source: Path, target: Path) -> None:
+        """Move atomically, replacing the target."""
+        ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give the file a second name. Raises FileExistsError: this is create-if-absent."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name; an absent one is fine."""
+        ...
+
+    def sync_folder(self, path: Path) -> None: ...
+    def free_bytes(self, path: Path) -> int: ...
+    def lock(self, path: Path, holder: str) -> FolderLock:
+        """Take the lock file and write `holder` into it. Raises BlockingIOError when it is held."""
+        ...
+
+
+class LocalFileSystem:
+    """The machine's file system."""
+
+    def open(
+        self, path: Path, *, writable: bool = False, create: bool = False, exclusive: bool = False
+    ) -> _LocalFile:
+        flags = os.O_CLOEXEC | (os.O_RDWR if writable or create else os.O_RDONLY)
+        flags |= (os.O_CREAT if create else 0) | (os.O_EXCL if exclusive else 0)
+        return _LocalFile(os.open(path, flags, 0o644))
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def list_folder(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_folder(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def file_size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def sync_folder(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, path: Path) -> int:
+        return shutil.disk_usage(path).free
+
+    def lock(self, path: Path, holder: str) -> _LocalLock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, holder.encode(), 0)
+        return _LocalLock(descriptor)
+
+
+class _LocalLock:
+    """A lock held on an open descriptor: the kernel lets go of it when the process ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+class _LocalFile:
+    """A file descriptor with positional reads and writes."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        chunks = []
+        while length > 0 and (chunk := os.pread(self._descriptor, length, position)):
+            chunks.append(chunk)
+            position += len(chunk)
+            length -= len(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        view = memoryview(data).cast("B")
+        while view:
+            written = os.pwrite(self._descriptor, view, position)
+            position += written
+            view = view[written:]
+
+    def reserve(self, position: int, length: int) -> None:
+        os.posix_fallocate(self._descriptor, position, length)
+
+    def truncate(self, length: int) -> None:
+        os.ftruncate(self._descriptor, length)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def forget_cached(self) -> None:
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def map(self, length: int, *, writable: bool) -> _LocalMapping:
+        return _LocalMapping(self._descriptor, length, writable=writable)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class _LocalMapping:
+    """A shared mapping. The numpy view pins the pages until the last view is gone."""
+
+    def __init__(self, descriptor: int, length: int, *, writable: bool) -> None:
+        size = os.fstat(descriptor).st_size
+        if size < length:  # a store or load beyond the end would be a SIGBUS, not an error
+            raise OSError(f"file holds {size} bytes, {length} were to be mapped")
+        with os.fdopen(os.dup(descriptor), "r+b" if writable else "rb") as file:
+            self.array = np.memmap(file, dtype=np.uint8, mode="r+" if writable else "r", shape=(length,))
+
+    def sync(self, position: int, length: int) -> None:
+        first = position - position % PAGE_BYTES
+        _msync(self.array.ctypes.data + first, position + length - first)
+
+    def close(self) -> None:
+        # No munmap by hand: it would turn a late reader's load into a crash.
+        self.array = np.empty(0, np.uint8)
+
+
+def _msync(address: int, length: int) -> None:
+    """Call msync(MS_SYNC) without holding the GIL, which mmap.flush() would."""
+    if length and _LIBC.msync(ctypes.c_void_p(address), ctypes.c_size_t(length), _MS_SYNC):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "msync")
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_MS_SYNC = 4  # <sys/mman.h>, Linux

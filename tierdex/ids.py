@@ -1,0 +1,63 @@
+"""The only place where randomness comes from: uuids, tokens, jitter.
+
+Components take an `IdSource` as an argument; the simulation gives a seeded one, so that the same seed
+gives the same trace.
+
+Depends on nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+from typing import Protocol
+
+
+class IdSource(Protocol):
+    """Source of everything that must differ from run to run. Safe to share between threads."""
+
+    def uuid(self) -> bytes:
+        """Return 16 bytes that no other call anywhere returns."""
+        ...
+
+    def token(self, size_bytes: int) -> str:
+        """Return `size_bytes` of randomness as URL-safe text, fit for a secret."""
+        ...
+
+    def random(self) -> float:
+        """Return a number in [0, 1), for jitter and sampling."""
+        ...
+
+
+class SystemIds:
+    """The operating system's randomness."""
+
+    def uuid(self) -> bytes:
+        return secrets.token_bytes(16)
+
+    def token(self, size_bytes: int) -> str:
+        return secrets.token_urlsafe(size_bytes)
+
+    def random(self) -> float:
+        return secrets.randbits(53) / (1 << 53)
+
+
+class SeededIds:
+    """Reproducible ids for tests and the simulation; never for production."""
+
+    def __init__(self, seed: int) -> None:
+        self._lock = threading.Lock()
+        self._random = random.Random(seed)
+
+    def uuid(self) -> bytes:
+        with self._lock:
+            return self._random.randbytes(16)
+
+    def token(self, size_bytes: int) -> str:
+        with self._lock:
+            return self._random.randbytes(size_bytes).hex()
+
+    def random(self) -> float:
+        with self._lock:
+            return self._random.random()

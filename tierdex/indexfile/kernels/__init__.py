@@ -1,0 +1,1 @@
+"""Numba kernels: the loops over items. They know arrays and numbers, nothing of files."""

@@ -1,0 +1,133 @@
+"""Every knob, its meaning, unit, default and when to change it.
+
+A value comes from the first that has it: a keyword of `Index.open` (or a flag of the command line),
+a variable `TIERDEX_<NAME>`, the default below. Settings are values; components (clock, store, file
+system, ids) are arguments. The table in docs/operations.md is generated from this module.
+
+Depends on pydantic-settings only.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tierdex.errors import InvalidRequestError
+
+NODE_PATTERN = r"^[a-z0-9][a-z0-9._]{0,62}$"
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+class Settings(BaseSettings):
+    """The knobs of one index. Unknown names are refused; durations are seconds, sizes bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="TIERDEX_", extra="forbid", frozen=True)
+
+    # -- behaviour: what is kept, for how long, who may write -------------------------------------
+    node: str = Field(
+        "local",
+        pattern=NODE_PATTERN,
+        description="name of this writer and of its prefix in the store; one writer a node",
+    )
+    read_only: bool = Field(False, description="open for queries only; works beside a live writer")
+    background: bool = Field(
+        True, description="run compaction, upload and refresh in threads; off: `run_compaction()` does it"
+    )
+    read_nodes: list[str] | None = Field(
+        None, description="answer only from these nodes of the store; none: from all"
+    )
+    roll_after: float = Field(
+        3600.0, gt=0, description="seconds after which a file that holds anything is rolled"
+    )
+    remote_interval: float = Field(
+        10.0, ge=0, description="seconds between two rolls that `remote` acknowledgements may cause"
+    )
+    retention: float | None = Field(
+        None, gt=0, description="seconds that a sealed file is kept; none: for ever"
+    )
+    topic_retention: dict[str, float] = Field(
+        default_factory=dict, description="seconds for single topics, above or below `retention`"
+    )
+    grace_time: float = Field(
+        3600.0, ge=0, description="seconds between the commit that drops an object and its deletion"
+    )
+    max_staleness: float = Field(
+        60.0, gt=0, description="a node whose manifest is older (seconds) makes an answer incomplete"
+    )
+    disk_budget_bytes: int = Field(
+        64 * GIB, gt=0, description="local files that wait for the store; above it puts are refused"
+    )
+    disk_reserve_bytes: int = Field(
+        64 * MIB, ge=0, description="free bytes left on the disk; below them puts are refused"
+    )
+    max_key_bytes: int = Field(4096, gt=0, le=65535, description="longest key or message ID, UTF-8")
+    max_batch_entries: int = Field(4_000_000, gt=0, description="most entries in one put_batch")
+    max_count_limit: int = Field(10_000, gt=0, description="most entries that one query may ask for")
+    max_lookups: int = Field(100_000, gt=0, description="most lookups in one query_batch")
+    query_max_requests: int = Field(
+        1_000, gt=0, description="store requests that one query may send before it answers incomplete"
+    )
+    query_max_items: int = Field(
+        20_000_000, gt=0, description="items that one query may walk before it answers incomplete"
+    )
+
+    # -- performance: sizes, counts, intervals ----------------------------------------------------
+    slot_count: int = Field(5_000_000, ge=1, le=1 << 31, description="hash slots of a new file")
+    item_capacity: int = Field(
+        20_000_000, ge=1, le=1 << 31, description="items after which a file is rolled"
+    )
+    filter_bits: Literal[0, 8, 16] = Field(16, description="bits of a filter's fingerprint; 0: none")
+    put_buffer_entries: int = Field(4096, ge=1, description="single puts gathered into one batch")
+    put_buffer_delay: float = Field(
+        0.005, gt=0, description="seconds after which gathered puts are written at the latest"
+    )
+    compact_interval: float = Field(1.0, gt=0, description="seconds between two looks for work")
+    backoff_max: float = Field(60.0, gt=0, description="longest pause (seconds) after failures")
+    merge_below_items: int = Field(
+        1_000_000, ge=0, description="neighbouring compacted files below this size are merged"
+    )
+    merge_min_files: int = Field(8, ge=2, description="small neighbours that make a merge worth it")
+    checkpoint_every: int = Field(32, ge=1, description="manifest commits between two checkpoints")
+    refresh_interval: float = Field(5.0, gt=0, description="seconds between two looks at the manifests")
+    sidecar_cache_bytes: int = Field(
+        8 * GIB, ge=0, description="disk for filters and directories of published files"
+    )
+    page_cache_bytes: int = Field(64 * MIB, ge=0, description="memory for pages read from the store")
+    max_get_bytes: int = Field(256 * 1024, ge=4096, description="longest range read for one run")
+    look_ahead: int = Field(4, ge=1, description="published files asked at the same time by one query")
+    scrub_interval: float = Field(
+        86_400.0, gt=0, description="seconds in which every local block is verified once"
+    )
+    kernel_cache_dir: str | None = Field(
+        None, description="folder for compiled kernels; none: beside the package, else a temporary one"
+    )
+    cost_per_get_usd: float = Field(
+        0.0000004, ge=0, description="price of one GET, for explain and `tierdex cost`"
+    )
+    cost_per_gib_usd: float = Field(0.0, ge=0, description="price of one GiB read from the store")
+
+    # -- the store --------------------------------------------------------------------------------
+    store_timeout: float = Field(10.0, gt=0, description="seconds that one store request may take")
+    store_attempts: int = Field(4, ge=1, description="attempts a store request gets, backing off between")
+    store_pool: int = Field(16, ge=1, description="connections kept to the store")
+    store_checksum: Literal["when_supported", "when_required"] = Field(
+        "when_required", description="S3 checksum headers; older servers want `when_required`"
+    )
+    multipart_bytes: int = Field(
+        64 * MIB, ge=5 * MIB, description="objects above this size are uploaded in parts"
+    )
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Return the settings with `overrides` on top. Raises InvalidRequestError naming the setting."""
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise InvalidRequestError("there is no such setting", field=name) from error
+        raise InvalidRequestError(str(first["msg"]), field=name) from error

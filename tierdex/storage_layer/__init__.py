@@ -1,0 +1,1 @@
+"""Bytes by key: one contract, several stores, wrappers that each add one concern."""
