@@ -1,0 +1,243 @@
+"""Byte layout of an index file: the only place where an offset, a dtype or a magic is written down.
+
+An index file is one header, its form's own region, parts, and a footer at the very end::
+
+    chained    | HEADER 4096 | slots, padded to 4096 | rows ...            | parts | part table | FOOTER |
+    compacted  | HEADER 4096 | page 0 | page 1 | ...                       | parts | part table | FOOTER |
+
+Parts, part table and footer exist once the file is immutable. A *row* is `item_bytes` bytes of the
+chained form's item region: one item, or a part of a batch record and its dictionary bytes. Row
+numbers start at 1, so that a zero-filled slot is an empty one.
+
+All integers are little-endian. Reserved bytes are written as zero and refused otherwise. A reader
+refuses a newer `format_version`. Every CRC32C is seeded with (file uuid, part, number), so that the
+right bytes in the wrong place fail. The tables of docs/format.md are rendered from these tuples.
+
+Depends on numpy only.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Field(NamedTuple):
+    """One field of a struct: the dtype and the documentation both come from here."""
+
+    name: str
+    code: str
+    meaning: str
+
+
+def make_dtype(fields: Sequence[Field]) -> np.dtype:
+    """Return the packed dtype of `fields`, in order, without gaps."""
+    return np.dtype([(field.name, field.code) for field in fields])
+
+
+# ---- both forms: header -----------------------------------------------------------------------------
+
+FORMAT_VERSION: Final = 1
+HEADER_MAGIC: Final = b"TIERDEX1"
+FOOTER_MAGIC: Final = b"TDXFOOT1"
+UUID_BYTES: Final = 16
+BLOCK_BYTES: Final = 4096  # unit of the chained form's checksums, and of the header
+HEADER_BYTES: Final = 4096
+HASH_XXH64_TOPIC_SEEDED: Final = 1  # XXH64(key, seed = XXH64(topic, seed = hash_seed))
+HASH_SEED: Final = 42
+
+
+class Form(IntEnum):
+    """Which of the two forms a file has. On disk: never renumber."""
+
+    CHAINED = 1
+    COMPACTED = 2
+
+
+HEADER_FIELDS: Final = (
+    Field("magic", "S8", "`TIERDEX1`; anything else is not an index file"),
+    Field("format_version", "<u2", "layout revision; a reader refuses a newer one"),
+    Field("form", "u1", "1 chained, 2 compacted"),
+    Field("hash_function", "u1", "1 = XXH64 of the key, seeded with the XXH64 of its topic"),
+    Field("crc", "<u4", "CRC32C of these 4096 bytes with this field zero"),
+    Field("uuid", "V16", "the file's identity, the same in all its forms"),
+    Field("hash_seed", "<u8", "seed of the topic's hash"),
+    Field("slot_count", "<u8", "slots of the chained form; slot = upper half of hash * slot_count"),
+    Field("item_capacity", "<u8", "items that the chained form may hold"),
+    Field("row_capacity", "<u8", "rows that the chained form has room for; 0 when compacted"),
+    Field("created_ms", "<i8", "wall time of the file's birth, ms since the epoch"),
+    Field("item_bytes", "<u4", "bytes of an item, a multiple of 8; equals the schema's"),
+    Field("schema_bytes", "<u4", "length of the schema, JSON in UTF-8, which begins at byte 128"),
+    Field("reserved", "V48", "zero"),
+)
+HEADER: Final = make_dtype(HEADER_FIELDS)
+SCHEMA_POSITION: Final = 128
+SCHEMA_BYTES_MAX: Final = HEADER_BYTES - SCHEMA_POSITION
+assert HEADER.itemsize == SCHEMA_POSITION, HEADER.itemsize
+
+SLOT_COUNT_MAX: Final = 1 << 31
+ITEM_CAPACITY_MAX: Final = 1 << 31
+ROW_COUNT_MAX: Final = (1 << 32) - 1  # row numbers are u4, 0 is "no row"
+
+# ---- both forms: items as arrays in memory, and the columns of every schema --------------------------
+
+ITEM_FIELDS: Final = (
+    Field("key_hash", "<u8", "hash of topic and key, or of a message ID"),
+    Field("link", "<u4", "row number of the next older item in this slot's chain; 0 ends it"),
+    Field("tag", "<u4", "topic's index in the dictionary (31 bits), kind in the top bit"),
+    Field("timestamp", "<i8", "entry time, ms since the epoch; any value"),
+)
+ITEM_HASH_POSITION: Final = 0
+ITEM_LINK_POSITION: Final = 8
+ITEM_TAG_POSITION: Final = 12
+ITEM_TIME_POSITION: Final = 16
+ITEM_FIELDS_POSITION: Final = 24  # the schema's own fields follow, each aligned to its width
+ITEM_BYTES_MAX: Final = 1024
+_ITEM: Final = make_dtype(ITEM_FIELDS)
+assert _ITEM.itemsize == ITEM_FIELDS_POSITION
+assert [_ITEM.fields[f.name][1] for f in ITEM_FIELDS] == [0, 8, 12, 16]  # type: ignore[index]
+
+KIND_KEY: Final = 0
+KIND_MESSAGE_ID: Final = 1
+KIND_BIT: Final = 0x8000_0000
+TOPIC_MASK: Final = 0x7FFF_FFFF
+# Tags of lookups only, never of items: topic index 2**31 - 1 is never given out.
+TAG_NONE: Final = TOPIC_MASK  # matches no item: the topic is not in the dictionary
+TAG_ANY_MESSAGE_ID: Final = KIND_BIT | TOPIC_MASK  # matches a message ID of any topic
+TOPIC_COUNT_MAX: Final = TOPIC_MASK
+
+# ---- both forms: dictionary entries ------------------------------------------------------------------
+
+DICTIONARY_ENTRY_FIELDS: Final = (
+    Field("dictionary", "u1", "0 topics, then 1.. for the schema's fields with a dictionary"),
+    Field("reserved", "u1", "zero"),
+    Field("length", "<u2", "bytes of UTF-8 that follow; the entry's index is its place in order"),
+)
+DICTIONARY_ENTRY: Final = make_dtype(DICTIONARY_ENTRY_FIELDS)
+assert DICTIONARY_ENTRY.itemsize == 4
+DICTIONARY_STRING_BYTES_MAX: Final = 65_535
+
+# ---- both forms: part table and footer -----------------------------------------------------------------
+
+
+class Part(IntEnum):
+    """What a part, or a checksummed unit, is. On disk (and in CRC seeds): never renumber."""
+
+    HEADER = 0
+    DICTIONARIES = 1
+    STATISTICS = 2
+    BLOCK_CHECKSUMS = 3
+    BATCH = 4
+    PART_TABLE = 5
+    FOOTER = 6
+    HEADER_COPY = 7
+    DIRECTORY = 8
+    FILTER = 9
+    PAGE = 10
+    CHECKSUMS = 11
+    EXTRA = 12
+
+
+PART_ENTRY_FIELDS: Final = (
+    Field("kind", "<u4", "which part (see the list of parts)"),
+    Field("crc", "<u4", "CRC32C of the part's bytes, seeded with (uuid, kind, 0)"),
+    Field("position", "<u8", "first byte of the part in the file"),
+    Field("length", "<u8", "bytes of the part"),
+    Field("detail", "<u8", "the part's own: e.g. count of its elements"),
+)
+PART_ENTRY: Final = make_dtype(PART_ENTRY_FIELDS)
+assert PART_ENTRY.itemsize == 32
+PART_COUNT_MAX: Final = 64
+
+FOOTER_FIELDS: Final = (
+    Field("magic", "S8", "`TDXFOOT1`"),
+    Field("format_version", "<u2", "as in the header"),
+    Field("form", "u1", "as in the header"),
+    Field("reserved", "u1", "zero"),
+    Field("part_count", "<u4", "entries of the part table, which ends where the footer begins"),
+    Field("uuid", "V16", "as in the header"),
+    Field("item_count", "<u8", "items in the file"),
+    Field("file_bytes", "<u8", "length of the whole file, footer included"),
+    Field("table_position", "<u8", "first byte of the part table"),
+    Field("table_crc", "<u4", "CRC32C of the part table, seeded with (uuid, 5, 0)"),
+    Field("crc", "<u4", "CRC32C of this footer with this field zero, seeded with (uuid, 6, 0)"),
+)
+FOOTER: Final = make_dtype(FOOTER_FIELDS)
+FOOTER_BYTES: Final = FOOTER.itemsize
+assert FOOTER_BYTES == 64, FOOTER_BYTES
+
+# ---- chained form: batch records ------------------------------------------------------------------------
+
+BATCH_MAGIC: Final = 0x48435442  # "BTCH"
+BATCH_RECORD_FIELDS: Final = (
+    Field("magic", "<u4", "`BTCH`"),
+    Field("crc", "<u4", "CRC32C of record (this field zero), dictionary rows and items, continued"),
+    Field("number", "<u4", "0, 1, 2 ... in this file"),
+    Field("item_count", "<u4", "items of the batch, at least 1"),
+    Field("dictionary_bytes", "<u4", "bytes of new dictionary entries, before rounding up to rows"),
+    Field("flags", "<u4", "zero"),
+    Field("uuid", "V16", "as in the header"),
+)
+BATCH_RECORD: Final = make_dtype(BATCH_RECORD_FIELDS)
+BATCH_RECORD_BYTES: Final = BATCH_RECORD.itemsize
+BATCH_CRC_POSITION: Final = 4
+assert BATCH_RECORD_BYTES == 40
+assert BATCH_RECORD.fields["crc"][1] == BATCH_CRC_POSITION  # type: ignore[index]
+
+
+def round_up(value: int, unit: int) -> int:
+    """Return the least multiple of `unit` that is not below `value`."""
+    return -(-value // unit) * unit
+
+
+def slots_bytes(slot_count: int) -> int:
+    """Return the bytes of the slot region, padding included."""
+    return round_up(4 * slot_count, BLOCK_BYTES)
+
+
+def rows_position(slot_count: int) -> int:
+    """Return the first byte of row 1."""
+    return HEADER_BYTES + slots_bytes(slot_count)
+
+
+def batch_rows(item_bytes: int, dictionary_bytes: int, item_count: int) -> int:
+    """Return the rows of a batch: its record, its dictionary entries, its items."""
+    record = round_up(BATCH_RECORD_BYTES, item_bytes) // item_bytes
+    return record + round_up(dictionary_bytes, item_bytes) // item_bytes + item_count
+
+
+# ---- both forms: the documentation of shared structs -----------------------------------------------------
+
+SHARED_STRUCTS: Final = {
+    "Header": HEADER_FIELDS,
+    "Item (fields of every schema)": ITEM_FIELDS,
+    "Dictionary entry": DICTIONARY_ENTRY_FIELDS,
+    "Part table entry": PART_ENTRY_FIELDS,
+    "Footer": FOOTER_FIELDS,
+    "Batch record (chained form)": BATCH_RECORD_FIELDS,
+}
+
+
+def describe_struct(title: str, fields: Sequence[Field]) -> str:
+    """Return one struct as a Markdown table: offset, size, type, field, meaning."""
+    dtype = make_dtype(fields)
+    lines = [f"### {title}", "", f"{dtype.itemsize} bytes.", ""]
+    lines += ["| offset | size | type | field | meaning |", "|--:|--:|---|---|---|"]
+    for field in fields:
+        kind, offset = dtype.fields[field.name][:2]  # type: ignore[index]
+        code = field.code.lstrip("<")
+        lines.append(f"| {offset} | {kind.itemsize} | {code} | `{field.name}` | {field.meaning} |")
+    return "\n".join(lines)
+
+
+def describe() -> str:
+    """Return the tables of docs/format.md, in Markdown, from the same tuples as the dtypes."""
+    parts = ["### Parts", "", "| number | part |", "|--:|---|"]
+    parts += [f"| {part.value} | {part.name.lower().replace('_', ' ')} |" for part in Part]
+    tables = [describe_struct(title, fields) for title, fields in SHARED_STRUCTS.items()]
+    return "\n\n".join([*tables, "\n".join(parts)]) + "\n"
