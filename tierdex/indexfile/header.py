@@ -1,0 +1,126 @@
+"""The header of an index file: encode, decode, and what is plausible.
+
+Everything in it is fixed at the file's birth. Sizes are checked here before anybody allocates by
+them. Depends on layout, schema, checksums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import google_crc32c
+import numpy as np
+
+from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.indexfile import layout
+from tierdex.indexfile.layout import Form
+from tierdex.indexfile.schema import Schema
+
+
+@dataclass(frozen=True)
+class FileHeader:
+    """What a file says about itself. `row_capacity` is 0 in the compacted form."""
+
+    form: Form
+    uuid: bytes
+    schema: Schema
+    slot_count: int
+    item_capacity: int
+    row_capacity: int
+    created_ms: int
+    hash_function: int = layout.HASH_XXH64_TOPIC_SEEDED
+    hash_seed: int = layout.HASH_SEED
+
+    def encode(self) -> bytes:
+        """Return the 4096 bytes of the header."""
+        schema = self.schema.encode()
+        header = np.zeros((), layout.HEADER)
+        header["magic"] = layout.HEADER_MAGIC
+        header["format_version"] = layout.FORMAT_VERSION
+        header["form"] = self.form
+        header["uuid"] = np.void(self.uuid)
+        for name in ("hash_function", "hash_seed", "slot_count", "item_capacity", "row_capacity"):
+            header[name] = getattr(self, name)
+        header["created_ms"] = self.created_ms
+        header["item_bytes"] = self.schema.item_bytes
+        header["schema_bytes"] = len(schema)
+        data = (header.tobytes() + schema).ljust(layout.HEADER_BYTES, b"\0")
+        header["crc"] = google_crc32c.value(data)
+        return header.tobytes() + data[layout.HEADER.itemsize :]
+
+
+def decode_header(data: bytes, path: object, *, form: Form | None = None) -> FileHeader:
+    """Return the header in `data`, the first 4096 bytes of the file at `path`.
+
+    Raises UnsupportedFormatError (foreign or newer) and CorruptFileError; `form` is the form that the
+    caller can read, None for any.
+    """
+    if data[: len(layout.HEADER_MAGIC)] != layout.HEADER_MAGIC:
+        if len(data) < len(layout.HEADER_MAGIC) or not any(data):
+            raise CorruptFileError(path, f"no header: the file begins with {len(data)} bytes")
+        raise UnsupportedFormatError(path, "not an index file: unknown magic")
+    if len(data) < layout.HEADER_BYTES:
+        raise CorruptFileError(path, f"header cut to {len(data)} bytes")
+    header = np.frombuffer(data, layout.HEADER, 1)[0]
+    version = int(header["format_version"])
+    unsigned = bytearray(data[: layout.HEADER_BYTES])
+    crc_position = layout.HEADER.fields["crc"][1]  # type: ignore[index]
+    unsigned[crc_position : crc_position + 4] = bytes(4)
+    if google_crc32c.value(bytes(unsigned)) != int(header["crc"]):
+        # A newer version may keep its checksum elsewhere: the version is what helps the reader.
+        if version > layout.FORMAT_VERSION:
+            raise UnsupportedFormatError(
+                path, f"format version {version} is newer than this program"
+            )
+        raise CorruptFileError(path, "header checksum differs")
+    if version != layout.FORMAT_VERSION:
+        raise UnsupportedFormatError(path, f"format version {version} cannot be read")
+    return _plausible(header, data, path, form)
+
+
+def _plausible(header: np.void, data: bytes, path: object, form: Form | None) -> FileHeader:
+    """Return the fields as a FileHeader, or say which of them cannot be."""
+    try:
+        found = Form(int(header["form"]))
+    except ValueError:
+        raise UnsupportedFormatError(path, f"unknown form {int(header['form'])}") from None
+    if form is not None and found is not form:
+        raise CorruptFileError(path, f"is in {found.name.lower()} form, not {form.name.lower()}")
+    if int(header["hash_function"]) != layout.HASH_XXH64_TOPIC_SEEDED:
+        raise UnsupportedFormatError(path, f"unknown hash function {int(header['hash_function'])}")
+    schema_bytes = int(header["schema_bytes"])
+    if schema_bytes > layout.SCHEMA_BYTES_MAX:
+        raise CorruptFileError(path, f"implausible schema length {schema_bytes}")
+    end = layout.SCHEMA_POSITION + schema_bytes
+    if bytes(header["reserved"]).strip(b"\0") or data[end : layout.HEADER_BYTES].strip(b"\0"):
+        raise CorruptFileError(path, "reserved bytes of the header are not zero")
+    try:
+        schema = Schema.decode(data[layout.SCHEMA_POSITION : end])
+    except ValueError as error:
+        raise CorruptFileError(path, str(error)) from error
+    result = FileHeader(
+        form=found,
+        uuid=bytes(header["uuid"]),
+        schema=schema,
+        slot_count=int(header["slot_count"]),
+        item_capacity=int(header["item_capacity"]),
+        row_capacity=int(header["row_capacity"]),
+        created_ms=int(header["created_ms"]),
+        hash_function=int(header["hash_function"]),
+        hash_seed=int(header["hash_seed"]),
+    )
+    if schema.item_bytes != int(header["item_bytes"]):
+        raise CorruptFileError(path, "item size and schema differ")
+    check_counts(result, path)
+    return result
+
+
+def check_counts(header: FileHeader, path: object) -> None:
+    """Raise CorruptFileError when a count is out of its bounds."""
+    if not 1 <= header.slot_count <= layout.SLOT_COUNT_MAX:
+        raise CorruptFileError(path, f"implausible slot count {header.slot_count}")
+    if header.form is Form.CHAINED:
+        if not 1 <= header.item_capacity <= layout.ITEM_CAPACITY_MAX:
+            raise CorruptFileError(path, f"implausible item capacity {header.item_capacity}")
+        if not header.item_capacity < header.row_capacity <= layout.ROW_COUNT_MAX:
+            raise CorruptFileError(path, f"implausible row capacity {header.row_capacity}")

@@ -1,0 +1,118 @@
+"""CRC32C inside kernels: the CPU's instruction where there is one, else a table of 8 x 256 words.
+
+`crc32c(address, length, crc)` continues `crc` over `length` bytes, exactly as
+`google_crc32c.extend(crc, data)` does; both spellings of the same number are used in this package.
+Depends on intrinsics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tierdex.indexfile.kernels.compile import kernel
+from tierdex.indexfile.kernels.intrinsics import (
+    HAS_SSE42_CRC,
+    crc_step_u64,
+    load_u8,
+    load_u32,
+    load_u64,
+    store_u8,
+    store_u32,
+)
+
+_POLYNOMIAL = 0x82F63B78  # CRC32C, reflected
+
+
+def _make_table() -> np.ndarray:
+    table = np.zeros((8, 256), np.uint32)
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = (value >> 1) ^ (_POLYNOMIAL if value & 1 else 0)
+        table[0, byte] = value
+    for level in range(1, 8):
+        previous = table[level - 1]
+        table[level] = (previous >> 8) ^ table[0][previous & 0xFF]
+    return table
+
+
+_TABLE = _make_table()
+
+
+@kernel
+def crc32c_by_table(address: int, length: int, crc: Any) -> Any:
+    """Continue `crc` over `length` bytes at `address`, eight bytes a step, without the instruction."""
+    state = np.uint64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+    byte_mask = np.uint64(0xFF)
+    position = np.int64(0)
+    while position + 8 <= length:
+        word = load_u64(address + position) ^ state
+        state = np.uint64(0)
+        for level in range(8):
+            state ^= np.uint64(_TABLE[7 - level, (word >> np.uint64(8 * level)) & byte_mask])
+        position += 8
+    while position < length:
+        index = (state ^ np.uint64(load_u8(address + position))) & byte_mask
+        state = (state >> np.uint64(8)) ^ np.uint64(_TABLE[0, index])
+        position += 1
+    return np.uint32(state) ^ np.uint32(0xFFFFFFFF)
+
+
+@kernel
+def crc32c_by_instruction(address: int, length: int, crc: Any) -> Any:
+    """Continue `crc` over `length` bytes at `address` with the CPU's instruction."""
+    state = np.uint64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+    byte_mask = np.uint64(0xFF)
+    position = np.int64(0)
+    while position + 8 <= length:
+        state = crc_step_u64(state, load_u64(address + position))
+        position += 8
+    while position < length:
+        index = (state ^ np.uint64(load_u8(address + position))) & byte_mask
+        state = (state >> np.uint64(8)) ^ np.uint64(_TABLE[0, index])
+        position += 1
+    return np.uint32(state) ^ np.uint32(0xFFFFFFFF)
+
+
+crc32c = crc32c_by_instruction if HAS_SSE42_CRC else crc32c_by_table
+
+
+@kernel
+def _numbered_state(seed: Any, number: Any) -> Any:
+    """Return the seed of unit `number`: the part's seed continued over the number, 8 bytes."""
+    state = np.uint64(np.uint32(seed) ^ np.uint32(0xFFFFFFFF))
+    word = np.uint64(number) ^ state
+    state = np.uint64(0)
+    for level in range(8):
+        state ^= np.uint64(_TABLE[7 - level, (word >> np.uint64(8 * level)) & np.uint64(0xFF)])
+    return np.uint32(state) ^ np.uint32(0xFFFFFFFF)
+
+
+numbered_seed = _numbered_state
+
+
+@kernel
+def block_checksums(address: int, block_bytes: int, block_count: int, seed: Any, out: int) -> None:
+    """Write the CRC32C of each block to the u4 array at `out`; block i is seeded with (seed, i)."""
+    for block in range(block_count):
+        begin = numbered_seed(np.uint32(seed), np.uint64(block))
+        crc = crc32c(address + block * block_bytes, np.int64(block_bytes), begin)
+        store_u32(out + 4 * block, crc)
+
+
+@kernel
+def verify_block(
+    address: int, block_bytes: int, block: int, seed: Any, checksums: int, verified: int
+) -> bool:
+    """Say whether block `block` is sound, and remember in the byte map at `verified` that it is.
+
+    Two threads may verify the same block at once: both write the same byte.
+    """
+    begin = numbered_seed(np.uint32(seed), np.uint64(block))
+    crc = crc32c(address + block * block_bytes, np.int64(block_bytes), begin)
+    if crc != load_u32(checksums + 4 * block):
+        return False
+    store_u8(verified + block, np.uint8(1))
+    return True

@@ -1,0 +1,122 @@
+"""Intrinsics that numba lacks: memory by address, prefetch, the upper half of a product, CRC32C.
+
+Kernels take integer addresses (`array.ctypes.data`) instead of arrays: dispatch costs a fraction,
+and one compiled version serves every dtype and layout. The caller checks sizes and keeps the array
+alive; inside a kernel nothing is checked.
+
+`store_slot` is a release store: whoever reads the slot finds the item it points to complete.
+Depends on numba and llvmlite only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+from numba.extending import intrinsic as _intrinsic
+
+intrinsic: Any = _intrinsic  # numba's own type counts the typing context as an argument
+_I8, _I16, _I32, _I64 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+_I128 = ir.IntType(128)
+_HOST_FEATURES = binding.get_host_cpu_features()
+HAS_SSE42_CRC = "x86_64" in binding.get_process_triple() and bool(_HOST_FEATURES.get("sse4.2"))
+
+
+def _pointer(builder: Any, address: Any, kind: Any) -> Any:
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def _make_load(kind: Any, result: Any) -> Any:
+    @intrinsic
+    def load(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            value = builder.load(_pointer(builder, arguments[0], kind))
+            value.align = 1
+            return value
+
+        return result(types.int64), generate
+
+    return load
+
+
+def _make_store(kind: Any, value_type: Any) -> Any:
+    @intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.store(arguments[1], _pointer(builder, arguments[0], kind), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, value_type), generate
+
+    return store
+
+
+load_u8 = _make_load(_I8, types.uint8)
+load_u16 = _make_load(_I16, types.uint16)
+load_u32 = _make_load(_I32, types.uint32)
+load_u64 = _make_load(_I64, types.uint64)
+load_i32 = _make_load(_I32, types.int32)
+load_i64 = _make_load(_I64, types.int64)
+store_u8 = _make_store(_I8, types.uint8)
+store_u16 = _make_store(_I16, types.uint16)
+store_u32 = _make_store(_I32, types.uint32)
+store_u64 = _make_store(_I64, types.uint64)
+store_i64 = _make_store(_I64, types.int64)
+
+
+@intrinsic
+def store_slot(typing_context: Any, address: Any, value: Any) -> Any:
+    """Store an aligned u32 after everything that was stored before it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _pointer(builder, arguments[0], _I32)
+        builder.store_atomic(arguments[1], place, ordering="release", align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.uint32), generate
+
+
+@intrinsic
+def prefetch(typing_context: Any, address: Any) -> Any:
+    """Ask the cache for the line at `address`; any address is allowed."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _I8.as_pointer()
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [pointer], ir.FunctionType(ir.VoidType(), [pointer, _I32, _I32, _I32])
+        )
+        read, keep, data = ir.Constant(_I32, 0), ir.Constant(_I32, 3), ir.Constant(_I32, 1)
+        builder.call(function, [_pointer(builder, arguments[0], _I8), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
+def mul_high(typing_context: Any, a: Any, b: Any) -> Any:
+    """Return the upper 64 bits of the 128-bit product of two unsigned 64-bit numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = [builder.zext(argument, _I128) for argument in arguments]
+        product = builder.mul(wide[0], wide[1])
+        return builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def crc_step_u64(typing_context: Any, state: Any, value: Any) -> Any:
+    """Feed 8 bytes to the CPU's CRC32C; only where HAS_SSE42_CRC."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        function = _declare(builder.module, "llvm.x86.sse42.crc32.64.64", _I64, [_I64, _I64])
+        return builder.call(function, arguments)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+def _declare(module: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    if name in module.globals:
+        return module.globals[name]
+    return ir.Function(module, ir.FunctionType(result, arguments), name)

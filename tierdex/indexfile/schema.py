@@ -1,0 +1,140 @@
+"""The schema of an item: the required columns plus the caller's own location fields.
+
+An item's dtype is `key_hash u8 @0, link u4 @8, tag u4 @12, timestamp i8 @16`, then the schema's
+fields in order, each aligned to its own width, padded to a multiple of 8 bytes. The hash-table code
+never looks at the fields; a field may ask for a dictionary, and then holds the index of a string.
+
+The schema stands as JSON in every file's header, so that a file is read without any outside table.
+Depends on layout only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from tierdex.errors import InvalidRequestError
+from tierdex.indexfile import layout
+
+TOPIC_DICTIONARY: Final = "topic"
+_CODES: Final = ("<i8", "<u8", "<i4", "<u4", "<i2", "<u2", "|i1", "|u1")
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_RESERVED_NAMES: Final = {field.name for field in layout.ITEM_FIELDS} | {TOPIC_DICTIONARY}
+
+
+@dataclass(frozen=True)
+class SchemaField:
+    """One column of a location: `code` is a little-endian integer dtype, e.g. ``<u4``."""
+
+    name: str
+    code: str
+    dictionary: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name in _RESERVED_NAMES:
+            raise InvalidRequestError(f"{self.name!r} is no name of a schema field", field="schema")
+        if self.code not in _CODES:
+            raise InvalidRequestError(
+                f"field {self.name}: type {self.code!r} is none of {', '.join(_CODES)}",
+                field="schema",
+            )
+        if self.dictionary and self.code != "<u4":
+            raise InvalidRequestError(
+                f"field {self.name}: an index into a dictionary is <u4", field="schema"
+            )
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of an item. Equal schemas have equal dtypes; immutable, safe to share."""
+
+    fields: tuple[SchemaField, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in self.fields]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("two fields have the same name", field="schema")
+        if self.dtype.itemsize > layout.ITEM_BYTES_MAX:
+            raise InvalidRequestError(
+                f"an item would have {self.dtype.itemsize} bytes, at most {layout.ITEM_BYTES_MAX}",
+                field="schema",
+            )
+        if len(self.encode()) > layout.SCHEMA_BYTES_MAX:
+            raise InvalidRequestError("the names do not fit the file's header", field="schema")
+
+    @cached_property
+    def dtype(self) -> np.dtype:
+        """The item as a structured dtype of `item_bytes` bytes."""
+        names = [field.name for field in layout.ITEM_FIELDS]
+        codes = [field.code for field in layout.ITEM_FIELDS]
+        offsets = [
+            layout.ITEM_HASH_POSITION,
+            layout.ITEM_LINK_POSITION,
+            layout.ITEM_TAG_POSITION,
+            layout.ITEM_TIME_POSITION,
+        ]
+        position = layout.ITEM_FIELDS_POSITION
+        for field in self.fields:
+            width = np.dtype(field.code).itemsize
+            position = layout.round_up(position, width)
+            names.append(field.name)
+            codes.append(field.code)
+            offsets.append(position)
+            position += width
+        size = layout.round_up(position, 8)
+        return np.dtype({"names": names, "formats": codes, "offsets": offsets, "itemsize": size})
+
+    @property
+    def item_bytes(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the schema's own fields, in order."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def dictionary_names(self) -> tuple[str, ...]:
+        """Names of the dictionaries of a file: topics first, then one a field that asks for it."""
+        return (TOPIC_DICTIONARY, *(field.name for field in self.fields if field.dictionary))
+
+    def position(self, name: str) -> int:
+        """Return the byte of column `name` inside an item, or -1 when there is none."""
+        fields: Any = self.dtype.fields
+        return int(fields[name][1]) if name in fields else -1
+
+    @cached_property
+    def has_end_offsets(self) -> bool:
+        """Whether items say where a queue's message ends: fields queue_id, offset and size."""
+        codes = {field.name: field.code for field in self.fields}
+        wanted = {"offset": "<i8", "size": "<u4", "queue_id": "<i4"}
+        return all(codes.get(name) == code for name, code in wanted.items())
+
+    def encode(self) -> bytes:
+        """Return the schema as JSON; equal schemas give equal bytes."""
+        rows = [[field.name, field.code, int(field.dictionary)] for field in self.fields]
+        return json.dumps({"fields": rows}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Schema:
+        """Return the schema in `data`. Raises ValueError when it is not one."""
+        try:
+            rows = json.loads(data.decode())["fields"]
+            return cls(tuple(SchemaField(name, code, bool(flag)) for name, code, flag in rows))
+        except (KeyError, TypeError, RecursionError, InvalidRequestError) as error:
+            raise ValueError(f"not a schema: {error}") from error
+
+
+MESSAGE_SCHEMA: Final = Schema(
+    (
+        SchemaField("offset", "<i8"),
+        SchemaField("size", "<u4"),
+        SchemaField("queue_id", "<i4"),
+    )
+)
+assert MESSAGE_SCHEMA.item_bytes == 40
