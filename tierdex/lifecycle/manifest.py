@@ -1,0 +1,255 @@
+"""What a node's manifest says: rows of published files, commits that change them, the state they add up to.
+
+::
+
+    state 0 --commit 1--> state 1 --commit 2--> state 2 ...        apply(state, commit) -> state
+
+A commit carries one `Change`; now and then it carries the whole state after that change as well (a
+checkpoint), so that a reader begins there. Everything here is a value: frozen, shared freely.
+
+A file is identified by its uuid. A uuid that was ever listed is *known* until its object is gone and
+forgotten; a known uuid is never added again, which makes publishing idempotent. `floor` and `number`
+only rise, and a dropped object never comes back: deletion by an actor with an old state is harmless.
+
+Times are int64 milliseconds. Must not import anything that does I/O. The bytes: manifest_codec.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TOPICS_LISTED_MAX: Final = 64  # above it a row's `topics` is None: any topic
+Uuid = bytes  # 16 bytes; the alias also keeps the type's name apart from rows' field `bytes`
+NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class NodeKind(Enum):
+    """Who may commit. On the wire: never rename."""
+
+    OWNED = "owned"  # one writer, fenced by epochs
+    SHARED = "shared"  # jobs, optimistic
+
+
+class FileRef(NamedTuple):
+    """One file of some node, named in a way that survives its deletion."""
+
+    node: str
+    uuid: Uuid
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRow:
+    """One published file. `begin_ms` its birth, `sealed_at_ms` what its age counts from.
+
+    `parts` are the files that were merged into this one, back to the first generation, so that a
+    cursor can bridge; `replaces` are those of them that other nodes list: readers leave them out.
+    """
+
+    uuid: Uuid
+    number: int
+    object_key: str
+    bytes: int
+    item_count: int
+    slot_count: int
+    min_time: int
+    max_time: int
+    begin_ms: int
+    sealed_at_ms: int
+    sidecar_position: int  # the tail [sidecar_position, bytes) is the sidecar
+    tail_crc: int
+    topics: tuple[str, ...] | None
+    schema: str
+    replaces: tuple[FileRef, ...] = ()
+    parts: tuple[FileRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long entries are kept, counted from when their file was sealed; None: for ever."""
+
+    default_ms: int | None = None
+    topics_ms: Mapping[str, int | None] = field(default_factory=lambda: NOTHING)
+
+    def of(self, topic: str) -> int | None:
+        return self.topics_ms.get(topic, self.default_ms)
+
+
+class RemoveReason(Enum):
+    """Why a row left the list. On the wire: never rename."""
+
+    EXPIRED = "expired"
+    MERGED = "merged"
+    REPLACED = "replaced"  # another node's merge holds its entries
+    LOST = "lost"  # the operator gave the object up
+
+
+class Dropped(NamedTuple):
+    """An object that is no longer listed and waits out its grace time."""
+
+    object_key: str
+    uuid: Uuid
+    number: int
+    reason: RemoveReason
+    dropped_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one commit does. Every field at its default does nothing."""
+
+    add: tuple[FileRow, ...] = ()
+    remove: Mapping[Uuid, RemoveReason] = NOTHING  # uuid -> why
+    forget: tuple[Uuid, ...] = ()  # uuids of dropped objects that are deleted by now
+    forget_replaced: tuple[FileRef, ...] = ()  # refs whose owners have dropped them
+    floor: int | None = None
+    collected: int | None = None  # manifest numbers up to here are tombstones
+    retention: Retention | None = None
+    end_offsets: Mapping[tuple[str, int], int] = NOTHING  # (topic, queue id) -> end offset
+    streams: Mapping[str, int] = NOTHING  # query id -> last batch id
+    topics: frozenset[str] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        return self == NO_CHANGE
+
+
+NO_CHANGE: Final = Change()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One manifest object: who, when, the change, and sometimes the whole state after it."""
+
+    node: str
+    number: int
+    kind: NodeKind
+    epoch: int  # 0 in a shared node
+    owner: Uuid  # uuid of the opening that committed; zeros in a shared node
+    commit_id: Uuid
+    time_ms: int
+    base: int  # number of the newest checkpoint, this one included
+    change: Change
+    checkpoint: ManifestState | None = None
+
+
+class Tombstone(NamedTuple):
+    """What overwrites a collected number: the history goes on at `newest`, a checkpoint."""
+
+    node: str
+    number: int
+    newest: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestState:
+    """Everything a node's manifest says at `number`; number 0 is a node that nobody wrote yet."""
+
+    node: str
+    number: int = 0
+    kind: NodeKind | None = None
+    epoch: int = 0
+    owner: Uuid = bytes(16)
+    time_ms: int = 0  # of the commit with this number
+    base: int = 0
+    base_ms: int = 0  # when the newest checkpoint was committed
+    collected: int = 0
+    floor: int = 0
+    highest_number: int = 0  # of all files ever listed; new ones must lie above
+    files: Mapping[Uuid, FileRow] = NOTHING
+    dropped: Mapping[Uuid, Dropped] = NOTHING
+    replaced: frozenset[FileRef] = frozenset()
+    retention: Retention = Retention()
+    end_offsets: Mapping[tuple[str, int], int] = NOTHING
+    streams: Mapping[str, int] = NOTHING
+    topics: frozenset[str] = frozenset()
+
+    def knows(self, uuid: Uuid) -> bool:
+        """Return whether the file is, or was, published here: itself or as a part of a merge."""
+        return uuid in self.files or uuid in self.dropped or uuid in self._part_uuids
+
+    @cached_property
+    def _part_uuids(self) -> frozenset[Uuid]:
+        return frozenset(part.uuid for row in self.files.values() for part in row.parts)
+
+
+def is_replaced(row: FileRow, node: str, replaced: frozenset[FileRef]) -> bool:
+    """Return whether merges of other nodes (their `replaced` sets, united) hold the row's entries.
+
+    A row that was itself merged here counts as replaced when every one of its parts is.
+    """
+    if not replaced:
+        return False
+    if FileRef(node, row.uuid, row.number) in replaced:
+        return True
+    return bool(row.parts) and replaced.issuperset(row.parts)
+
+
+def apply(state: ManifestState, commit: Commit) -> ManifestState:
+    """Return the state after `commit`. Pure, and defined for every commit.
+
+    A known uuid is not added again, an unlisted one not removed; floor, collected, watermarks and
+    stream batches only rise. Rows are removed before rows are added (a merge may keep a number).
+    """
+    if commit.checkpoint is not None:
+        return commit.checkpoint
+    change = commit.change
+    files, dropped = dict(state.files), dict(state.dropped)
+    added = [row for row in change.add if not state.knows(row.uuid)]
+    for uuid, reason in change.remove.items():
+        row = files.pop(uuid, None)
+        if row is not None:
+            dropped[uuid] = Dropped(row.object_key, uuid, row.number, reason, commit.time_ms)
+    files.update((row.uuid, row) for row in added)
+    for uuid in change.forget:
+        dropped.pop(uuid, None)
+    replaced = state.replaced.union(*(row.replaces for row in added))
+    return ManifestState(
+        node=state.node,
+        number=commit.number,
+        kind=commit.kind,
+        epoch=commit.epoch,
+        owner=commit.owner,
+        time_ms=commit.time_ms,
+        base=commit.base,
+        base_ms=commit.time_ms if commit.base == commit.number else state.base_ms,
+        collected=max(state.collected, change.collected or 0),
+        floor=max(state.floor, change.floor or 0),
+        highest_number=max(state.highest_number, *(row.number for row in added), 0),
+        files=MappingProxyType(files),
+        dropped=MappingProxyType(dropped),
+        replaced=replaced.difference(change.forget_replaced),
+        retention=state.retention if change.retention is None else change.retention,
+        end_offsets=_highest(state.end_offsets, change.end_offsets),
+        streams=_highest(state.streams, change.streams),
+        topics=state.topics | change.topics,
+    )
+
+
+def with_checkpoint(state: ManifestState, commit: Commit) -> Commit:
+    """Return `commit` (on top of `state`) as a checkpoint: it carries the state after itself."""
+    as_base = replace(commit, base=commit.number, checkpoint=None)
+    return replace(as_base, checkpoint=apply(state, as_base))
+
+
+def listed_topics(topics: Iterable[str]) -> tuple[str, ...] | None:
+    """Return a row's `topics`: sorted, or None when there are too many to list."""
+    names = sorted(set(topics))
+    return tuple(names) if len(names) <= TOPICS_LISTED_MAX else None
+
+
+def _highest(before: Mapping[Any, int], change: Mapping[Any, int]) -> Mapping[Any, int]:
+    """Return both mappings as one; a value only rises."""
+    if not change:
+        return before
+    merged = dict(before)
+    for name, value in change.items():
+        merged[name] = max(value, merged.get(name, value))
+    return MappingProxyType(merged)

@@ -1,0 +1,389 @@
+"""The bytes of a manifest object: one line of header, then compact JSON.
+
+::
+
+    tierdex-manifest <version> <what> <length of the JSON> <CRC32C, 8 hex digits><newline>
+    {...}
+
+`what` is commit, tombstone or hint. The checksum covers the header up to itself and the JSON, and
+the JSON repeats node and number, so that a right object in the wrong place fails too. There is one
+spelling of every header: a flipped byte anywhere, a truncation or a tail is a CorruptFileError.
+A newer version is an UnsupportedFormatError. Unknown fields of a known version are ignored.
+
+Integers are exact over int64 (and read back as Python ints); uuids are hex.
+Depends on manifest, orjson and google_crc32c.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import google_crc32c
+import orjson
+
+from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.lifecycle.manifest import (
+    NOTHING,
+    Change,
+    Commit,
+    Dropped,
+    FileRef,
+    FileRow,
+    ManifestState,
+    NodeKind,
+    RemoveReason,
+    Retention,
+    Tombstone,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MAGIC: Final = b"tierdex-manifest"
+FORMAT_VERSION: Final = 1
+_HEADER_BYTES_MAX: Final = 128
+_INT64: Final = 1 << 63
+
+
+# -- objects ----------------------------------------------------------------------------------
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Return the object's bytes."""
+    return _frame(b"commit", _pack_commit(commit))
+
+
+def encode_tombstone(tombstone: Tombstone) -> bytes:
+    """Return the bytes that overwrite a collected number."""
+    return _frame(b"tombstone", tombstone._asdict())
+
+
+def encode_hint(node: str, checkpoint: int) -> bytes:
+    """Return the bytes of a node's hint."""
+    return _frame(b"hint", {"node": node, "checkpoint": checkpoint})
+
+
+def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit | Tombstone:
+    """Return what lies under a manifest number.
+
+    Raises CorruptFileError (UnsupportedFormatError for a newer version) naming `key`.
+    """
+    what, packed = _unframe(data, key)
+    try:
+        found = _UNPACK[what](packed)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise CorruptFileError(key, f"not a manifest {what.decode()}: {error!r}") from error
+    if not isinstance(found, (Commit, Tombstone)):
+        raise CorruptFileError(key, "a hint lies where a commit should be")
+    if (found.node, found.number) != (node, number):
+        raise CorruptFileError(key, f"holds number {found.number} of node {found.node!r}")
+    return found
+
+
+def decode_hint(data: bytes, *, key: str, node: str) -> int:
+    """Return the number of a checkpoint, perhaps not the newest. Raises CorruptFileError."""
+    what, packed = _unframe(data, key)
+    if what != b"hint" or not isinstance(packed, dict) or packed.get("node") != node:
+        raise CorruptFileError(key, "not this node's hint")
+    checkpoint = packed.get("checkpoint")
+    if not isinstance(checkpoint, int) or checkpoint < 1:
+        raise CorruptFileError(key, "the hint names no checkpoint")
+    return checkpoint
+
+
+# -- the frame --------------------------------------------------------------------------------
+
+
+def _frame(what: bytes, packed: object) -> bytes:
+    body = orjson.dumps(packed)
+    return _header(what, body) + body
+
+
+def _header(what: bytes, body: bytes) -> bytes:
+    prefix = b"%s %d %s %d " % (MAGIC, FORMAT_VERSION, what, len(body))
+    crc = google_crc32c.extend(google_crc32c.value(prefix), body)
+    return prefix + b"%08x\n" % crc
+
+
+def _unframe(data: bytes, key: str) -> tuple[bytes, Any]:
+    line, newline, body = data.partition(b"\n")
+    fields = line.split(b" ")
+    if not newline or len(line) > _HEADER_BYTES_MAX or len(fields) != 5 or fields[0] != MAGIC:
+        raise CorruptFileError(key, "no manifest header")
+    if fields[1].isdigit() and int(fields[1]) > FORMAT_VERSION:
+        raise UnsupportedFormatError(key, f"manifest format {int(fields[1])} is newer than ours")
+    what = fields[2]
+    # One spelling only: whatever differs from what we would write for this body is damage.
+    if what not in _UNPACK or line + newline != _header(what, body):
+        raise CorruptFileError(key, "length or checksum does not match")
+    try:
+        return what, orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise CorruptFileError(key, f"not JSON: {error}") from error
+
+
+# -- packing: absent means default, so that small commits stay small ---------------------------
+
+
+def _pack_commit(commit: Commit) -> dict[str, Any]:
+    packed = {
+        "node": commit.node,
+        "number": commit.number,
+        "kind": commit.kind.value,
+        "epoch": commit.epoch,
+        "owner": commit.owner.hex(),
+        "commit_id": commit.commit_id.hex(),
+        "time_ms": commit.time_ms,
+        "base": commit.base,
+        "change": _pack_change(commit.change),
+    }
+    if commit.checkpoint is not None:
+        packed["checkpoint"] = _pack_state(commit.checkpoint)
+    return packed
+
+
+def _pack_change(change: Change) -> dict[str, Any]:
+    packed = {
+        "add": [_pack_row(row) for row in change.add],
+        "remove": {uuid.hex(): reason.value for uuid, reason in change.remove.items()},
+        "forget": [uuid.hex() for uuid in change.forget],
+        "forget_replaced": _pack_refs(change.forget_replaced),
+        "floor": change.floor,
+        "collected": change.collected,
+        "retention": None if change.retention is None else _pack_retention(change.retention),
+        "end_offsets": _pack_offsets(change.end_offsets),
+        "streams": dict(change.streams),
+        "topics": sorted(change.topics),
+    }
+    return {name: value for name, value in packed.items() if value not in (None, [], {})}
+
+
+def _pack_state(state: ManifestState) -> dict[str, Any]:
+    return {
+        "node": state.node,
+        "number": state.number,
+        "kind": None if state.kind is None else state.kind.value,
+        "epoch": state.epoch,
+        "owner": state.owner.hex(),
+        "time_ms": state.time_ms,
+        "base": state.base,
+        "base_ms": state.base_ms,
+        "collected": state.collected,
+        "floor": state.floor,
+        "highest_number": state.highest_number,
+        "files": [_pack_row(row) for row in state.files.values()],
+        "dropped": [
+            [d.object_key, d.uuid.hex(), d.number, d.reason.value, d.dropped_ms]
+            for d in state.dropped.values()
+        ],
+        "replaced": _pack_refs(sorted(state.replaced)),
+        "retention": _pack_retention(state.retention),
+        "end_offsets": _pack_offsets(state.end_offsets),
+        "streams": dict(state.streams),
+        "topics": sorted(state.topics),
+    }
+
+
+def _pack_row(row: FileRow) -> dict[str, Any]:
+    packed = {
+        "uuid": row.uuid.hex(),
+        "number": row.number,
+        "key": row.object_key,
+        "bytes": row.bytes,
+        "items": row.item_count,
+        "slots": row.slot_count,
+        "min": row.min_time,
+        "max": row.max_time,
+        "begin": row.begin_ms,
+        "sealed": row.sealed_at_ms,
+        "sidecar": row.sidecar_position,
+        "crc": row.tail_crc,
+        "topics": row.topics,
+        "schema": row.schema,
+    }
+    if row.replaces:
+        packed["replaces"] = _pack_refs(row.replaces)
+    if row.parts:
+        packed["parts"] = _pack_refs(row.parts)
+    return packed
+
+
+def _pack_refs(refs: Iterable[FileRef]) -> list[list[Any]]:
+    return [[ref.node, ref.uuid.hex(), ref.number] for ref in refs]
+
+
+def _pack_retention(retention: Retention) -> dict[str, Any]:
+    return {"default": retention.default_ms, "topics": dict(retention.topics_ms)}
+
+
+def _pack_offsets(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
+    packed: dict[str, dict[str, int]] = {}
+    for (topic, queue_id), end in offsets.items():
+        packed.setdefault(topic, {})[str(queue_id)] = end
+    return packed
+
+
+# -- unpacking: any exception here means that the JSON is not ours ------------------------------
+
+
+def _unpack_commit(packed: dict[str, Any]) -> Commit:
+    checkpoint = packed.get("checkpoint")
+    commit = Commit(
+        node=_text(packed["node"]),
+        number=_count(packed["number"]),
+        kind=NodeKind(packed["kind"]),
+        epoch=_count(packed["epoch"]),
+        owner=_uuid(packed["owner"]),
+        commit_id=_uuid(packed["commit_id"]),
+        time_ms=_integer(packed["time_ms"]),
+        base=_count(packed["base"]),
+        change=_unpack_change(packed["change"]),
+        checkpoint=None if checkpoint is None else _unpack_state(checkpoint),
+    )
+    if (commit.checkpoint is not None) != (commit.base == commit.number):
+        raise ValueError("base")
+    if commit.checkpoint is not None and commit.checkpoint.number != commit.number:
+        raise ValueError("checkpoint")
+    return commit
+
+
+def _unpack_change(packed: dict[str, Any]) -> Change:
+    remove = {_uuid(uuid): RemoveReason(why) for uuid, why in packed.get("remove", {}).items()}
+    floor, collected, retention = (packed.get(n) for n in ("floor", "collected", "retention"))
+    return Change(
+        add=tuple(map(_unpack_row, packed.get("add", ()))),
+        remove=_frozen(remove),
+        forget=tuple(map(_uuid, packed.get("forget", ()))),
+        forget_replaced=_unpack_refs(packed.get("forget_replaced", ())),
+        floor=None if floor is None else _count(floor),
+        collected=None if collected is None else _count(collected),
+        retention=None if retention is None else _unpack_retention(retention),
+        end_offsets=_unpack_offsets(packed.get("end_offsets", {})),
+        streams=_unpack_streams(packed.get("streams", {})),
+        topics=frozenset(map(_text, packed.get("topics", ()))),
+    )
+
+
+def _unpack_state(packed: dict[str, Any]) -> ManifestState:
+    rows = list(map(_unpack_row, packed["files"]))
+    dropped = [
+        Dropped(_text(key), _uuid(uuid), _count(number), RemoveReason(why), _integer(at))
+        for key, uuid, number, why, at in packed["dropped"]
+    ]
+    kind = packed["kind"]
+    return ManifestState(
+        node=_text(packed["node"]),
+        number=_count(packed["number"]),
+        kind=None if kind is None else NodeKind(kind),
+        epoch=_count(packed["epoch"]),
+        owner=_uuid(packed["owner"]),
+        time_ms=_integer(packed["time_ms"]),
+        base=_count(packed["base"]),
+        base_ms=_integer(packed["base_ms"]),
+        collected=_count(packed["collected"]),
+        floor=_count(packed["floor"]),
+        highest_number=_count(packed["highest_number"]),
+        files=_frozen({row.uuid: row for row in rows}),
+        dropped=_frozen({d.uuid: d for d in dropped}),
+        replaced=frozenset(_unpack_refs(packed["replaced"])),
+        retention=_unpack_retention(packed["retention"]),
+        end_offsets=_unpack_offsets(packed["end_offsets"]),
+        streams=_unpack_streams(packed["streams"]),
+        topics=frozenset(map(_text, packed["topics"])),
+    )
+
+
+def _unpack_row(packed: dict[str, Any]) -> FileRow:
+    topics = packed["topics"]
+    row = FileRow(
+        uuid=_uuid(packed["uuid"]),
+        number=_count(packed["number"]),
+        object_key=_text(packed["key"]),
+        bytes=_count(packed["bytes"]),
+        item_count=_count(packed["items"]),
+        slot_count=_count(packed["slots"]),
+        min_time=_integer(packed["min"]),
+        max_time=_integer(packed["max"]),
+        begin_ms=_integer(packed["begin"]),
+        sealed_at_ms=_integer(packed["sealed"]),
+        sidecar_position=_count(packed["sidecar"]),
+        tail_crc=_count(packed["crc"]),
+        topics=None if topics is None else tuple(map(_text, topics)),
+        schema=_text(packed["schema"]),
+        replaces=_unpack_refs(packed.get("replaces", ())),
+        parts=_unpack_refs(packed.get("parts", ())),
+    )
+    if row.sidecar_position > row.bytes:
+        raise ValueError("sidecar")
+    return row
+
+
+def _unpack_refs(packed: Iterable[Any]) -> tuple[FileRef, ...]:
+    return tuple(FileRef(_text(node), _uuid(uuid), _count(n)) for node, uuid, n in packed)
+
+
+def _unpack_retention(packed: dict[str, Any]) -> Retention:
+    def limit(value: object) -> int | None:
+        return None if value is None else _count(value)
+
+    topics = {_text(topic): limit(value) for topic, value in packed["topics"].items()}
+    return Retention(limit(packed["default"]), _frozen(topics))
+
+
+def _unpack_offsets(packed: dict[str, dict[str, Any]]) -> Mapping[tuple[str, int], int]:
+    return _frozen(
+        {
+            (topic, int(queue_id)): _integer(end)
+            for topic, queues in packed.items()
+            for queue_id, end in queues.items()
+        }
+    )
+
+
+def _unpack_streams(packed: dict[str, Any]) -> Mapping[str, int]:
+    return _frozen({query_id: _integer(batch_id) for query_id, batch_id in packed.items()})
+
+
+def _unpack_tombstone(packed: dict[str, Any]) -> Tombstone:
+    found = Tombstone(_text(packed["node"]), _count(packed["number"]), _count(packed["newest"]))
+    if found.newest <= found.number:
+        raise ValueError("newest")
+    return found
+
+
+def _frozen(mapping: dict[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(mapping) if mapping else NOTHING
+
+
+def _uuid(value: str) -> bytes:
+    uuid = bytes.fromhex(value)
+    if len(uuid) != 16:
+        raise ValueError("uuid")
+    return uuid
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int or not -_INT64 <= value < _INT64:
+        raise ValueError(f"not an int64: {value!r}")
+    return value
+
+
+def _count(value: object) -> int:
+    number = _integer(value)
+    if number < 0:
+        raise ValueError(f"negative: {number}")
+    return number
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"not a text: {value!r}")
+    return value
+
+
+_UNPACK: Final[dict[bytes, Any]] = {
+    b"commit": _unpack_commit,
+    b"tombstone": _unpack_tombstone,
+    b"hint": lambda packed: packed,
+}

@@ -1,0 +1,214 @@
+"""Names: where a file of each state lies on disk and in the store, built and parsed in one place.
+
+::
+
+    DATA/LOCK                                   held by the one writing process
+    DATA/unsealed/<number>   DATA/unsealed/next.ready
+    DATA/sealed/<number>     DATA/compacted/<number>
+    DATA/uploaded/<number>-<node>-<uuid>        sidecars: a cache, any of them may be missing
+    DATA/quarantine/<state>-<name>              what did not open; never touched again by us
+
+    PREFIX/nodes/<node>/hint                    where the newest checkpoint is, perhaps out of date
+    PREFIX/nodes/<node>/probe                   does the store honour conditions?
+    PREFIX/nodes/<node>/manifest/<number>       one commit each
+    PREFIX/nodes/<node>/files/<manifest number that its writer had read>-<uuid>
+
+Numbers have exactly 20 digits, so that names sort as numbers do; uuids are 32 lower-case hex digits.
+A name ending in `.tmp` is half written, by definition: recovery removes it. Parsers refuse near
+misses: they return None, never a guess. A node's name contains no `-` and no `/`.
+
+Depends on file_state only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tierdex.errors import InvalidRequestError
+from tierdex.lifecycle.file_state import FileState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEMPORARY_SUFFIX: Final = ".tmp"
+READY_NAME: Final = "next.ready"
+LOCK_NAME: Final = "LOCK"
+QUARANTINE: Final = "quarantine"
+NODES_PREFIX: Final = "nodes/"
+LOCAL_STATES: Final = (FileState.UNSEALED, FileState.SEALED, FileState.COMPACTED)
+NUMBER_LIMIT: Final = 1 << 63  # 19 digits: every number fits the int64 of numpy, JSON and Spark
+
+_NODE = r"[a-z0-9][a-z0-9._]{0,62}"
+_NUMBER = re.compile(r"[0-9]{20}")
+_NODE_NAME = re.compile(_NODE)
+_SIDECAR = re.compile(rf"([0-9]{{20}})-({_NODE})-([0-9a-f]{{32}})")
+_OBJECT = re.compile(r"([0-9]{20})-([0-9a-f]{32})")
+
+
+class SidecarName(NamedTuple):
+    """The parts of a sidecar's name in `uploaded/`."""
+
+    number: int
+    node: str
+    uuid: bytes
+
+
+class ObjectName(NamedTuple):
+    """The parts of an object's name: the manifest number its writer had read, the file's uuid."""
+
+    read_number: int
+    uuid: bytes
+
+
+def format_number(number: int) -> str:
+    """Return the 20 digits of a file or manifest number."""
+    assert 0 <= number < NUMBER_LIMIT, number
+    return f"{number:020d}"
+
+
+def parse_number(name: str) -> int | None:
+    """Return the number that `name` spells, None unless it is 20 ASCII digits below the limit."""
+    if _NUMBER.fullmatch(name) is None or int(name) >= NUMBER_LIMIT:
+        return None
+    return int(name)
+
+
+def make_file_id(number: int, node: str) -> str:
+    """Return the opaque id of a file, unique over nodes; ids sort as (number, node)."""
+    assert _NODE_NAME.fullmatch(node), node
+    return f"{format_number(number)}-{node}"
+
+
+def parse_file_id(file_id: str) -> tuple[int, str]:
+    """Return (number, node). Raises InvalidRequestError when it is not one of our ids."""
+    digits, _, node = file_id.partition("-")
+    number = parse_number(digits)
+    if number is None or not is_node_name(node):
+        raise InvalidRequestError("not a file id", field="file_id")
+    return number, node
+
+
+def is_node_name(name: str) -> bool:
+    return _NODE_NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DataPaths:
+    """The names inside one data folder."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.root / LOCK_NAME
+
+    @property
+    def ready(self) -> Path:
+        """Return the place of the next file while it waits, empty, for the roll."""
+        return self.root / FileState.UNSEALED.folder / READY_NAME
+
+    @property
+    def quarantine(self) -> Path:
+        return self.root / QUARANTINE
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Return every folder that a data folder must have."""
+        states = (*LOCAL_STATES, FileState.UPLOADED)
+        return (*(self.folder(state) for state in states), self.quarantine)
+
+    def folder(self, state: FileState) -> Path:
+        assert state is not FileState.EXPIRED, "an expired file lies in no folder"
+        return self.root / state.folder
+
+    def path_of(self, state: FileState, number: int) -> Path:
+        """Return where the file with this number lies in this state (see `sidecar` for uploaded)."""
+        return self.folder(state) / format_number(number)
+
+    def temporary(self, state: FileState, number: int) -> Path:
+        """Return where the file is written before it is whole: beside its place, same file system."""
+        return temporary_beside(self.path_of(state, number))
+
+    def sidecar(self, number: int, node: str, uuid: bytes) -> Path:
+        """Return where the sidecar of a published file of any node is cached."""
+        name = f"{make_file_id(number, node)}-{uuid.hex()}"
+        return self.folder(FileState.UPLOADED) / name
+
+    def quarantined(self, state: FileState, name: str) -> Path:
+        return self.quarantine / f"{state.folder}-{name}"
+
+
+def temporary_beside(path: Path) -> Path:
+    """Return the temporary name of `path`, in the same folder."""
+    return path.with_name(path.name + TEMPORARY_SUFFIX)
+
+
+def is_temporary(name: str) -> bool:
+    return name.endswith(TEMPORARY_SUFFIX)
+
+
+def parse_sidecar_name(name: str) -> SidecarName | None:
+    """Return the parts of a sidecar's file name, None for a near miss."""
+    found = _SIDECAR.fullmatch(name)
+    if found is None or (number := parse_number(found[1])) is None:
+        return None
+    return SidecarName(number, found[2], bytes.fromhex(found[3]))
+
+
+@dataclass(frozen=True, slots=True)
+class StorePaths:
+    """The keys of one node's objects, below the store's prefix."""
+
+    node: str
+
+    def __post_init__(self) -> None:
+        if not is_node_name(self.node):
+            raise InvalidRequestError(
+                "a node's name has 1 to 63 of a-z 0-9 . _ and begins with a letter or digit",
+                field="node",
+            )
+
+    @property
+    def prefix(self) -> str:
+        return f"{NODES_PREFIX}{self.node}/"
+
+    @property
+    def manifest_prefix(self) -> str:
+        return f"{self.prefix}manifest/"
+
+    @property
+    def files_prefix(self) -> str:
+        return f"{self.prefix}files/"
+
+    @property
+    def hint(self) -> str:
+        return f"{self.prefix}hint"
+
+    @property
+    def probe(self) -> str:
+        return f"{self.prefix}probe"
+
+    def manifest(self, number: int) -> str:
+        return self.manifest_prefix + format_number(number)
+
+    def parse_manifest(self, key: str) -> int | None:
+        """Return the manifest number of a key, None when it is none of this node's."""
+        if not key.startswith(self.manifest_prefix):
+            return None
+        return parse_number(key.removeprefix(self.manifest_prefix))
+
+    def file_object(self, read_number: int, uuid: bytes) -> str:
+        """Return the key of a file's object; `read_number` is the newest manifest number read."""
+        assert len(uuid) == 16, uuid
+        return f"{self.files_prefix}{format_number(read_number)}-{uuid.hex()}"
+
+    def parse_file_object(self, key: str) -> ObjectName | None:
+        """Return the parts of a file object's key, None when it is none of this node's."""
+        if not key.startswith(self.files_prefix):
+            return None
+        found = _OBJECT.fullmatch(key.removeprefix(self.files_prefix))
+        if found is None or (number := parse_number(found[1])) is None:
+            return None
+        return ObjectName(number, bytes.fromhex(found[2]))
