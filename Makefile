@@ -1,0 +1,70 @@
+# The whole set-up of Tierdex: `make run` tries it, `make test` proves it. Needs Python 3.11+ and make.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.DEFAULT_GOAL := help
+.PHONY: help run serve test lint format docs openapi bench bench-quick torture clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Tierdex needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "Python's venv module is missing; run: apt-get install -y python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/run: $(STAMPS)/venv pyproject.toml
+	$(PIP) install -e '.[server,s3]' --group demo
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/run
+	$(PIP) install -e '.[all]' --group demo --group lint --group test
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/test
+	$(PIP) install --group bench
+	@touch $@
+
+run: $(STAMPS)/run ## load a year of real flights, publish them, serve on http://127.0.0.1:8080
+	@$(BIN)/tierdex demo
+
+serve: $(STAMPS)/run ## serve ./data without loading anything
+	@$(BIN)/tierdex serve --data data
+
+lint: $(STAMPS)/test ## style, types, layering
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMPS)/test ## rewrite the code in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: lint ## lint, then every test
+	@mkdir -p .cache
+	$(BIN)/python -m pytest --junitxml=.cache/test-report.xml $(TEST_ARGS)
+
+docs: $(STAMPS)/test ## write the generated parts of docs/ and openapi.yaml
+	$(BIN)/python -m tools.generate_docs
+
+openapi: docs ## the same: openapi.yaml is one of the generated documents
+
+bench: $(STAMPS)/bench ## ratios against peers and the C floor, about 15 minutes
+	$(BIN)/python -m benchmarks
+
+bench-quick: $(STAMPS)/bench ## the same at a tenth of the size, about 2 minutes
+	$(BIN)/python -m benchmarks --quick
+
+torture: $(STAMPS)/test ## try hard to break the promises: make torture ARGS="--seconds 600 --seed 1"
+	$(BIN)/python -m tests.torture $(ARGS)
+
+clean: ## remove the environment and everything generated
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

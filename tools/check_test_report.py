@@ -1,0 +1,43 @@
+"""Fails CI when no test ran, or when a test was skipped for a reason that is not on the list.
+
+A skip is a hole in the proof: each allowed reason names something that a machine may really lack.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+ALLOWED_SKIPS = (
+    r"radosgw cannot be installed here",
+    r"chromium cannot be installed here",
+    r"strace (is not here|may not trace)",
+    r"mounting is not allowed here",
+    r"no compiler here",
+)
+
+
+def main(path: str) -> int:
+    cases = list(ElementTree.parse(path).getroot().iter("testcase"))
+    skips = Counter(
+        skipped.get("message", "") for case in cases for skipped in case.iter("skipped")
+    )
+    ran = len(cases) - skips.total()
+    for reason, count in skips.items():
+        print(f"skipped {count}: {reason}")
+    unknown = [r for r in skips if not any(re.search(allowed, r) for allowed in ALLOWED_SKIPS)]
+    if ran == 0:
+        print("no test ran")
+        return 1
+    if unknown:
+        print(f"skip reasons that are not on the list: {unknown}")
+        return 1
+    print(f"{ran} passed, 0 failed, {skips.total()} skipped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(str, [Path(argument) for argument in sys.argv[1:2]])))
