@@ -1,0 +1,123 @@
+"""What the compactor is doing, has done, and could not do: the numbers behind the status.
+
+Written by the compactor's thread, read by any: every update replaces whole values under a lock.
+Depends on nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """The unit of work under way."""
+
+    job: str  # seal | compact | upload | publish | drop | merge | expire | collect | scrub
+    file_id: str
+    started_s: float
+    total_items: int = 0
+    done_items: int = 0
+    done_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last thing that went wrong, and when (ms)."""
+
+    job: str
+    file_id: str
+    error: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts since the index was opened."""
+
+    sealed: int = 0
+    compacted: int = 0
+    uploaded: int = 0
+    published: int = 0
+    dropped: int = 0
+    merged: int = 0
+    expired: int = 0
+    collected: int = 0
+    scrubbed: int = 0
+    failures: int = 0
+    items: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Live progress of the compactor. Safe to share between threads."""
+
+    running: RunningJob | None = None
+    last_done_ms: int | None = None
+    last_error: Failure | None = None
+    totals: Totals = field(default_factory=Totals)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, job: str, file_id: str, now_s: float, total_items: int = 0) -> None:
+        with self._lock:
+            self.running = RunningJob(job, file_id, now_s, total_items)
+
+    def advance(self, items: int, size: int) -> None:
+        with self._lock:
+            if self.running is not None:
+                self.running = replace(
+                    self.running,
+                    done_items=self.running.done_items + items,
+                    done_bytes=self.running.done_bytes + size,
+                )
+
+    def finish(self, now_ms: int, **counts: int) -> None:
+        """End the running job; `counts` are added to the totals."""
+        with self._lock:
+            self.running = None
+            self.last_done_ms = now_ms
+            self._add(counts)
+
+    def fail(self, job: str, file_id: str, error: BaseException, now_ms: int) -> None:
+        with self._lock:
+            self.running = None
+            self.last_error = Failure(job, file_id, str(error) or type(error).__name__, now_ms)
+            self._add({"failures": 1})
+
+    def _add(self, counts: dict[str, int]) -> None:
+        self.totals = replace(
+            self.totals, **{name: getattr(self.totals, name) + n for name, n in counts.items()}
+        )
+
+    def describe(self, now_s: float) -> dict[str, Any]:
+        """Return the running job with its rate, the last error and the totals, for the status."""
+        running = self.running
+        shown: dict[str, Any] = {"running": None, "last_done_ms": self.last_done_ms}
+        if running is not None:
+            elapsed = max(now_s - running.started_s, 1e-9)
+            shown["running"] = {
+                "job": running.job,
+                "file_id": running.file_id,
+                "stage": running.job,
+                "done_items": running.done_items,
+                "total_items": running.total_items,
+                "done_bytes": running.done_bytes,
+                "rate_items_s": round(running.done_items / elapsed),
+            }
+        failure = self.last_error
+        shown["last_error"] = (
+            None
+            if failure is None
+            else {
+                "job": failure.job,
+                "file_id": failure.file_id,
+                "error": failure.error,
+                "at_ms": failure.at_ms,
+            }
+        )
+        totals = self.totals
+        shown["totals"] = {name: getattr(totals, name) for name in Totals.__dataclass_fields__}
+        return shown

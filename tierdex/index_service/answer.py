@@ -1,0 +1,119 @@
+"""What a query returns: entries, how complete and fresh they are, and what it took.
+
+The same classes come out of the embedded `Index` and of the remote clients. Times are int64
+milliseconds since the epoch, sizes bytes.
+
+Depends on nothing but the standard library, so that a client needs no numpy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+
+class Entry(NamedTuple):
+    """One fact: where a message is. `location` holds every location field of the file's schema."""
+
+    topic: str
+    queue_id: int | None
+    offset: int | None
+    size: int | None
+    timestamp: int
+    file_id: str
+    state: str
+    node: str
+    location: dict[str, Any] | None = None  # only for schemas other than the message schema
+    source: str | None = None
+    hash_function: str | None = None  # set when the key itself was not verified by a 64-bit hash
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set, as every door shows them."""
+        shown = self._asdict()
+        for name in ("location", "source", "hash_function"):
+            if shown[name] is None:
+                del shown[name]
+        return shown
+
+
+class Missing(NamedTuple):
+    """A file (or ``node:<name>``) that should have been asked and could not be."""
+
+    file: str
+    reason: str
+
+
+@dataclass(slots=True)
+class FileExplain:
+    """What one file contributed to a query, and what that took."""
+
+    file_id: str
+    state: str
+    node: str
+    outcome: str  # read | pruned_by_time | pruned_by_topic | pruned_by_filter | skipped | missing
+    start_ms: float = 0.0
+    ms: float = 0.0
+    requests: int = 0
+    bytes: int = 0
+    items: int = 0
+    entries: int = 0
+    false_positive: bool = False
+
+
+@dataclass(slots=True)
+class Stage:
+    """A named part of a query and its duration."""
+
+    name: str
+    ms: float
+
+
+@dataclass(slots=True)
+class Explain:
+    """The plan that really ran. Requests for manifests and sidecars are counted apart."""
+
+    files_considered: int = 0
+    files_pruned_by_time: int = 0
+    files_pruned_by_filter: int = 0
+    files_read: int = 0
+    requests: int = 0
+    bytes: int = 0
+    false_positives: int = 0
+    cost_usd: float = 0.0
+    manifest_requests: int = 0
+    sidecar_requests: int = 0
+    milliseconds: float = 0.0
+    stages: list[Stage] = field(default_factory=list)
+    files: list[FileExplain] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Answer:
+    """The entries found, newest file first, newest arrival first.
+
+    `complete` is false when a file that should have been asked could not be (`missing` says which
+    and why): then "no entries" does not mean "was never sent". `next_cursor` is set when there may
+    be more. `as_of` is the time (ms) up to which other writers' published files are known.
+    """
+
+    entries: list[Entry]
+    complete: bool = True
+    missing: list[Missing] = field(default_factory=list)
+    next_cursor: str | None = None
+    as_of: int = 0
+    explain: Explain | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "entries": [entry.to_dict() for entry in self.entries],
+            "complete": self.complete,
+            "missing": [missing._asdict() for missing in self.missing],
+            "next_cursor": self.next_cursor,
+            "as_of": self.as_of,
+        }
+        if self.explain is not None:
+            shown["explain"] = self.explain.to_dict()
+        return shown

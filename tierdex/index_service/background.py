@@ -1,0 +1,73 @@
+"""Background work: one thread a worker, each a loop over `step()`.
+
+A worker does one bounded unit of work and says in how many seconds it wants to run again. Errors
+do not end a thread: the worker handles those it expects; anything else is logged with its traceback,
+remembered for the status, and followed by a pause. In the simulation no thread runs: a seeded
+scheduler calls the same `step()`.
+
+Depends on clock only.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tierdex.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_AFTER_ERROR_S = 5.0
+
+
+class Worker(Protocol):
+    """Something that has work now and then."""
+
+    name: str
+
+    def step(self) -> float:
+        """Do one unit of work; return the seconds until the next one is wanted."""
+        ...
+
+
+class WorkerThread:
+    """Runs one worker until told to stop."""
+
+    def __init__(self, worker: Worker, clock: Clock) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._wake = threading.Event()
+        self._stopping = False
+        self.last_error: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"tierdex-{worker.name}", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Let the worker look for work now instead of after its pause."""
+        self._wake.set()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ask the thread to end after its unit of work; say whether it did."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                pause = self._worker.step()
+            except Exception as error:  # noqa: BLE001 - a bug must not silently end the work
+                logger.exception("worker failed", extra={"worker": self._worker.name})
+                self.last_error = error
+                pause = _PAUSE_AFTER_ERROR_S
+            if pause > 0 and not self._stopping:
+                self._clock.wait(self._wake, pause)

@@ -1,0 +1,293 @@
+"""Many entries at once: any mix of Arrow, numpy and list columns, checked and made uniform.
+
+The whole batch is checked before anything of it is written, so that it is applied or refused as a
+whole. A refusal names the first offending row the way a caller sees it: ``entries[17].offset``.
+Nothing here runs per row in Python unless an error has to be located.
+
+Depends on errors, index_service.request, indexfile.schema; pyarrow and numpy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierdex.errors import InvalidRequestError, RequestTooLargeError
+from tierdex.index_service.request import (
+    INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    UINT32_MAX,
+    check_integer,
+    check_key,
+    check_topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierdex.indexfile.schema import Schema
+    from tierdex.settings import Settings
+
+# Ranges of the message schema's fields; a schema of the caller's own is bounded by its dtypes.
+_RANGES = {"queue_id": (0, INT32_MAX), "offset": (0, INT64_MAX), "size": (0, UINT32_MAX)}
+
+
+@dataclass(frozen=True, slots=True)
+class EntryColumns:
+    """A checked batch of `count` entries.
+
+    `topics` are the distinct topics, `topic_index` an int32 row -> topic column, or None when
+    there is one topic. `keys` and `message_ids` are Arrow string arrays (nulls: the row has none)
+    or None. `timestamp` is int64[count], `fields` the schema's location columns by name: numpy
+    arrays, or for dictionary fields a pair (distinct strings, int32 indices).
+    """
+
+    count: int
+    topics: list[str]
+    topic_index: np.ndarray | None
+    keys: Any | None
+    message_ids: Any | None
+    timestamp: np.ndarray
+    fields: dict[str, Any]
+
+
+def make_entry_columns(
+    settings: Settings,
+    schema: Schema,
+    *,
+    topic: object,
+    keys: object,
+    message_id: object,
+    timestamp: object,
+    fields: Mapping[str, object],
+) -> EntryColumns:
+    """Check one batch. Raises InvalidRequestError naming the first bad row and field."""
+    count = _common_length(
+        {"topic": topic, "key": keys, "message_id": message_id, "timestamp": timestamp, **fields}
+    )
+    if count > settings.max_batch_entries:
+        raise RequestTooLargeError(
+            f"{count} entries, at most {settings.max_batch_entries} in one call", field="entries"
+        )
+    wanted = {f.name for f in schema.fields}
+    if unknown := set(fields) - wanted:
+        raise InvalidRequestError("there is no such field", field=min(unknown))
+    for name in wanted:
+        if fields.get(name) is None:
+            raise InvalidRequestError("is required", field=_row_field(0, name))
+    key_column = _strings(keys, "key", count)
+    id_column = _strings(message_id, "message_id", count)
+    _check_texts(key_column, "key", settings.max_key_bytes)
+    _check_texts(id_column, "message_id", settings.max_key_bytes)
+    _check_each_row_has_one(key_column, id_column, count)
+    topics, topic_index = _topics(topic, count)
+    return EntryColumns(
+        count,
+        topics,
+        topic_index,
+        key_column,
+        id_column,
+        _timestamps(timestamp, count),
+        {f.name: _field(fields[f.name], f, count) for f in schema.fields},
+    )
+
+
+def _row_field(row: int, name: str) -> str:
+    return f"entries[{row}].{name}"
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str | bytes | int | float) or value is None or np.isscalar(value)
+
+
+def _common_length(columns: Mapping[str, object]) -> int:
+    """Return the one length that every column has; single values stand for every row."""
+    count: int | None = None
+    for name, column in columns.items():
+        if _is_scalar(column):
+            continue
+        try:
+            length = len(column)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise InvalidRequestError(
+                "must be an Arrow, numpy or list column, or one value", field=name
+            ) from error
+        if count is not None and length != count:
+            raise InvalidRequestError(f"has {length} rows, another column has {count}", field=name)
+        count = length
+    return 1 if count is None else count
+
+
+def _strings(values: object, name: str, count: int) -> Any | None:
+    """Return an Arrow string or large_string array (or None), zero-copy where `values` allows it."""
+    if values is None:
+        return None
+    if isinstance(values, str):
+        values = [values] * count
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if not isinstance(values, pa.Array):
+        values = _strings_from_python(values, name)
+    elif pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.string())
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.large_string())
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        raise InvalidRequestError(f"must be strings, not {values.type}", field=_row_field(0, name))
+    return values
+
+
+def _strings_from_python(values: Any, name: str) -> Any:
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    try:
+        return pa.array(values, type=pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, TypeError) as error:
+        for row, value in enumerate(values):
+            if value is not None:
+                check_key(value, _row_field(row, name), INT32_MAX)
+        raise InvalidRequestError(f"must be strings: {error}", field=name) from error
+
+
+def _check_texts(column: Any | None, name: str, max_bytes: int) -> None:
+    """Every text is 1 to `max_bytes` bytes of valid UTF-8; nulls pass."""
+    if column is None or len(column) == column.null_count:
+        return
+    try:
+        column.validate(full=True)  # an Arrow stream may claim any bytes to be a string
+    except pa.ArrowInvalid as error:
+        raise InvalidRequestError(f"is not valid UTF-8: {error}", field=name) from error
+    lengths = pc.binary_length(column)
+    bounds = pc.min_max(lengths)
+    if bounds["min"].as_py() >= 1 and bounds["max"].as_py() <= max_bytes:
+        return
+    bad = pc.or_(pc.less(lengths, 1), pc.greater(lengths, max_bytes))
+    row = pc.index(bad, True).as_py()  # noqa: FBT003
+    raise InvalidRequestError(
+        f"must be 1 to {max_bytes} bytes of UTF-8, not {lengths[row].as_py()}",
+        field=_row_field(row, name),
+    )
+
+
+def _check_each_row_has_one(keys: Any | None, ids: Any | None, count: int) -> None:
+    if any(column is not None and column.null_count == 0 for column in (keys, ids)):
+        return
+    has_none = np.ones(count, bool)
+    for column in (keys, ids):
+        if column is not None:
+            has_none &= np.asarray(column.is_null())
+    if count and has_none.any():
+        row = int(np.argmax(has_none))
+        raise InvalidRequestError("give a key or a message ID", field=_row_field(row, "key"))
+
+
+def _topics(topic: object, count: int) -> tuple[list[str], np.ndarray | None]:
+    """Return the distinct topics, and the row -> topic column when there are several."""
+    if isinstance(topic, str):
+        return [check_topic(topic, "topic")], None
+    if isinstance(topic, pa.ChunkedArray):
+        topic = topic.combine_chunks()
+    if isinstance(topic, pa.Array) and pa.types.is_dictionary(topic.type):
+        encoded = topic
+    else:
+        column = _strings(topic, "topic", count)
+        if column is None:
+            raise InvalidRequestError("is required", field=_row_field(0, "topic"))
+        encoded = column.dictionary_encode()
+    if encoded.null_count:
+        row = int(np.argmax(np.asarray(encoded.is_null())))
+        raise InvalidRequestError("is required", field=_row_field(row, "topic"))
+    index = np.asarray(encoded.indices).astype(np.int32, copy=False)
+    topics = encoded.dictionary.to_pylist()
+    for number in np.unique(index).tolist():
+        row = int(np.argmax(index == number))
+        check_topic(topics[number], _row_field(row, "topic"))
+    return topics, index
+
+
+def _timestamps(values: object, count: int) -> np.ndarray:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array) and pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        values = values.astype("datetime64[ms]").astype(np.int64)
+    return _integers(values, "timestamp", count, np.dtype(np.int64), INT64_MIN, INT64_MAX)
+
+
+def _field(values: object, field: Any, count: int) -> Any:
+    """Return one location column, as its schema field wants it."""
+    if field.dictionary:
+        column = _strings(values, field.name, count)
+        if column is None or column.null_count:
+            row = 0 if column is None else int(np.argmax(np.asarray(column.is_null())))
+            raise InvalidRequestError("is required", field=_row_field(row, field.name))
+        encoded = column.dictionary_encode()
+        return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int32)
+    dtype = np.dtype(field.code)
+    limits = np.iinfo(dtype)
+    lowest, highest = _RANGES.get(field.name, (int(limits.min), int(limits.max)))
+    return _integers(values, field.name, count, dtype, lowest, highest)
+
+
+def _integers(
+    values: object, name: str, count: int, dtype: np.dtype, lowest: int, highest: int
+) -> np.ndarray:
+    """Return `values` as dtype[count]; one value stands for every row. Floats and bools are refused."""
+    if values is None:
+        raise InvalidRequestError("is required", field=_row_field(0, name))
+    if _is_scalar(values):
+        number = check_integer(values, _row_field(0, name), lowest, highest)
+        return np.full(count, number, dtype)
+    array = _integer_array(values, name, lowest, highest)
+    if count and dtype.kind + str(dtype.itemsize) != array.dtype.kind + str(array.dtype.itemsize):
+        _check_bounds(array, name, lowest, highest)
+    elif count and (lowest, highest) != (np.iinfo(dtype).min, np.iinfo(dtype).max):
+        _check_bounds(array, name, lowest, highest)
+    return np.ascontiguousarray(array, dtype)
+
+
+def _integer_array(values: Any, name: str, lowest: int, highest: int) -> np.ndarray:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if isinstance(values, pa.Array):
+        if values.null_count:
+            row = int(np.argmax(np.asarray(values.is_null())))
+            raise InvalidRequestError("is required", field=_row_field(row, name))
+        if not pa.types.is_integer(values.type):
+            raise InvalidRequestError(f"must be integers, not {values.type}", field=name)
+        return np.asarray(values)
+    if not isinstance(values, np.ndarray):
+        try:
+            array = pa.array(values, type=pa.int64())
+            # Arrow takes True for 1 and 2.0 for 2: look at the types once more, in C
+            if array.null_count == 0 and set(map(type, values)) <= {int}:
+                return np.asarray(array)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
+            array = None
+        checked = [
+            check_integer(value, _row_field(row, name), lowest, highest)
+            for row, value in enumerate(values)
+        ]
+        return np.array(checked, np.int64)
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise InvalidRequestError(f"must be integers, not {values.dtype}", field=name)
+    return values
+
+
+def _check_bounds(array: np.ndarray, name: str, lowest: int, highest: int) -> None:
+    smallest, greatest = int(array.min()), int(array.max())
+    if lowest <= smallest and greatest <= highest:
+        return
+    row = int(np.argmin(array) if smallest < lowest else np.argmax(array))
+    raise InvalidRequestError(
+        f"must be between {lowest} and {highest}, not {int(array[row])}",
+        field=_row_field(row, name),
+    )

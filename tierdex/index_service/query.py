@@ -1,0 +1,380 @@
+"""One query: plan, ask newest file first, stop as soon as enough is found.
+
+::
+
+    snapshot -> plan (time, topics) -> local files inline, published ones by bounded look-ahead
+             -> walk in file order: skip to the cursor, drop repeated locations, count -> answer
+
+Order: file number descending, then arrival descending within the file; the same before and after
+compaction and upload. Files are asked in parallel but *consumed* in this order, and a file is only
+asked ahead while the files before it could leave it something to answer: each of them holds at
+least one entry or costs nothing, so at most `remaining` files are under way.
+
+A file that cannot be read ends up in `missing`; it never looks like "not found". A listed object
+that is gone means that the plan is old: refresh, plan again once.
+
+Depends on lifecycle, indexfile (through readers), settings and seams.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tierdex.errors import (
+    CorruptFileError,
+    CursorExpiredError,
+    IncompleteAnswerError,
+    NotFoundError,
+    StoreRefusedError,
+    UnavailableError,
+)
+from tierdex.index_service.answer import Answer, Entry, Explain, FileExplain, Missing, Stage
+from tierdex.index_service.cursor import Cursor, fingerprint_location
+from tierdex.index_service.plan import Plan, plan_query
+from tierdex.index_service.reader import Budget, BudgetExceededError, Candidate, FileMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
+    from tierdex.clock import Clock
+    from tierdex.index_service.reader import QueryReader
+    from tierdex.index_service.request import QueryRequest
+    from tierdex.lifecycle.file_table import FileHandle, FileTable
+    from tierdex.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+# Errors that concern one file: the answer goes on without it and says so.
+FILE_ERRORS = (
+    CorruptFileError,
+    UnavailableError,
+    NotFoundError,
+    StoreRefusedError,
+    BudgetExceededError,
+    OSError,
+)
+
+
+class Surroundings(Protocol):
+    """What a query asks about everything that is not one of its files."""
+
+    def refresh(self) -> int:
+        """Look at every node's manifest now; return the requests that took."""
+        ...
+
+    def missing(self) -> list[Missing]:
+        """Return nodes whose manifest is too old or unreadable, and quarantined files."""
+        ...
+
+    def as_of(self) -> int:
+        """Return the time (ms) up to which all nodes' manifests are known."""
+        ...
+
+    def hides(self, handle: FileHandle, topic: str) -> bool:
+        """Say whether the topic's own retention hides its entries in this file."""
+        ...
+
+
+class QueryRunner:
+    """Runs queries over the files of one table. Safe to share between threads."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        table: FileTable,
+        surroundings: Surroundings,
+        executor: ThreadPoolExecutor,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._table = table
+        self._surroundings = surroundings
+        self._executor = executor
+
+    def run(self, request: QueryRequest, *, explain: bool, fail: bool) -> Answer:
+        """Answer one query. Raises IncompleteAnswerError when `fail` and a file is missing."""
+        attempt = self._attempt(request)
+        manifest_requests = 0
+        if attempt.plan_is_old:
+            manifest_requests = self._surroundings.refresh()
+            attempt = self._attempt(request)
+        attempt.missing += self._surroundings.missing()
+        answer = Answer(
+            entries=attempt.entries,
+            complete=not attempt.missing,
+            missing=attempt.missing,
+            next_cursor=attempt.next_cursor(),
+            as_of=self._surroundings.as_of(),
+        )
+        if explain:
+            answer.explain = attempt.explain(self._settings)
+            answer.explain.manifest_requests = manifest_requests
+        if fail and attempt.missing:
+            names = ", ".join(f"{name} ({reason})" for name, reason in attempt.missing[:3])
+            raise IncompleteAnswerError(
+                f"{len(attempt.missing)} files could not be asked: {names}", missing=attempt.missing
+            )
+        return answer
+
+    def _attempt(self, request: QueryRequest) -> _Attempt:
+        with self._table.pinned() as snapshot:
+            started = self._clock.monotonic()
+            plan = plan_query(snapshot, request)
+            attempt = _Attempt(request, plan, self._surroundings, self._clock, started)
+            if request.cursor is not None:
+                attempt.aim(request.cursor, snapshot)
+            budget = Budget(
+                requests=self._settings.query_max_requests, items=self._settings.query_max_items
+            )
+            reads = _Reads(
+                plan.candidates, request, budget, self._executor, self._settings.look_ahead,
+                self._clock,
+            )  # fmt: skip
+            try:
+                attempt.consume(reads)
+            finally:
+                budget.close()
+                reads.cancel()
+        return attempt
+
+
+class _Read(NamedTuple):
+    """One file being asked: its first chunk is under way, the rest comes when it is wanted."""
+
+    handle: FileHandle
+    meter: FileMeter
+    chunks: Iterator[np.ndarray]
+    first: Future[np.ndarray | None] | None
+    started: float
+
+
+class _Reads:
+    """The files of a plan in order, published ones asked a little ahead."""
+
+    def __init__(
+        self,
+        candidates: Sequence[FileHandle],
+        request: QueryRequest,
+        budget: Budget,
+        executor: ThreadPoolExecutor,
+        look_ahead: int,
+        clock: Clock,
+    ) -> None:
+        self._waiting = deque(candidates)
+        self._under_way: deque[_Read] = deque()
+        self._request = request
+        self._budget = budget
+        self._executor = executor
+        self._look_ahead = look_ahead
+        self._clock = clock
+
+    def next(self, remaining: int) -> _Read | None:
+        """Return the next file's read, asking at most `remaining` files ahead."""
+        while self._waiting and len(self._under_way) < max(1, min(self._look_ahead, remaining)):
+            self._under_way.append(self._start(self._waiting.popleft()))
+            if self._under_way[0].first is None:
+                break  # a local file is read when its turn comes: nothing to look ahead for
+        return self._under_way.popleft() if self._under_way else None
+
+    def unasked(self) -> list[FileHandle]:
+        return [read.handle for read in self._under_way] + list(self._waiting)
+
+    def cancel(self) -> None:
+        for read in self._under_way:
+            if read.first is not None:
+                read.first.cancel()
+
+    def _start(self, handle: FileHandle) -> _Read:
+        meter = FileMeter(self._budget)
+        reader: QueryReader = handle.reader
+        chunks = reader.chunks(self._request, meter)
+        first = None if reader.is_local else self._executor.submit(next, chunks, None)
+        return _Read(handle, meter, chunks, first, self._clock.monotonic())
+
+
+class _Attempt:
+    """The walk over one plan: what was found, what is missing, where it stopped."""
+
+    def __init__(
+        self,
+        request: QueryRequest,
+        plan: Plan,
+        surroundings: Surroundings,
+        clock: Clock,
+        started: float,
+    ) -> None:
+        self.entries: list[Entry] = []
+        self.missing: list[Missing] = []
+        self.plan_is_old = False
+        self._request = request
+        self._plan = plan
+        self._surroundings = surroundings
+        self._clock = clock
+        self._started = started
+        self._planned = clock.monotonic()
+        self._seen: set[tuple[object, ...]] = set()
+        self._files: list[FileExplain] = []
+        self._meters: list[FileMeter] = []
+        self._last: tuple[FileHandle, tuple[object, ...]] | None = None
+        self._stopped = False
+        self._cursor: Cursor | None = None
+        self._cursor_file: FileHandle | None = None
+
+    def aim(self, cursor: Cursor, snapshot: Sequence[FileHandle]) -> None:
+        """Go on after the cursor's entry. Raises CursorExpiredError when its file is gone."""
+        for handle in snapshot:
+            if handle.covers(cursor.file_id):
+                self._cursor, self._cursor_file = cursor, handle
+                return
+        raise CursorExpiredError(
+            f"the file {cursor.file_id} was expired or merged away; query again without cursor",
+            field="cursor",
+        )
+
+    def consume(self, reads: _Reads) -> None:
+        while not self._stopped:
+            read = reads.next(self._request.max_count - len(self.entries))
+            if read is None:
+                break
+            self._consume_file(read)
+        self._files += [_line(handle, "skipped") for handle in reads.unasked()]
+
+    def _consume_file(self, read: _Read) -> None:
+        line = _line(read.handle, "read")
+        found_before = len(self.entries)
+        line.start_ms = (read.started - self._started) * 1000
+        matched = 0
+        try:
+            if read.first is not None and (chunk := read.first.result()) is not None:
+                matched += self._take(read, chunk)
+            while not self._stopped and (chunk := next(read.chunks, None)) is not None:
+                matched += self._take(read, chunk)
+            self._check_cursor_was_found(read.handle)
+        except FILE_ERRORS as error:
+            self._note_missing(read.handle, error)
+            line.outcome = "missing"
+        except CancelledError:
+            line.outcome = "skipped"
+        if read.meter.filtered:
+            line.outcome = "pruned_by_filter"
+        line.ms = (self._clock.monotonic() - read.started) * 1000
+        line.requests = read.meter.requests + read.meter.sidecar_requests
+        line.bytes, line.items = read.meter.bytes, read.meter.items
+        line.entries = len(self.entries) - found_before
+        line.false_positive = line.outcome == "read" and read.meter.requests > 0 and not matched
+        self._files.append(line)
+        self._meters.append(read.meter)
+
+    def _take(self, read: _Read, chunk: np.ndarray) -> int:
+        """Add a chunk's entries until there are enough; return how many items matched."""
+        handle, request = read.handle, self._request
+        reader: QueryReader = handle.reader
+        candidates = reader.candidates(chunk)
+        for location, timestamp in candidates:
+            skipping = self._cursor is not None
+            if skipping and handle is self._cursor_file:
+                if fingerprint_location(location) == self._cursor.fingerprint:  # type: ignore[union-attr]
+                    self._cursor = None
+            if location in self._seen:
+                continue
+            self._seen.add(location)
+            if skipping or self._surroundings.hides(handle, location[0]):
+                continue
+            self.entries.append(make_entry(handle, reader, location, timestamp))
+            self._last = (handle, location)
+            if len(self.entries) >= request.max_count:
+                self._stopped = True
+                break
+        return len(candidates)
+
+    def _check_cursor_was_found(self, handle: FileHandle) -> None:
+        if handle is self._cursor_file and self._cursor is not None and not self._stopped:
+            raise CursorExpiredError(
+                f"the entry that the cursor names is no longer in file {handle.file_id}; "
+                "query again without cursor",
+                field="cursor",
+            )
+
+    def _note_missing(self, handle: FileHandle, error: Exception) -> None:
+        if handle is self._cursor_file and self._cursor is not None:
+            # Without this file nobody knows where the page begins: neither skip nor repeat.
+            raise UnavailableError(
+                f"the file {handle.file_id}, in which the cursor points, cannot be read ({error}); "
+                "try again"
+            ) from error
+        if isinstance(error, NotFoundError):
+            self.plan_is_old = True
+        logger.warning("file not asked", extra={"file_id": handle.file_id, "error": str(error)})
+        self.missing.append(Missing(handle.file_id, str(error) or type(error).__name__))
+
+    def next_cursor(self) -> str | None:
+        if not self._stopped or self._last is None:
+            return None
+        handle, location = self._last
+        digest = self._request.digest()
+        return Cursor(digest, fingerprint_location(location), handle.file_id).encode()
+
+    def explain(self, settings: Settings) -> Explain:
+        plan, files = self._plan, self._files
+        pruned = [_line(handle, "pruned_by_time") for handle in plan.pruned_by_time]
+        pruned += [_line(handle, "pruned_by_topic") for handle in plan.pruned_by_topic]
+        requests = sum(meter.requests for meter in self._meters)
+        sidecar_requests = sum(meter.sidecar_requests for meter in self._meters)
+        total_bytes = sum(meter.bytes for meter in self._meters)
+        finished = self._clock.monotonic()
+        cost = (requests + sidecar_requests) * settings.cost_per_get_usd
+        return Explain(
+            files_considered=len(files) + len(pruned),
+            files_pruned_by_time=len(plan.pruned_by_time),
+            files_pruned_by_filter=sum(line.outcome == "pruned_by_filter" for line in files),
+            files_read=sum(line.outcome == "read" for line in files),
+            requests=requests,
+            bytes=total_bytes,
+            false_positives=sum(line.false_positive for line in files),
+            cost_usd=cost + total_bytes / (1 << 30) * settings.cost_per_gib_usd,
+            sidecar_requests=sidecar_requests,
+            milliseconds=(finished - self._started) * 1000,
+            stages=[
+                Stage("plan", (self._planned - self._started) * 1000),
+                Stage("read", (finished - self._planned) * 1000),
+            ],
+            files=files + pruned,
+        )
+
+
+def _line(handle: FileHandle, outcome: str) -> FileExplain:
+    return FileExplain(handle.file_id, handle.state.value, handle.node, outcome)
+
+
+def make_entry(
+    handle: FileHandle, reader: QueryReader, location: tuple[object, ...], timestamp: int
+) -> Entry:
+    """Return the entry of one item, in the shape that every door shows."""
+    names = reader.location_names()
+    if names == MESSAGE_LOCATION:
+        topic, offset, size, queue_id = location
+        return Entry(topic, queue_id, offset, size, timestamp, handle.file_id, handle.state.value, handle.node)  # type: ignore[arg-type]  # fmt: skip
+    fields = dict(zip(names, location[1:], strict=True))
+    source = fields.get("source")
+    return Entry(
+        str(location[0]),
+        fields.get("queue_id"),  # type: ignore[arg-type]
+        fields.get("offset"),  # type: ignore[arg-type]
+        fields.get("size"),  # type: ignore[arg-type]
+        timestamp,
+        handle.file_id,
+        handle.state.value,
+        handle.node,
+        fields,
+        None if source is None else str(source),
+    )
+
+
+MESSAGE_LOCATION = ("offset", "size", "queue_id")

@@ -1,0 +1,110 @@
+"""What a query needs of a file, whatever its form or state.
+
+A reader yields *chunks*: structured arrays of the schema's item dtype, newest arrival first. It
+raises a typed error when it cannot read (never yields less instead), and charges what it did to the
+meter of this query and file. A meter belongs to one thread at a time.
+
+Depends on errors and numpy.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from tierdex.errors import TierdexError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from tierdex.index_service.request import QueryRequest
+
+
+class BudgetExceededError(TierdexError):
+    """A query's allowance of requests or items is used up; the answer says so."""
+
+
+class Budget:
+    """What one query may still spend, shared by the threads that work for it."""
+
+    def __init__(self, *, requests: int, items: int) -> None:
+        self._lock = threading.Lock()
+        self._requests = requests
+        self._items = items
+        self._closed = False
+
+    def close(self) -> None:
+        """Let no further request be sent: the answer is complete, or nobody waits for it."""
+        with self._lock:
+            self._closed = True
+
+    def take_request(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise BudgetExceededError("the query has ended")
+            if self._requests <= 0:
+                raise BudgetExceededError("the query's request budget (query_max_requests) is used up")
+            self._requests -= 1
+
+    def take_items(self, count: int) -> None:
+        with self._lock:
+            self._items -= count
+            if self._items < 0:
+                raise BudgetExceededError("the query's work budget (query_max_items) is used up")
+
+
+class FileMeter:
+    """What one query spent on one file."""
+
+    __slots__ = ("budget", "bytes", "filtered", "items", "requests", "sidecar_requests")
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.requests = 0
+        self.bytes = 0
+        self.sidecar_requests = 0
+        self.items = 0
+        self.filtered = False  # the filter said no: nothing else was read
+
+    def charge_items(self, count: int) -> None:
+        self.items += count
+        self.budget.take_items(count)
+
+    def charge_request(self, length: int) -> None:
+        """Take leave for one page read, before it is sent."""
+        self.budget.take_request()
+        self.requests += 1
+        self.bytes += length
+
+    def charge_sidecar(self, length: int) -> None:
+        """Take leave for one sidecar read, before it is sent; counted apart."""
+        self.budget.take_request()
+        self.sidecar_requests += 1
+        self.bytes += length
+
+
+class Candidate(NamedTuple):
+    """One matching item, decoded as far as every form of a file agrees: its location and time."""
+
+    location: tuple[Any, ...]  # topic, then the schema's fields in order
+    timestamp: int
+
+
+class QueryReader(Protocol):
+    """A file that can be asked. Safe to share between threads."""
+
+    is_local: bool
+
+    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
+        """Yield the matching items' rows, newest arrival first."""
+        ...
+
+    def location_names(self) -> tuple[str, ...]:
+        """Return the schema's field names, in order."""
+        ...
+
+    def candidates(self, rows: np.ndarray) -> list[Candidate]:
+        """Decode rows: dictionary indices become strings."""
+        ...

@@ -1,0 +1,397 @@
+"""The one place that accepts entries: buffer, append, roll, and the levels of acknowledgement.
+
+::
+
+    put ------> PutBuffer --+
+    put_batch --------------+--> unsealed file (append) --full or old--> rolled, sealed in background
+                            |           |                        ^
+    flush("os")  -----------+           |                        |
+    flush("disk") ----------------------+-- msync         next.ready, made ahead of time
+
+What makes each level true:
+
+* received -- the entry is in this process's memory (the put buffer)
+* os       -- its batch is in the page cache: items, links, slots, then the batch's checksum were
+              stored into a shared mapping, so a killed process loses nothing
+* disk     -- the rows were msync'ed and the folder's entry of the file was synced
+* remote   -- its file is listed in the node's manifest
+
+Lock order: `sync_lock` (shared with the compactor, which seals under it) before `_lock`. `_lock` guards the unsealed file and is never held during
+a sync or anything that waits for the store: a put waits for other puts and for a roll (one rename)
+only. Depends on lifecycle, indexfile, settings, seams. Must not import compactor or storage_layer.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from tierdex.errors import (
+    BacklogFullError,
+    ClosedError,
+    FencedError,
+    InvalidRequestError,
+    UnavailableError,
+)
+from tierdex.index_service.item_parts import item_count, parts_of_buffer, parts_of_columns
+from tierdex.index_service.put_buffer import BufferedPut, PutBuffer
+from tierdex.indexfile.chained import ChainedFile, FileFullError
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.file_table import FileHandle
+from tierdex.lifecycle.paths import make_file_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+    from tierdex.index_service.entry_columns import EntryColumns
+    from tierdex.indexfile.columns import ItemColumns
+    from tierdex.indexfile.schema import Schema
+    from tierdex.lifecycle.file_number import NextNumber
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SPLIT_FRACTION = 4  # a batch above a quarter of a file is split over files instead of wasting room
+_BUDGET_CHECK_S = 0.25
+
+
+class Writer:
+    """Puts entries into the node's unsealed file.
+
+    Thread safety: every method may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        filesystem: FileSystem,
+        clock: Clock,
+        ids: IdSource,
+        paths: DataPaths,
+        table: FileTable,
+        numbers: NextNumber,
+        schema: Schema,
+        sync_lock: threading.Lock,
+        on_rolled: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._filesystem = filesystem
+        self._clock = clock
+        self._ids = ids
+        self._paths = paths
+        self._table = table
+        self._numbers = numbers
+        self._schema = schema
+        self._on_rolled = on_rolled
+        self._lock = threading.RLock()
+        self._sync_lock = sync_lock
+        self._buffer = PutBuffer()
+        self._handle: FileHandle | None = None
+        self._file: ChainedFile | None = None
+        self._opened_at = 0.0
+        self._ready: ChainedFile | None = None
+        self._folder_synced_for: set[int] = set()
+        self._refusal: Exception | None = None
+        self._budget_checked_at = float("-inf")
+        self._budget_error: str | None = None
+
+    # -- construction ----------------------------------------------------------------------------
+
+    def resume(self, handle: FileHandle | None) -> None:
+        """Go on with the newest unsealed file that recovery found, if there is one."""
+        if handle is not None:
+            self._adopt(handle, handle.reader)
+
+    @property
+    def active(self) -> FileHandle | None:
+        """Return the file that takes the next batch; it must not be sealed."""
+        return self._handle
+
+    # -- puts ------------------------------------------------------------------------------------
+
+    def receive(self, entry: BufferedPut) -> None:
+        """Take one checked entry at level `received`."""
+        if self._refusal is not None:
+            raise self._refusal
+        buffer = self._buffer
+        buffer.append(entry)
+        if len(buffer) >= self._settings.put_buffer_entries:
+            self.flush_buffer()
+
+    @property
+    def has_buffered(self) -> bool:
+        """Say whether entries wait in the put buffer."""
+        return len(self._buffer) > 0
+
+    def flush_buffer(self) -> None:
+        """Bring every received entry to level `os`.
+
+        Raises BacklogFullError when the disk is full: the entries stay in the buffer and are
+        written by the first flush after space returned.
+        """
+        with self._lock:
+            while entries := self._buffer.peek(self._settings.put_buffer_entries):
+                self._append_parts(parts_of_buffer(entries, self._schema), self._schema)
+                self._buffer.drop(len(entries))
+
+    def append(self, columns: EntryColumns, schema: Schema) -> None:
+        """Write a checked batch at level `os`: all of it, or an error and (usually) none.
+
+        A batch too large for one file is split in order; when the disk fills up in between, an
+        error is raised and a prefix of the batch, never acknowledged, may stay.
+        """
+        with self._lock:
+            self.flush_buffer()  # put order is kept
+            first = 0
+            while first < columns.count:
+                count = self._rows_for_next_append(columns, columns.count - first, schema)
+                self._append_parts(parts_of_columns(columns, first, count), schema)
+                first += count
+
+    def _rows_for_next_append(self, columns: EntryColumns, rows: int, schema: Schema) -> int:
+        """Return how many of `rows` go into the unsealed file, after rolling when that is better."""
+        items_per_row = (columns.keys is not None) + (columns.message_ids is not None)
+        if self._file is None or not self._fits(schema):
+            return min(rows, max(1, self._settings.item_capacity // items_per_row))
+        room = self._file.room() // items_per_row
+        if rows <= room:
+            return rows
+        if room == 0 or rows * items_per_row * _SPLIT_FRACTION <= self._file.item_capacity:
+            self._roll_locked("full")
+            room = self._settings.item_capacity // items_per_row
+        return min(rows, max(1, room))
+
+    def _append_parts(self, parts: list[ItemColumns], schema: Schema) -> None:
+        self._refuse_when_unwell()
+        if self._file is None or not self._fits(schema) or self._file.room() < item_count(parts):
+            self._roll_locked("full" if self._file is not None else "first entry", schema)
+        assert self._file is not None
+        try:
+            self._file.append(parts)
+        except FileFullError:
+            self._roll_locked("full", schema)
+            self._append_to_fresh_file(parts)
+        except OSError as error:
+            raise _put_error(error) from error
+
+    def _append_to_fresh_file(self, parts: list[ItemColumns]) -> None:
+        assert self._file is not None
+        try:
+            self._file.append(parts)
+        except FileFullError as error:
+            raise InvalidRequestError(
+                f"{item_count(parts)} items in one entry do not fit into a file of "
+                f"{self._settings.item_capacity} items; raise `item_capacity`",
+                field="keys",
+            ) from error
+        except OSError as error:
+            raise _put_error(error) from error
+
+    def _fits(self, schema: Schema) -> bool:
+        assert self._file is not None
+        return self._file.schema == schema and not self._file.suspect
+
+    # -- refusal ---------------------------------------------------------------------------------
+
+    def refuse(self, error: Exception) -> None:
+        """Refuse every further put with `error` (fenced, closed)."""
+        self._refusal = error
+
+    def _refuse_when_unwell(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        now = self._clock.monotonic()
+        if now - self._budget_checked_at >= _BUDGET_CHECK_S:
+            self._budget_checked_at = now
+            self._budget_error = self._over_budget()
+        if self._budget_error is not None:
+            raise BacklogFullError(self._budget_error, retry_after_s=5.0)
+
+    def _over_budget(self) -> str | None:
+        waiting = sum(
+            handle.bytes for handle in self._table.snapshot() if handle.state in _LOCAL_STATES
+        )
+        if waiting > self._settings.disk_budget_bytes:
+            return (
+                f"{waiting} bytes of index files wait for the store, above `disk_budget_bytes` "
+                f"({self._settings.disk_budget_bytes}); mend the store or raise the budget"
+            )
+        free = self._filesystem.free_bytes(self._paths.root)
+        if free < self._settings.disk_reserve_bytes:
+            return (
+                f"{free} bytes are free on the disk of {self._paths.root}, below "
+                f"`disk_reserve_bytes` ({self._settings.disk_reserve_bytes}); free some space"
+            )
+        return None
+
+    # -- roll ------------------------------------------------------------------------------------
+
+    def roll(self) -> bool:
+        """Close the unsealed file for puts, when it holds anything; say whether it did."""
+        with self._lock:
+            self.flush_buffer()
+            if self._file is None or self._file.item_count == 0:
+                return False
+            self._retire("asked for")
+            return True
+
+    def roll_when_old(self) -> bool:
+        """Roll a file older than `roll_after` that holds anything."""
+        with self._lock:
+            if self._file is None or self._file.item_count == 0:
+                return False
+            if self._clock.monotonic() - self._opened_at < self._settings.roll_after:
+                return False
+            self._retire("old")
+            return True
+
+    def _roll_locked(self, reason: str, schema: Schema | None = None) -> None:
+        self._retire(reason)
+        file = self._take_ready(schema or self._schema)
+        number = self._numbers.next()
+        path = self._paths.path_of(FileState.UNSEALED, number)
+        # Durable before: the file's header (synced when it was made). Visible after: an empty
+        # unsealed file. The name is made durable by the first flush("disk"), or by the seal.
+        try:
+            self._filesystem.rename(self._paths.ready, path)
+        except OSError as error:
+            raise _put_error(error) from error
+        handle = FileHandle.for_unsealed(
+            number=number, node=self._settings.node, path=path, reader=file
+        )
+        self._adopt(handle, file)  # before it is seen: the compactor seals what is not active
+        self._table.insert(handle)
+
+    def _adopt(self, handle: FileHandle, file: ChainedFile) -> None:
+        self._handle, self._file = handle, file
+        self._opened_at = self._clock.monotonic()
+
+    def _retire(self, reason: str) -> None:
+        """Let go of the unsealed file: from here on the compactor may seal it."""
+        if self._file is None:
+            return
+        handle, self._handle, self._file = self._handle, None, None
+        assert handle is not None
+        logger.info("roll", extra={"file_id": handle.file_id, "reason": reason})
+        self._on_rolled()
+
+    def _take_ready(self, schema: Schema) -> ChainedFile:
+        """Return the file that was made ahead of time, or make one now."""
+        ready, self._ready = self._ready, None
+        if ready is not None and ready.schema == schema:
+            return ready
+        if ready is not None:
+            ready.close()
+        return self._make_ready(schema)
+
+    def _make_ready(self, schema: Schema) -> ChainedFile:
+        path = self._paths.ready
+        try:
+            self._filesystem.unlink(path)
+            return ChainedFile.create(
+                self._filesystem,
+                path,
+                uuid=self._ids.uuid(),
+                schema=schema,
+                slot_count=self._settings.slot_count,
+                item_capacity=self._settings.item_capacity,
+                created_ms=self._clock.now_ms(),
+            )
+        except OSError as error:
+            raise _put_error(error) from error
+
+    def prepare_next(self) -> None:
+        """Make the next file ahead of time, so that no put waits for its creation."""
+        with self._lock:
+            if self._ready is not None or self._file is None or self._refusal is not None:
+                return
+            half_full = self._file.item_count * 2 >= self._file.item_capacity
+            half_old = (self._clock.monotonic() - self._opened_at) * 2 >= self._settings.roll_after
+            if half_full or half_old:
+                self._ready = self._make_ready(self._file.schema)
+
+    # -- durability ------------------------------------------------------------------------------
+
+    def flush_disk(self) -> None:
+        """Bring everything received to level `disk`; callers share one sync (group commit).
+
+        Raises UnavailableError after a failed sync: the file takes no more batches, what it holds
+        beyond the last good sync is acknowledged only once the compactor has re-read and rewritten
+        it. A failed sync is never tried again into a success: the kernel may have dropped the pages.
+        """
+        self.flush_buffer()
+        pending = [
+            (handle, handle.reader.published)
+            for handle in reversed(self._table.snapshot().files)
+            if handle.state is FileState.UNSEALED
+        ]
+        for handle, published in pending:
+            with self._sync_lock:
+                self._sync_one(handle, published)
+
+    def _sync_one(self, handle: FileHandle, published: int) -> None:
+        if handle.state is not FileState.UNSEALED:
+            return  # sealed meanwhile: a seal syncs first
+        file: ChainedFile = handle.reader
+        if file.suspect:
+            raise UnavailableError(
+                f"a sync of {handle.path} failed; it is being re-read and rewritten: try again",
+                retry_after_s=2.0,
+            )
+        if file.synced >= published and handle.number in self._folder_synced_for:
+            return  # another caller's sync covered us
+        try:
+            file.sync()
+            if handle.number not in self._folder_synced_for:
+                self._filesystem.sync_folder(self._paths.folder(FileState.UNSEALED))
+                self._folder_synced_for.add(handle.number)
+        except OSError as error:
+            file.suspect = True
+            logger.error("sync failed", extra={"file_id": handle.file_id, "error": str(error)})
+            self._retire_suspect(handle)
+            raise UnavailableError(
+                f"syncing {handle.path} failed ({error}); nothing more is acknowledged in that "
+                "file, it is re-read and rewritten: try again",
+                retry_after_s=2.0,
+            ) from error
+
+    def _retire_suspect(self, handle: FileHandle) -> None:
+        with self._lock:
+            if self._handle is handle:
+                self._retire("a sync failed")
+
+    # -- end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write and sync what was received; then refuse puts. Raises what the flush raises."""
+        if isinstance(self._refusal, ClosedError):
+            return
+        try:
+            if not isinstance(self._refusal, FencedError):
+                self.flush_disk()
+        finally:
+            with self._lock:
+                self._refusal = ClosedError("the index was closed")
+                if self._ready is not None:
+                    self._ready.close()
+                    self._filesystem.unlink(self._paths.ready)
+                    self._ready = None
+
+
+_LOCAL_STATES = frozenset({FileState.UNSEALED, FileState.SEALED, FileState.COMPACTED})
+
+
+def _put_error(error: OSError) -> Exception:
+    """Say what a failed system call means for the caller of a put: nothing was applied."""
+    if error.errno in _FULL_DISK:
+        return BacklogFullError(f"the disk is full: {error}; free some space", retry_after_s=5.0)
+    return UnavailableError(f"the index file cannot be written: {error}", retry_after_s=5.0)
