@@ -1,0 +1,153 @@
+// The compaction view: what runs, what waits, what went wrong. It asks every two seconds while it is open.
+
+import { ApiError, get } from "./api.js";
+import { byId, element, shape, showNote } from "./dom.js";
+import { facts } from "./files.js";
+import { formatAge, formatAny, formatBytes, formatCount, formatName, shortFileId } from "./format.js";
+import { formatTime, zoneName } from "./times.js";
+
+const POLL_MS = 2_000;
+const POLL_MAX_MS = 30_000;
+const HISTORY = 300; // answers kept for the curves: ten minutes
+
+export class CompactionView {
+  constructor({ zone, wantKey }) {
+    this.zone = zone;
+    this.wantKey = wantKey;
+    this.timer = null;
+    this.isOpen = false;
+    this.pause = POLL_MS;
+    this.history = [];
+  }
+
+  async open() {
+    this.isOpen = true;
+    this.pause = POLL_MS;
+    clearTimeout(this.timer);
+    await this.#poll();
+  }
+
+  close() {
+    this.isOpen = false;
+    clearTimeout(this.timer);
+  }
+
+  zoneChanged() {
+    if (this.status) this.#draw();
+  }
+
+  async #poll() {
+    try {
+      if (!document.hidden) {
+        this.status = await get("v1/admin/compaction");
+        this.pause = POLL_MS;
+        this.history = [...this.history, this.status].slice(-HISTORY);
+        showNote(byId("compaction-note"), null);
+        this.#draw();
+      }
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.pause = Math.min(this.pause * 2, POLL_MAX_MS);
+      showNote(byId("compaction-note"), error.message);
+      if (error.wantsKey) this.wantKey();
+    }
+    clearTimeout(this.timer);
+    if (this.isOpen) this.timer = setTimeout(() => this.#poll(), this.pause);
+  }
+
+  #draw() {
+    const { status } = this;
+    const zone = this.zone();
+    byId("compaction-age").textContent = `seen ${formatTime(BigInt(Date.now()), zone).slice(11, 19)} ${zoneName(zone)}, every 2 s`;
+    byId("compaction-body").replaceChildren(
+      tiles(status, zone), running(status.running), curves(this.history), ...lastError(status.last_error, zone),
+      ...totals(status),
+    );
+  }
+}
+
+function tiles(status, zone) {
+  const age = Number(status.oldest_unpublished_age_s ?? 0);
+  const list = [
+    ["Waiting", formatCount(status.backlog_files), `files, ${formatBytes(status.backlog_bytes)}`],
+    ["Oldest unpublished", status.oldest_unpublished_age_s === null ? "–" : formatAge(age), "since it was sealed"],
+    ["Last done", status.last_done_ms ? formatTime(status.last_done_ms, zone).slice(0, 19) : "–", zoneName(zone)],
+    ["State", status.last_error ? "retrying" : status.running ? "working" : "idle", status.last_error ? "see the error below" : "no error"],
+  ];
+  return element("dl", { class: "facts panel" }, list.map(([name, value, more]) => element(
+    "div", {}, element("dt", {}, name), element("dd", {}, value), element("dd", { class: "hint" }, more),
+  )));
+}
+
+function running(job) {
+  if (!job) return element("p", { class: "panel quiet" }, "Nothing is running.");
+  const done = Number(job.done_items ?? 0);
+  const total = Number(job.total_items ?? 0);
+  const rate = Number(job.rate_items_s ?? 0);
+  const share = total ? done / total : 0;
+  const left = rate > 0 && total > done ? `, about ${formatAge((total - done) / rate)} left` : "";
+  return element(
+    "section", { class: "panel", "aria-labelledby": "running-title" },
+    element(
+      "div", { class: "answer-head" },
+      element("h2", { id: "running-title" }, `${job.job ?? "job"}: ${job.stage ?? ""}`),
+      element("span", { class: "code quiet", title: String(job.file_id) }, shortFileId(job.file_id ?? "")),
+    ),
+    element("progress", { max: 1, value: share, "aria-labelledby": "running-title" }),
+    element(
+      "p", {}, element("b", {}, `${(share * 100).toFixed(1)} %`),
+      ` · ${formatCount(done)} of ${formatCount(total)} items · ${formatBytes(job.done_bytes)} · ${formatCount(Math.round(rate))} items/s${left}`,
+    ),
+  );
+}
+
+function lastError(error, zone) {
+  if (!error) return [];
+  const pairs = typeof error === "object" ? Object.entries(error) : [["message", error]];
+  return [element(
+    "section", { class: "note warn", "aria-labelledby": "error-title" },
+    element("h2", { id: "error-title" }, "Last error; it is tried again, nothing is dropped"),
+    facts(pairs.map(([name, value]) => [
+      formatName(name.replace(/_ms$/, "")), name.endsWith("_ms") ? `${formatTime(value, zone)} ${zoneName(zone)}` : formatAny(value),
+    ])),
+  )];
+}
+
+function totals(status) {
+  const pairs = Object.entries(status.totals ?? {});
+  if (!pairs.length) return [];
+  return [element(
+    "section", { class: "panel", "aria-labelledby": "totals-title" },
+    element("h2", { id: "totals-title" }, "Since the start"),
+    element("dl", { class: "facts" }, pairs.map(([name, value]) => element(
+      "div", {}, element("dt", {}, formatName(name)),
+      element("dd", {}, name.includes("bytes") ? formatBytes(value) : formatAny(value)),
+    ))),
+  )];
+}
+
+/** Draw the backlog and the rate since the view was opened. */
+function curves(history) {
+  const backlog = history.map((status) => Number(status.backlog_files ?? 0));
+  const rate = history.map((status) => Number(status.running?.rate_items_s ?? 0));
+  return element(
+    "div", { class: "curves" },
+    curve("Files waiting", backlog, (value) => formatCount(value)),
+    curve("Items a second", rate, (value) => formatCount(Math.round(value))),
+  );
+}
+
+function curve(title, values, format) {
+  const most = Math.max(...values, 1);
+  const x = (index) => 1000 - (values.length - 1 - index) * (1000 / (HISTORY - 1));
+  const points = values.map((value, index) => `${x(index)},${58 - (value / most) * 54}`).join(" ");
+  return element(
+    "figure", { class: "panel" },
+    element("figcaption", {}, title, element("span", { class: "quiet" }, ` now ${format(values.at(-1))}, most ${format(Math.max(...values))}`)),
+    shape(
+      "svg", { viewBox: "0 0 1000 60", preserveAspectRatio: "none", "aria-hidden": "true" },
+      shape("line", { class: "grid", x1: 0, x2: 1000, y1: 59, y2: 59 }),
+      shape("polyline", { class: "curve", points: values.length > 1 ? points : `995,${58 - (values[0] / most) * 54} ${points}` }),
+    ),
+  );
+}

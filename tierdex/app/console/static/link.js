@@ -1,0 +1,36 @@
+// The address of a view and of a query: `#lookup?topic=UA&key=N37422&begin=…`.
+//
+// Everything stands in the fragment, which a browser never sends: keys stay out of proxies' and servers'
+// logs. Times are epoch milliseconds, so that a link means the same in every zone.
+
+const FIELDS = ["topic", "key", "message_id", "begin", "end", "max_count", "explain"];
+export const VIEWS = ["lookup", "files", "compaction"];
+
+/** Return the fragment of a view; null, undefined and empty parameters are left out. */
+export function writeLink(view, parameters = {}) {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
+  }
+  const text = search.toString();
+  return `#${view}${text ? `?${text}` : ""}`;
+}
+
+/** Return {view, parameters} of a fragment; an unknown view is the lookup. */
+export function readLink(fragment) {
+  const text = fragment.replace(/^#/, "");
+  const cut = text.indexOf("?");
+  const name = cut < 0 ? text : text.slice(0, cut);
+  const parameters = Object.fromEntries(new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1)));
+  return { view: VIEWS.includes(name) ? name : "lookup", parameters };
+}
+
+/** Return the fragment of a query as `readQuery` understands it. */
+export function writeQuery(query) {
+  return writeLink("lookup", Object.fromEntries(FIELDS.map((name) => [name, query[name]])));
+}
+
+/** Say whether these parameters are a query that can be sent. */
+export function isQuery(parameters) {
+  return "message_id" in parameters || ("topic" in parameters && "key" in parameters);
+}

@@ -1,0 +1,249 @@
+// The lookup view: the form, the running query, its pages. The fragment is the truth: submitting writes
+// it, and reading it fills the form and runs the query.
+
+import { ApiError, get } from "./api.js";
+import { byId, element, showNote } from "./dom.js";
+import { explainView } from "./explain.js";
+import { isQuery, writeQuery } from "./link.js";
+import { completenessBanner, entriesTable } from "./results.js";
+import { plural, formatMilliseconds } from "./format.js";
+import { formatTime, parseTime, zoneName } from "./times.js";
+
+const FIELD_INPUTS = {
+  topic: "topic", key: "key", message_id: "message-id", begin: "begin", end: "end", max_count: "max-count",
+};
+
+export class Lookup {
+  /** `zone()` says "utc" or "local"; `wantKey()` asks the user for an API key. */
+  constructor({ zone, wantKey }) {
+    this.zone = zone;
+    this.wantKey = wantKey;
+    this.byId = false;
+    this.running = null;
+    this.query = null;
+    byId("lookup-form").addEventListener("submit", (event) => this.#submit(event));
+    this.#watchTabs();
+    for (const name of ["begin", "end"]) this.#watchTime(name);
+  }
+
+  /** Fill the form from a link's parameters and run the query that they make. */
+  show(parameters) {
+    for (const [name, id] of Object.entries(FIELD_INPUTS)) {
+      byId(id).value = parameters[name] ?? (name === "max_count" ? "64" : "");
+    }
+    for (const name of ["begin", "end"]) this.#showTimeAsWritten(name);
+    byId("explain").checked = parameters.explain !== "0";
+    this.#choose("message_id" in parameters);
+    if (isQuery(parameters)) this.#run(parameters);
+    else this.#clear();
+  }
+
+  /** Offer the topics that the service knows. */
+  async loadTopics() {
+    try {
+      const { topics } = await get("v1/topics");
+      const names = topics.map((topic) => (typeof topic === "string" ? topic : topic.topic));
+      byId("topics").replaceChildren(...names.map((name) => element("option", { value: name })));
+      if (names.length && !byId("topic").value) byId("topic").placeholder = `e.g. ${names[0]}`;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (error.wantsKey) this.wantKey(); // the list is a convenience: topics can be typed all the same
+    }
+  }
+
+  /** Write the times again after the zone changed. */
+  zoneChanged() {
+    for (const name of ["begin", "end"]) this.#showTimeAsWritten(name);
+    if (this.query && this.pages) this.#draw();
+  }
+
+  #submit(event) {
+    event.preventDefault();
+    let query;
+    try {
+      query = this.#readForm();
+    } catch (error) {
+      showNote(byId("form-note"), error.message);
+      return;
+    }
+    const link = writeQuery(query);
+    if (location.hash === link) this.#run(query);
+    else location.hash = link; // the hashchange runs it
+  }
+
+  #readForm() {
+    const query = this.byId
+      ? { message_id: byId("message-id").value }
+      : { topic: byId("topic").value, key: byId("key").value };
+    for (const [name, value] of Object.entries(query)) {
+      if (value === "") this.#refuse(FIELD_INPUTS[name], `Enter a ${name.replace("_", " ")}.`);
+    }
+    for (const name of ["begin", "end"]) {
+      try {
+        query[name] = parseTime(byId(name).value, { zone: this.zone(), isEnd: name === "end" });
+      } catch (error) {
+        this.#refuse(name, error.message);
+      }
+    }
+    if (query.begin !== null && query.end !== null && query.begin > query.end) {
+      this.#refuse("begin", "“From” is after “To”.");
+    }
+    query.max_count = byId("max-count").value.trim();
+    if (!/^[1-9]\d{0,8}$/.test(query.max_count)) this.#refuse("max-count", "“Most entries” is a number from 1.");
+    query.explain = byId("explain").checked ? "1" : "0";
+    return query;
+  }
+
+  #refuse(inputId, message) {
+    byId(inputId).setAttribute("aria-invalid", "true");
+    byId(inputId).focus();
+    throw new Error(message);
+  }
+
+  async #run(query) {
+    this.query = query;
+    this.pages = [];
+    await this.#fetchPage(null);
+  }
+
+  async #fetchPage(cursor) {
+    this.running?.abort();
+    const running = (this.running = new AbortController());
+    const { explain, ...parameters } = this.query;
+    const answerNode = byId("answer");
+    this.#clearNotes();
+    answerNode.setAttribute("aria-busy", "true");
+    const started = performance.now();
+    try {
+      const answer = await get(
+        "v1/entries",
+        { ...parameters, cursor, explain: explain === "0" ? null : "true" },
+        running.signal,
+      );
+      this.pages.push({ answer, milliseconds: performance.now() - started });
+      this.#draw(cursor !== null);
+    } catch (error) {
+      if (error.name === "AbortError") return; // a newer query took its place
+      if (!(error instanceof ApiError)) throw error;
+      this.#showError(error);
+    }
+    answerNode.setAttribute("aria-busy", "false");
+  }
+
+  #draw(isNextPage = false) {
+    const { answer, milliseconds } = this.pages.at(-1);
+    const entries = this.pages.flatMap((page) => page.answer.entries);
+    const more = element(
+      "button",
+      { type: "button", id: "next-page", on: { click: () => this.#fetchPage(answer.next_cursor) } },
+      `Next ${this.query.max_count ?? 64}`,
+    );
+    const count = `${plural(entries.length, "entry")}${answer.next_cursor ? ", and more" : ""}`;
+    const head = element(
+      "div", { class: "answer-head" },
+      element("h2", { id: "answer-title" }, entries.length ? count : "No entry"),
+      element("span", { class: "quiet" }, `answered in ${formatMilliseconds(milliseconds)}`),
+      element("button", { type: "button", class: "quiet-button", on: { click: copyLink } }, "Copy link"),
+    );
+    const table = entries.length ? entriesTable(entries, this.zone()) : null;
+    byId("answer").replaceChildren(
+      completenessBanner(answer, entries.length, this.zone()), head, ...(table ? [table] : []),
+      ...(answer.next_cursor ? [more] : []),
+    );
+    byId("explain-view").replaceChildren(...(answer.explain ? [explainView(answer.explain)] : []));
+    if (isNextPage) byId("next-page")?.focus();
+  }
+
+  #showError(error) {
+    const input = FIELD_INPUTS[error.field];
+    if (input) byId(input).setAttribute("aria-invalid", "true");
+    this.pages = [];
+    byId("answer").replaceChildren();
+    byId("explain-view").replaceChildren();
+    showNote(byId("form-note"), error.message);
+    if (error.wantsKey) this.wantKey();
+  }
+
+  #clear() {
+    this.running?.abort();
+    this.query = null;
+    this.pages = [];
+    this.#clearNotes();
+    byId("answer").replaceChildren();
+    byId("explain-view").replaceChildren();
+  }
+
+  #clearNotes() {
+    showNote(byId("form-note"), null);
+    for (const id of Object.values(FIELD_INPUTS)) byId(id).removeAttribute("aria-invalid");
+  }
+
+  #watchTabs() {
+    const tabs = [byId("tab-key"), byId("tab-id")];
+    tabs.forEach((tab, index) => {
+      tab.addEventListener("click", () => this.#choose(index === 1));
+      tab.addEventListener("keydown", (event) => {
+        if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+        this.#choose(index === 0);
+        tabs[1 - index].focus();
+      });
+    });
+  }
+
+  #choose(byMessageId) {
+    this.byId = byMessageId;
+    for (const [tab, panel, chosen] of [["tab-key", "panel-key", !byMessageId], ["tab-id", "panel-id", byMessageId]]) {
+      byId(tab).setAttribute("aria-selected", String(chosen));
+      byId(tab).tabIndex = chosen ? 0 : -1;
+      byId(panel).hidden = !chosen;
+    }
+  }
+
+  #watchTime(name) {
+    byId(name).addEventListener("input", () => this.#explainTime(name));
+    const picker = byId(`${name}-pick`);
+    document.querySelector(`[data-pick="${name}"]`).addEventListener("click", () => picker.showPicker());
+    picker.addEventListener("input", () => {
+      byId(name).value = picker.value.replace("T", " ");
+      this.#explainTime(name);
+    });
+  }
+
+  /** Write a time field's milliseconds as the zone's wall clock, which people can read and change. */
+  #showTimeAsWritten(name) {
+    const text = byId(name).value.trim();
+    if (/^-?\d+$/.test(text)) {
+      const written = formatTime(BigInt(text), this.zone());
+      if (/^\d{4}-/.test(written)) byId(name).value = written;
+    }
+    this.#explainTime(name);
+  }
+
+  #explainTime(name) {
+    const note = byId(`${name}-read`);
+    try {
+      const zone = this.zone();
+      const value = parseTime(byId(name).value, { zone, isEnd: name === "end" });
+      const read = value === null ? "" : formatTime(value, zone);
+      // what was typed in full needs no repetition: then the epoch milliseconds say more
+      note.textContent = read === byId(name).value.trim() ? value ?? "" : `${read} ${zoneName(zone)}`;
+      note.title = value === null ? "" : `${value} ms since the epoch`;
+      note.classList.remove("bad-text");
+      byId(name).removeAttribute("aria-invalid");
+    } catch (error) {
+      note.textContent = "not a time yet";
+      note.title = error.message;
+      note.classList.add("bad-text");
+    }
+  }
+}
+
+async function copyLink(event) {
+  const button = event.currentTarget;
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Copy it from the address bar"; // browsers allow the clipboard on https and localhost only
+  }
+}

@@ -1,0 +1,83 @@
+// An answer as a banner (is it complete?) and a table of entries.
+
+import { element } from "./dom.js";
+import { formatAny, formatCount, formatName, plural, shortFileId } from "./format.js";
+import { writeLink } from "./link.js";
+import { formatTime, zoneName } from "./times.js";
+
+const KNOWN = ["timestamp", "topic", "queue_id", "offset", "size", "state", "file_id", "node"];
+const TITLES = {
+  timestamp: "Time", topic: "Topic", queue_id: "Queue", offset: "Offset", size: "Size", state: "State",
+  file_id: "File", node: "Node",
+};
+const NUMERIC = new Set(["queue_id", "offset", "size"]);
+const MISSING_SHOWN = 8;
+
+/** Return the banner: complete or not, what was missing and why, how fresh the answer is. */
+export function completenessBanner(answer, entryCount, zone) {
+  const fresh = `as of ${formatFreshness(answer.as_of, zone)}`;
+  if (answer.complete) {
+    const what = entryCount ? "Complete: every file that could hold the key was asked" : "Nothing there: every file was asked, and none holds the key in this range";
+    return element("p", { class: "note good", role: "status" }, element("strong", {}, what), ` · ${fresh}`);
+  }
+  const missing = answer.missing ?? [];
+  return element(
+    "div", { class: "note warn", role: "status" },
+    element("strong", {}, `Incomplete: ${missing.length ? `${plural(missing.length, "file")} could not be asked` : "not every file was asked"}`),
+    ` · ${fresh}. There may be more entries than these.`,
+    missing.length ? missingList(missing) : null,
+  );
+}
+
+/** Return the table of entries; columns that an answer of another schema adds come last. */
+export function entriesTable(entries, zone) {
+  const others = new Set(entries.flatMap((entry) => Object.keys(entry)).filter((name) => !KNOWN.includes(name)));
+  const columns = [...KNOWN.filter((name) => entries.some((entry) => name in entry)), ...others];
+  const head = columns.map((name) => element(
+    "th", { scope: "col", class: NUMERIC.has(name) ? "number" : null },
+    TITLES[name] ?? formatName(name), name === "timestamp" ? element("small", {}, ` ${zoneName(zone)}`) : null,
+  ));
+  return element(
+    "div", { class: "table-scroll panel", tabindex: "0", role: "region", "aria-labelledby": "answer-title" },
+    element(
+      "table", { id: "entries" },
+      element("thead", {}, element("tr", {}, head)),
+      element("tbody", {}, entries.map((entry) => element("tr", {}, columns.map((name) => cell(name, entry[name], zone))))),
+    ),
+  );
+}
+
+/** Return a state's name with its colour. */
+export function stateBadge(state) {
+  return element("span", { class: "state", "data-state": state }, state);
+}
+
+function cell(name, value, zone) {
+  if (name === "timestamp") return element("td", { class: "code", title: `${value} ms` }, formatTime(value, zone));
+  if (name === "state") return element("td", {}, stateBadge(String(value)));
+  if (name === "file_id") {
+    const link = element("a", { href: writeLink("files", { file: value }), title: String(value) }, shortFileId(value));
+    return element("td", { class: "code" }, link);
+  }
+  if (NUMERIC.has(name)) return element("td", { class: "number code", title: String(value) }, formatCount(value));
+  return element("td", { class: "code" }, typeof value === "object" ? formatAny(value) : String(value ?? "–"));
+}
+
+function missingList(missing) {
+  const line = ({ file, reason }) => element("li", {}, element("code", {}, String(file)), `: ${reason}`);
+  const rest = missing.slice(MISSING_SHOWN);
+  return [
+    element("ul", {}, missing.slice(0, MISSING_SHOWN).map(line)),
+    rest.length
+      ? element("details", {}, element("summary", {}, `${rest.length} more`), element("ul", {}, rest.map(line)))
+      : null,
+  ];
+}
+
+function formatFreshness(asOf, zone) {
+  if (typeof asOf === "number" || typeof asOf === "bigint") return `${formatTime(asOf, zone)} ${zoneName(zone)}`;
+  if (asOf && typeof asOf === "object") {
+    return Object.entries(asOf).map(([node, time]) => `${node} ${formatFreshness(time, zone)}`).join(", ");
+  }
+  return String(asOf ?? "now");
+}

@@ -1,0 +1,72 @@
+// Times in and out: int64 milliseconds since the epoch, as BigInt, in UTC or the browser's zone.
+
+const INT64_MAX = 2n ** 63n - 1n;
+const DATE_MAX = 8_640_000_000_000_000n; // beyond it a Date cannot say the day
+const TIME =
+  /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?)?\s*([Zz]|[+-]\d\d:\d\d)?$/;
+const HINT = "Write 2013-01-07, 2013-01-07 05:00:00.000, an RFC 3339 time, or epoch milliseconds.";
+
+/**
+ * Return the milliseconds of what a user typed, null for nothing. Throws an Error that says what to do.
+ *
+ * A time without a zone is in `zone` ("utc" or "local"). With `isEnd`, what was left out is filled up:
+ * a bare day means its last millisecond, since both ends are inclusive.
+ */
+export function parseTime(text, { zone = "utc", isEnd = false } = {}) {
+  const trimmed = text.trim();
+  if (trimmed === "") return null;
+  if (/^-?\d+$/.test(trimmed)) return checkedInt64(BigInt(trimmed));
+  const match = TIME.exec(trimmed);
+  if (!match) throw new Error(`“${trimmed}” is not a time. ${HINT}`);
+  const [year, month, day] = match.slice(1, 4).map(Number);
+  const [hour, minute, second] = [
+    match[4] ?? (isEnd ? 23 : 0),
+    match[5] ?? (isEnd ? 59 : 0),
+    match[6] ?? (isEnd ? 59 : 0),
+  ].map(Number);
+  const millisecond = Number((match[7] ?? (isEnd && !match[6] ? "999" : "0")).padEnd(3, "0"));
+  const plain = Date.UTC(year, month - 1, day, hour, minute, second, millisecond);
+  const back = new Date(plain);
+  if (back.getUTCMonth() !== month - 1 || back.getUTCDate() !== day || hour > 23 || minute > 59 || second > 59) {
+    throw new Error(`“${trimmed}” is not in the calendar. ${HINT}`);
+  }
+  return BigInt(plain - offsetMinutes(match[8], zone, back) * 60_000);
+}
+
+/** "2013-01-07 05:00:00.000" in the zone; a time that no calendar holds stays milliseconds. */
+export function formatTime(value, zone) {
+  if (value === null || value === undefined) return "–";
+  const milliseconds = BigInt(value);
+  if (milliseconds > DATE_MAX || milliseconds < -DATE_MAX) return `${milliseconds} ms`;
+  const shifted = Number(milliseconds) - zoneOffset(Number(milliseconds), zone) * 60_000;
+  return new Date(shifted).toISOString().replace("T", " ").replace("Z", "");
+}
+
+/** The zone as it stands behind a time: "UTC", or the browser's own name. */
+export function zoneName(zone) {
+  return zone === "utc" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+/** Minutes to subtract from UTC milliseconds to read them as the zone's wall clock (as Date does). */
+export function zoneOffset(milliseconds, zone) {
+  return zone === "utc" ? 0 : new Date(milliseconds).getTimezoneOffset();
+}
+
+function offsetMinutes(written, zone, plain) {
+  if (written && /z/i.test(written)) return 0;
+  if (written) {
+    const [hours, minutes] = written.slice(1).split(":").map(Number);
+    return (written[0] === "-" ? -1 : 1) * (hours * 60 + minutes);
+  }
+  if (zone === "utc") return 0;
+  const local = new Date(
+    plain.getUTCFullYear(), plain.getUTCMonth(), plain.getUTCDate(), plain.getUTCHours(),
+    plain.getUTCMinutes(), plain.getUTCSeconds(), plain.getUTCMilliseconds(),
+  );
+  return -local.getTimezoneOffset();
+}
+
+function checkedInt64(value) {
+  if (value > INT64_MAX || value < -INT64_MAX - 1n) throw new Error(`${value} does not fit in 64 bits.`);
+  return value;
+}
