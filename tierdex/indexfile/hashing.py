@@ -1,0 +1,90 @@
+"""Key hashes: `XXH64(key, seed = XXH64(topic, seed = 42))`, unsigned 64 bit.
+
+Spark SQL's `xxhash64(topic, key)` gives the same number (signed there). A message ID is found without
+its topic: it is hashed with a reserved topic name that holds U+0000, which no legal topic may.
+
+Single hashes use the xxhash package, columns the kernel. Depends on columns, kernels.hashing, xxhash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import xxhash
+
+from tierdex.indexfile import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierdex.indexfile.columns import StringColumn
+
+HASH_XXH64_TOPIC_SEEDED: Final = layout.HASH_XXH64_TOPIC_SEEDED
+MESSAGE_ID_TOPIC: Final = "\0message-id"  # on disk through every message ID's hash: never change
+
+
+def topic_seed(topic: str) -> int:
+    """Return the seed of `topic`'s keys."""
+    return int(xxhash.xxh64_intdigest(topic.encode(), layout.HASH_SEED))
+
+
+MESSAGE_ID_SEED: Final = topic_seed(MESSAGE_ID_TOPIC)
+
+
+def key_hash(topic: str, key: str) -> int:
+    """Return the hash of one key."""
+    seed = xxhash.xxh64_intdigest(topic.encode(), layout.HASH_SEED)
+    return int(xxhash.xxh64_intdigest(key.encode(), seed))
+
+
+def message_id_hash(message_id: str) -> int:
+    """Return the hash of one message ID."""
+    return int(xxhash.xxh64_intdigest(message_id.encode(), MESSAGE_ID_SEED))
+
+
+def topic_seeds(topics: Iterable[str]) -> np.ndarray:
+    """Return the seeds (u8) of `topics`."""
+    return np.array([topic_seed(topic) for topic in topics], np.uint64)
+
+
+def key_hashes(
+    keys: StringColumn, topics: Iterable[str], topic_index: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the hash (u8) of each key; rows without a valid key have the empty string's.
+
+    `topics` are distinct names; `topic_index` (i4) says which one a row has, None when there is one.
+    """
+    return _hash_column(keys, topic_seeds(topics), topic_index)
+
+
+def message_id_hashes(message_ids: StringColumn) -> np.ndarray:
+    """Return the hash (u8) of each message ID."""
+    return _hash_column(message_ids, np.array([MESSAGE_ID_SEED], np.uint64), None)
+
+
+def _hash_column(
+    column: StringColumn, seeds: np.ndarray, topic_index: np.ndarray | None
+) -> np.ndarray:
+    from tierdex.indexfile.kernels.hashing import hash_strings  # numba loads only when needed
+
+    out = np.empty(len(column), np.uint64)
+    if topic_index is not None:
+        topic_index = check_topic_index(topic_index, len(column), len(seeds))
+    hash_strings(
+        *column.addresses(),
+        topic_index.ctypes.data if topic_index is not None else 0,
+        seeds.ctypes.data,
+        len(column),
+        out.ctypes.data,
+    )
+    return out
+
+
+def check_topic_index(topic_index: np.ndarray, count: int, topic_count: int) -> np.ndarray:
+    """Return `topic_index` as contiguous i4, checked: kernels trust it."""
+    result = np.ascontiguousarray(topic_index, np.int32)
+    assert result.shape == (count,), (result.shape, count)
+    if count and not 0 <= int(result.min()) <= int(result.max()) < topic_count:
+        raise ValueError("topic index out of bounds")
+    return result
