@@ -141,6 +141,10 @@ class Part(IntEnum):
     PAGE = 10
     CHECKSUMS = 11
     EXTRA = 12
+    COLUMNS = 13
+    QUEUES = 14
+    TOPICS = 15
+    FILTER_PARTITIONS = 16
 
 
 PART_ENTRY_FIELDS: Final = (
@@ -190,6 +194,101 @@ assert BATCH_RECORD_BYTES == 40
 assert BATCH_RECORD.fields["crc"][1] == BATCH_CRC_POSITION  # type: ignore[index]
 
 
+# ---- compacted form ---------------------------------------------------------------------------------------
+
+PAGE_FIELDS: Final = (
+    Field("crc", "<u4", "CRC32C of the rest of the page, seeded with (uuid, 10, page number)"),
+    Field("item_count", "<u2", "items of the page, at least 1; only the last page may be short"),
+    Field("hash_width", "u1", "bits of a packed hash: 0..56 or 64"),
+    Field("column_count", "u1", "columns with a frame of the page's own; as many heads follow"),
+    Field("hash_base", "<u8", "hash i = hash_base + i * hash_slope + packed value i, modulo 2^64"),
+    Field("hash_slope", "<u8", "step of the line that the hashes follow; 0 when that is no use"),
+)
+PAGE_HEADER: Final = make_dtype(PAGE_FIELDS)
+PAGE_HEADER_BYTES: Final = PAGE_HEADER.itemsize
+assert PAGE_HEADER_BYTES == 24
+PAGE_COLUMN_FIELDS: Final = (
+    Field("base", "<u8", "value = base + scale * packed value, modulo 2^64"),
+    Field("scale", "<u4", "common factor of the page's distances from the base, at least 1"),
+    Field("width", "u1", "bits of a packed value: 0..56 or 64"),
+)
+PAGE_COLUMN: Final = make_dtype(PAGE_COLUMN_FIELDS)
+PAGE_COLUMN_BYTES: Final = PAGE_COLUMN.itemsize
+assert PAGE_COLUMN_BYTES == 13
+PAGE_BYTES_MAX: Final = 4096
+PAGE_PADDING_MAX: Final = 14  # 7 to 14 zero bytes end a page, so that 8-byte loads stay inside
+
+CONSTANT_FRAME: Final = 0  # every item has the base; no bits
+FILE_FRAME: Final = 1  # base and width are the file's
+PAGE_FRAME: Final = 2  # base, scale and width stand in each page
+COLUMN_ROTATED: Final = 1  # a tag whose kind bit became the lowest bit
+COLUMN_RELATIVE: Final = 2  # an offset packed relative to the base of its topic and queue
+COLUMN_FIELDS: Final = (
+    Field("frame", "u1", "0 constant, 1 the file's frame, 2 the page's frame"),
+    Field("width", "u1", "bits of a packed value in the file's frame, else 0"),
+    Field("flags", "u1", "1 kind bit rotated to the lowest bit, 2 relative to the queue's base"),
+    Field("reserved", "V5", "zero"),
+    Field("base", "<u8", "base of the file's frame, else 0"),
+    Field("least", "<u8", "least value of the column (bit pattern of its sign-extended 64 bits)"),
+    Field("greatest", "<u8", "greatest value of the column, likewise"),
+)
+COLUMN: Final = make_dtype(COLUMN_FIELDS)
+assert COLUMN.itemsize == 32
+
+QUEUE_FIELDS: Final = (
+    Field("topic", "<u4", "index of the topic"),
+    Field("queue_id", "<i4", "queue of the topic"),
+    Field("base", "<i8", "not above any offset of the queue; relative offsets start here"),
+    Field("end", "<i8", "greatest offset + size of the queue"),
+)
+QUEUE: Final = make_dtype(QUEUE_FIELDS)
+assert QUEUE.itemsize == 24
+
+TOPIC_FIELDS: Final = (
+    Field("item_count", "<u8", "items of the topic; topics stand in the dictionary's order"),
+    Field("min_time", "<i8", "least time of the topic's items; 0 when there are none"),
+    Field("max_time", "<i8", "greatest time of the topic's items; -1 when there are none"),
+)
+TOPIC: Final = make_dtype(TOPIC_FIELDS)
+assert TOPIC.itemsize == 24
+
+STATISTICS_FIELDS: Final = (
+    Field("item_count", "<u8", "items in the pages"),
+    Field("distinct_count", "<u8", "distinct hashes among them: the filter's keys"),
+    Field("min_time", "<i8", "least time; 0 in a file without items"),
+    Field("max_time", "<i8", "greatest time; -1 in a file without items"),
+    Field("longest_run", "<u8", "items of the most frequent hash"),
+    Field("page_count", "<u4", "pages; the directory has one entry more"),
+    Field("items_per_page", "<u2", "items of every page but the last"),
+    Field("filter_bits", "u1", "bits of a fingerprint: 16, 8, or 0 without a filter"),
+    Field("reserved", "u1", "zero"),
+)
+STATISTICS: Final = make_dtype(STATISTICS_FIELDS)
+assert STATISTICS.itemsize == 48
+
+DIRECTORY_FIELDS: Final = (
+    Field("first_hash", "<u8", "hash of the page's first item; all ones in the closing entry"),
+    Field("position", "<u8", "first byte of the page; the closing entry: end of the last page"),
+    Field("min_time", "<i8", "least time in the page; the closing entry: in the file"),
+    Field("max_time", "<i8", "greatest time in the page; the closing entry: in the file"),
+)
+DIRECTORY_ENTRY: Final = make_dtype(DIRECTORY_FIELDS)
+DIRECTORY_ENTRY_BYTES: Final = DIRECTORY_ENTRY.itemsize
+assert DIRECTORY_ENTRY_BYTES == 32
+DIRECTORY_BLOCK_BYTES: Final = 4096  # unit of the directory's checksums: 128 entries
+
+FILTER_PARTITION_FIELDS: Final = (
+    Field("position", "<u8", "first byte of the partition's fingerprints inside the filter part"),
+    Field("seed", "<u8", "mixed into every hash before it names positions"),
+    Field("segment_length", "<u4", "fingerprints of a segment, a power of two"),
+    Field("segment_count", "<u4", "segments that a first position may lie in; 3 more follow"),
+    Field("key_count", "<u4", "keys of the partition; 0: no fingerprints, no key"),
+    Field("crc", "<u4", "CRC32C of the fingerprints, seeded with (uuid, 9, partition number)"),
+)
+FILTER_PARTITION: Final = make_dtype(FILTER_PARTITION_FIELDS)
+assert FILTER_PARTITION.itemsize == 32
+
+
 def round_up(value: int, unit: int) -> int:
     """Return the least multiple of `unit` that is not below `value`."""
     return -(-value // unit) * unit
@@ -220,6 +319,14 @@ SHARED_STRUCTS: Final = {
     "Part table entry": PART_ENTRY_FIELDS,
     "Footer": FOOTER_FIELDS,
     "Batch record (chained form)": BATCH_RECORD_FIELDS,
+    "Page header (compacted form)": PAGE_FIELDS,
+    "Page column (compacted form)": PAGE_COLUMN_FIELDS,
+    "Column (compacted form)": COLUMN_FIELDS,
+    "Queue (compacted form)": QUEUE_FIELDS,
+    "Topic (compacted form)": TOPIC_FIELDS,
+    "Statistics (compacted form)": STATISTICS_FIELDS,
+    "Directory entry (compacted form)": DIRECTORY_FIELDS,
+    "Filter partition (compacted form)": FILTER_PARTITION_FIELDS,
 }
 
 
