@@ -11,6 +11,7 @@ reader is a CorruptFileError, never "not found". Depends on numpy, errors, the f
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -71,6 +72,8 @@ class RocketmqIndexFile:
         self, file: OpenFile, path: Path, header: np.void, shape: Shape, given: dict[str, Any]
     ) -> None:
         self._file = file
+        # A folder may drop a file while another thread reads it: the last user closes it.
+        self._close = weakref.finalize(self, file.close)
         self._given = given
         self.path = path
         self.header = header
@@ -128,26 +131,31 @@ class RocketmqIndexFile:
         leaves out entries of other topics; `limit` stops early. The key itself is not verified.
         Raises CorruptFileError when a slot, link or run cannot be right.
         """
-        if not self.shape.slot_capacity:  # it was empty when it was opened: look again
-            self.header, self.shape = _read_shape(self._file, self.path, self._given)
-            if not self.shape.slot_capacity:
-                return np.empty(0, ROW)
-        found: list[np.ndarray] = []
-        count = 0
+        found, count = [np.empty(0, ROW)], 0
+        for rows in self.find_blocks(topic, key, begin, end):
+            kept = rows if topic_id is None else rows[rows["topic_id"] == topic_id]
+            found.append(kept)
+            count += len(kept)
+            if limit is not None and count >= limit:
+                break
+        return np.concatenate(found)[:limit]
+
+    def find_blocks(
+        self, topic: str, key: str, begin: int | None = None, end: int | None = None
+    ) -> Iterator[np.ndarray]:
+        """Yield what `find` returns in blocks, reading no further than the caller goes."""
+        self._look_again()
+        if not self.shape.slot_capacity:
+            return
         for items in self._candidates(index_hash(topic, key)):
             rows = self._rows(items)
             keep = rows["timestamp"] >= (-_LAST_MS if begin is None else begin)
             keep &= rows["timestamp"] <= (_LAST_MS if end is None else end)
-            if topic_id is not None:
-                keep &= rows["topic_id"] == topic_id
-            found.append(rows[keep])
-            count += int(keep.sum())
-            if limit is not None and count >= limit:
-                break
-        return np.concatenate([np.empty(0, ROW), *found])[:limit]
+            yield rows[keep]
 
     def rows(self) -> Iterator[np.ndarray]:
         """Yield every row in blocks, in the file's own order (local: oldest arrival first)."""
+        self._look_again()
         for items in self._all_items():
             yield self._rows(items)
 
@@ -188,24 +196,37 @@ class RocketmqIndexFile:
 
     def check(self) -> list[str]:
         """Return every broken invariant, in words; empty means the file is sound. Reads it whole."""
+        self._look_again()
         if not self.shape.slot_capacity:
             return []
         slot = LOCAL_SLOT if self.shape.form == "local" else RUN_SLOT
         slots = self._records(SLOTS_AT, slot, self.shape.slot_capacity)
         items = np.concatenate(
-            [np.empty(0, LOCAL_ITEM if self.shape.form == "local" else RUN_ITEM), *self._all_items()]
+            [
+                np.empty(0, LOCAL_ITEM if self.shape.form == "local" else RUN_ITEM),
+                *self._all_items(),
+            ]
         )
         problems = check_rows(self.header, self.shape, slots, items)
-        if self.path.name.isdigit() and int(self.path.name) != self.begin_ms and len(
-            self.path.name
-        ) < 20:  # a local file is named after its begin, an uploaded one after its position
+        if (
+            self.path.name.isdigit()
+            and int(self.path.name) != self.begin_ms
+            and len(self.path.name) < 20
+        ):  # a local file is named after its begin, an uploaded one after its position
             problems.append(f"the name says begin {self.path.name}, the header {self.begin_ms}")
         return problems
 
     def close(self) -> None:
-        self._file.close()
+        self._close()
 
     # -- private ----------------------------------------------------------------------------------
+    def _look_again(self) -> None:
+        """Follow a file that its broker still writes: the header, and the shape of an empty one."""
+        if not self.shape.slot_capacity:
+            self.header, self.shape = _read_shape(self._file, self.path, self._given)
+        elif not self.is_ended:
+            self.header = _read_header(self._file, self.path)
+
     def _rows(self, items: np.ndarray) -> np.ndarray:
         rows = np.empty(len(items), ROW)
         for name in ("hash", "topic_id", "queue_id", "offset", "size"):
@@ -272,7 +293,9 @@ class RocketmqIndexFile:
     def _records(self, position: int, dtype: np.dtype, count: int) -> np.ndarray:
         records = read_records(self._file, position, dtype, count)
         if len(records) != count:
-            raise CorruptFileError(self.path, f"ends before byte {position + count * dtype.itemsize}")
+            raise CorruptFileError(
+                self.path, f"ends before byte {position + count * dtype.itemsize}"
+            )
         return records
 
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.rocketmq_layout import Shape
 
 
-def check_rows(
-    header: np.void, shape: Shape, slots: np.ndarray, items: np.ndarray
-) -> list[str]:
+def check_rows(header: np.void, shape: Shape, slots: np.ndarray, items: np.ndarray) -> list[str]:
     """Return the broken invariants. `items` are 1..n of a local file, all of a compacted one."""
     problems = _check_times(header, items)
     homes = slot_of(items["hash"], shape.slot_capacity)
@@ -39,7 +37,9 @@ def check_rows(
         used = slots["length"] > 0
         problems += _check_runs(shape, slots, homes)
     if int(used.sum()) != header["used_slots"]:
-        problems.append(f"the header counts {header['used_slots']} used slots, there are {used.sum()}")
+        problems.append(
+            f"the header counts {header['used_slots']} used slots, there are {used.sum()}"
+        )
     return problems
 
 

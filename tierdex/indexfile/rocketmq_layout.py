@@ -122,7 +122,8 @@ def index_hashes(topic: str, keys: Sequence[str]) -> np.ndarray:
     prefix = np.uint32(java_hash(f"{topic}#") & 0xFFFFFFFF)
     powers = _powers(int(lengths.max(initial=0)) + 1)
     signed = (values + prefix * powers[lengths]).view(np.int32)
-    return np.abs(signed)  # numpy leaves -2^31 as it is, like Java
+    hashes: np.ndarray = np.abs(signed)  # numpy leaves -2^31 as it is, like Java
+    return hashes
 
 
 def _hash_units(encoded: list[bytes]) -> tuple[np.ndarray, np.ndarray]:

@@ -167,7 +167,9 @@ def _scan_backward(file: OpenFile, length: int, first: int, beyond: int) -> int 
     """Return the first used cell among `first` to `beyond`, counted backward from the file's end."""
     while first < beyond:
         count = min(_BLOCK // _CELL, beyond - first)
-        block = np.frombuffer(file.read_at(length - (first + count) * _CELL, count * _CELL), np.uint8)
+        block = np.frombuffer(
+            file.read_at(length - (first + count) * _CELL, count * _CELL), np.uint8
+        )
         if block.any():
             used = block.reshape(-1, _CELL)[::-1].any(axis=1)
             return first + int(np.argmax(used))

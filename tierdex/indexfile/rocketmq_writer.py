@@ -108,7 +108,8 @@ class RocketmqIndexWriter:
         count = len(keys)
         if self._count + count >= self._item_capacity:
             raise InvalidRequestError(
-                f"the file holds {self._count} of at most {self._item_capacity - 1} items", field="keys"
+                f"the file holds {self._count} of at most {self._item_capacity - 1} items",
+                field="keys",
             )
         if not count:
             return
