@@ -178,7 +178,8 @@ def fake_app(file_count: int = 365, api_key: str | None = None) -> FastAPI:
             "last_done_ms": YEAR_2013 + 364 * DAY,
             "last_error": {"at_ms": YEAR_2013 + 363 * DAY, "file": files[-3]["file_id"],
                            "message": f"the store does not answer {HOSTILE}", "attempts": 4},
-            "totals": {"compacted_files": 361, "compacted_items": 325_001_442, "uploaded_bytes": 3_902_445_021,
+            "totals": {"compacted_files": 361, "compacted_items": 325_001_442,
+                       "uploaded_bytes": 3_902_445_021,
                        "merged_files": 24, "expired_files": 0},
             "oldest_unpublished_age_s": 5421.3,
         }  # fmt: skip

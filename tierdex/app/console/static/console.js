@@ -48,10 +48,12 @@ function watchKey() {
 }
 
 function watchZone() {
-  byId("zone").value = localStorage.getItem(ZONE_NAME) === "local" ? "local" : "utc";
+  let before;
+  byId("zone").value = before = localStorage.getItem(ZONE_NAME) === "local" ? "local" : "utc";
   byId("zone").addEventListener("change", () => {
     localStorage.setItem(ZONE_NAME, byId("zone").value);
-    for (const view of [lookup, files, compaction]) view.zoneChanged();
+    for (const view of [lookup, files, compaction]) view.zoneChanged(before);
+    before = byId("zone").value;
   });
 }
 

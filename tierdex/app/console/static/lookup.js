@@ -51,9 +51,17 @@ export class Lookup {
     }
   }
 
-  /** Write the times again after the zone changed. */
-  zoneChanged() {
-    for (const name of ["begin", "end"]) this.#showTimeAsWritten(name);
+  /** Write the same moments again after the zone changed from `before`. */
+  zoneChanged(before) {
+    for (const name of ["begin", "end"]) {
+      try {
+        const moment = parseTime(byId(name).value, { zone: before, isEnd: name === "end" });
+        byId(name).value = moment ?? "";
+      } catch {
+        // not a time yet: it stays as typed, and the hint below the field says so
+      }
+      this.#showTimeAsWritten(name);
+    }
     if (this.query && this.pages) this.#draw();
   }
 

@@ -1,7 +1,8 @@
 // Files over the time of their entries: one row a file, its bar from its first to its last entry.
 //
 // Only the rows in sight are drawn, so that thousands of files stay light; rows shrink until they all
-// fit or are three pixels high. The list box keeps the chosen row for keyboards and screen readers.
+// fit or are two pixels high. A zoom in time keeps only the files that reach into it, so that its rows
+// grow again. The list box keeps the chosen row for keyboards and screen readers.
 
 import { element, shape } from "./dom.js";
 import { formatCount, shortFileId } from "./format.js";
@@ -10,7 +11,7 @@ import { formatTime } from "./times.js";
 
 const LABEL_WIDTH = 176;
 const LABEL_ROW = 15; // rows at least this high carry their file's name
-const ROW_MIN = 3;
+const ROW_MIN = 2;
 const ROW_MAX = 20;
 const MARGIN = 10;
 const DATE_MAX = 8.64e15;
@@ -24,7 +25,8 @@ export class Timeline {
     this.scroller = scroller;
     this.zone = zone;
     this.onChoose = onChoose;
-    this.files = [];
+    this.all = []; // every file given
+    this.files = []; // those that have a row
     this.chosen = -1;
     this.span = null; // what a drag zoomed to; null: the whole range
     this.height = element("div", { class: "chart-height", role: "presentation" });
@@ -38,14 +40,13 @@ export class Timeline {
 
   /** Show these files (newest first), keeping the choice, the zoom and the scroll position. */
   show(files) {
-    const chosenId = this.files[this.chosen]?.file_id;
-    this.files = files;
-    this.chosen = files.findIndex((file) => file.file_id === chosenId);
+    this.all = files;
     this.draw();
   }
 
   /** Choose a file by its id and bring it into sight; an unknown one chooses nothing. */
   choose(fileId) {
+    if (!this.files.some((file) => file.file_id === fileId)) this.fit(); // it may lie outside the zoom
     this.#chooseRow(this.files.findIndex((file) => file.file_id === fileId), true);
   }
 
@@ -56,10 +57,13 @@ export class Timeline {
   }
 
   draw() {
+    const chosenId = this.files[this.chosen]?.file_id;
+    const [begin, end] = this.span ?? wholeSpan(this.all);
+    this.files = this.span ? this.all.filter((file) => reachesInto(file, begin, end)) : this.all;
+    this.chosen = this.files.findIndex((file) => file.file_id === chosenId);
     this.width = Math.max(this.scroller.clientWidth, LABEL_WIDTH + 120);
     const room = this.scroller.clientHeight || 480;
     this.row = Math.min(ROW_MAX, Math.max(ROW_MIN, Math.floor(room / Math.max(this.files.length, 1))));
-    const [begin, end] = this.span ?? wholeSpan(this.files);
     this.begin = begin;
     this.end = end;
     this.labelWidth = this.row >= LABEL_ROW ? LABEL_WIDTH : MARGIN;
@@ -195,6 +199,10 @@ export class Timeline {
 /** Say whether a file has entries, and so a place on the time line. */
 export function hasSpan(file) {
   return Boolean(file.item_count) && file.min_time !== null && file.max_time !== null;
+}
+
+function reachesInto(file, begin, end) {
+  return hasSpan(file) && Number(file.min_time) <= end && Number(file.max_time) >= begin;
 }
 
 function wholeSpan(files) {

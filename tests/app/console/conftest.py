@@ -1,0 +1,86 @@
+"""A browser, and the console served by uvicorn on a free loopback port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fastapi import FastAPI
+
+INSTALL_SECONDS = 90
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Return Debian's chromium, installing it where that is allowed; else skip."""
+    path = shutil.which("chromium")
+    if path is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "chromium"]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, check=False, capture_output=True, timeout=INSTALL_SECONDS)
+        path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("chromium is not installed, and apt-get may not install it here")
+    return path
+
+
+@pytest.fixture(scope="session")
+def browser(chromium_path: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, headless=True)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Yield a page on which no script error and no refused resource may happen."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900}, timezone_id="America/New_York")
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text)
+            if "Content Security Policy" in message.text or "TrustedHTML" in message.text
+            else None
+        ),
+    )
+    yield page
+    page.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[FastAPI], str]]:
+    """Yield a function that serves an application until the test ends and returns its address."""
+    with contextlib.ExitStack() as running:
+        yield lambda app: running.enter_context(served(app))
+
+
+@contextlib.contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            while not server.started and thread.is_alive():
+                thread.join(0.01)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        finally:
+            server.should_exit = True
+            thread.join()

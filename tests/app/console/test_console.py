@@ -1,0 +1,167 @@
+"""The console in a real browser, against made-up answers that reach every state of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from fastapi import FastAPI
+from playwright.sync_api import Page, expect
+
+from tests.app.console.fake_service import HOSTILE, INT64_MAX, YEAR_2013, fake_app
+
+pytestmark = pytest.mark.browser
+
+Serve = Callable[[FastAPI], str]
+
+
+def test_lookup_shows_entries_pages_and_the_plan_that_ran(page: Page, serve: Serve) -> None:
+    page.goto(serve(fake_app()))
+    page.get_by_label("Topic", exact=True).fill("UA")
+    page.get_by_label("Key", exact=True).fill("N37422")
+    page.get_by_label("From").fill("2013-01-01")
+    page.get_by_label("To", exact=True).fill("2013-01-31")
+    page.get_by_role("button", name="Look up").click()
+    rows = page.locator("#entries tbody tr")
+    expect(rows).to_have_count(64)
+    expect(page.get_by_text("Complete: every file")).to_be_visible()
+    expect(page.locator("#waterfall")).to_contain_text("false positive")
+    page.get_by_role("button", name="pruned by filter 37").click()
+    expect(page.locator("#waterfall tbody tr")).to_have_count(37)
+    page.get_by_role("button", name="Next 64").click()
+    expect(rows).to_have_count(90)
+    assert f"begin={YEAR_2013}&end={YEAR_2013 + 31 * 86_400_000 - 1}" in page.url
+
+
+def test_link_restores_and_runs_the_query_and_keeps_the_key_in_the_fragment(
+    page: Page, serve: Serve
+) -> None:
+    address = serve(fake_app())
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    page.goto(f"{address}#lookup?message_id=A%26B%20%2B%23&begin={YEAR_2013}&max_count=5&explain=0")
+    expect(page.locator("#entries tbody tr")).to_have_count(5)
+    expect(page.get_by_role("textbox", name="Message ID")).to_have_value("A&B +#")
+    expect(page.get_by_label("From")).to_have_value("2013-01-01 00:00:00.000")
+    expect(page.locator("#explain-view")).to_be_empty()
+    assert sent[0] == address
+    page.reload()
+    expect(page.locator("#entries tbody tr")).to_have_count(5)
+
+
+def test_incomplete_answer_names_the_missing_file_and_the_reason(page: Page, serve: Serve) -> None:
+    page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=partial")
+    banner = page.get_by_role("status").filter(has_text="Incomplete: 1 file could not be asked")
+    expect(banner).to_contain_text(f"{YEAR_2013:020d}-local: checksum of page 3 differs")
+    expect(page.locator("#waterfall")).to_contain_text("missing")
+
+
+def test_text_of_the_server_is_never_markup_and_int64_is_exact(page: Page, serve: Serve) -> None:
+    page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=limits")
+    expect(page.locator("#entries")).to_contain_text(HOSTILE)
+    expect(page.locator("#entries")).to_contain_text(f"{INT64_MAX:,}")
+    expect(page.locator("#entries")).to_contain_text(f"{INT64_MAX} ms")
+    page.get_by_role("link", name="Compaction").click()
+    expect(page.locator("#compaction-body")).to_contain_text(HOSTILE)
+    assert page.locator("main img").count() == 0
+    assert page.evaluate("window.hacked") is None
+
+
+def test_key_that_the_service_asks_for_is_sent_and_ends_with_the_tab(
+    page: Page, serve: Serve
+) -> None:
+    page.goto(f"{serve(fake_app(api_key='s3cret'))}#lookup?topic=UA&key=N37422")
+    expect(page.locator("#form-note")).to_have_text("send a valid API key (401)")
+    expect(page.get_by_label("API key")).to_be_focused()
+    page.keyboard.type("s3cret")
+    page.keyboard.press("Enter")
+    expect(page.locator("#entries tbody tr")).to_have_count(64)
+    assert page.evaluate("localStorage.length") == 0
+    assert "s3cret" not in page.url
+
+
+def test_bad_input_is_explained_beside_the_form_and_nothing_is_sent(
+    page: Page, serve: Serve
+) -> None:
+    page.goto(serve(fake_app()))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_label("Topic", exact=True).fill("UA")
+    page.keyboard.press("Enter")
+    expect(page.locator("#form-note")).to_have_text("Enter a key.")
+    page.get_by_label("Key", exact=True).fill("x")
+    page.get_by_label("From").fill("2013-02-30")
+    page.keyboard.press("Enter")
+    expect(page.locator("#form-note")).to_contain_text("not in the calendar")
+    page.get_by_label("From").fill("2013-03-01T00:00:00.001Z")
+    page.get_by_label("To", exact=True).fill("1362096000000")
+    page.keyboard.press("Enter")
+    expect(page.locator("#form-note")).to_have_text("“From” is after “To”.")
+    assert not [url for url in asked if "entries" in url]
+    page.goto(page.url.split("#")[0] + "#lookup?topic=UA&key=too-long")
+    expect(page.locator("#form-note")).to_contain_text("longer than 4096 bytes")
+
+
+def test_times_are_read_and_written_in_the_chosen_zone(page: Page, serve: Serve) -> None:
+    page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=a&begin={YEAR_2013}&max_count=1")
+    expect(page.get_by_label("From")).to_have_value("2013-01-01 00:00:00.000")
+    page.get_by_label("Times in").select_option("local")
+    expect(page.get_by_label("From")).to_have_value("2012-12-31 19:00:00.000")
+    expect(page.locator("#entries thead")).to_contain_text("America/New_York")
+    page.get_by_label("From").fill("2013-07-01 08:00:00.250")
+    page.get_by_role("button", name="Look up").click()
+    expect(page.locator("#entries tbody tr")).to_have_count(1)
+    assert "begin=1372680000250" in page.url
+
+
+def test_thousands_of_files_draw_only_the_rows_in_sight_and_walk_by_keyboard(
+    page: Page, serve: Serve
+) -> None:
+    page.goto(f"{serve(fake_app(file_count=5000))}#files")
+    expect(page.get_by_role("button", name="uploaded")).to_contain_text("4,993")
+    assert page.locator("#files-chart [role=option]").count() < 1000
+    page.locator("#files-chart").focus()
+    page.keyboard.press("End")
+    expect(page.locator("#file-details")).to_contain_text(f"{YEAR_2013:020d}-")
+    page.keyboard.press("Home")
+    expect(page.locator("#file-details")).to_contain_text("unsealed")
+    page.get_by_role("button", name="uploaded").click()
+    expect(page.locator("#files-chart [role=option]")).to_have_count(7)
+
+
+def test_drag_across_the_time_line_keeps_the_files_that_reach_into_it(
+    page: Page, serve: Serve
+) -> None:
+    page.goto(f"{serve(fake_app())}#files")
+    expect(page.get_by_role("button", name="uploaded")).to_be_visible()
+    box = page.locator("#files-chart").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 500, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 540, box["y"] + 60)
+    page.mouse.up()
+    zoomed = page.locator("#files-chart [role=option]").count()
+    assert 10 < zoomed < 60
+    page.get_by_role("button", name="Whole range").click()
+    assert page.locator("#files-chart [role=option]").count() > 200
+
+
+def test_json_keeps_numbers_and_names_that_json_parse_would_change(
+    page: Page, serve: Serve
+) -> None:
+    page.goto(serve(fake_app()))
+    source = r'{"a":[9007199254740993,-9223372036854775808,1.5e3,"\u00e9\\\""],"__proto__":{"x":1},"b":{}}'
+    answer = page.evaluate(
+        """async (text) => {
+          const { parseJson } = await import("/console/lossless_json.js");
+          const value = parseJson(text);
+          const broken = ['{"a":1,}', '[1 2]', '{"a" 1}', '01', '"\\\\x"', '[1]]', '', 'nul'];
+          const refused = broken.filter((bad) => {
+            try { parseJson(bad); return false; } catch (error) { return error instanceof SyntaxError; }
+          });
+          return [value.a.map(String), Object.keys(value), value.x === undefined, refused.length];
+        }""",
+        source,
+    )
+    assert answer[0] == ["9007199254740993", "-9223372036854775808", "1500", 'é\\"']
+    assert answer[1:] == [["a", "__proto__", "b"], True, 8]
