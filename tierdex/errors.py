@@ -20,7 +20,8 @@
     │   ├── FencedError                     another owner took the node over: stop, then `tierdex adopt`
     │   └── ReadOnlyError                   this index was opened read-only
     ├── ConflictError                       a conditional write lost
-    │   └── AlreadyExistsError              ... since the object is there already
+    │   ├── AlreadyExistsError              ... since the object is there already
+    │   └── FloorError                      the object was named too long ago: upload it under a fresh name
     ├── CorruptFileError(path, reason)      run `tierdex verify`; the file is quarantined and named in `missing`
     │   └── UnsupportedFormatError          the file is newer than this program, or not ours: upgrade
     └── ClosedError                         the index was closed
@@ -44,6 +45,7 @@ __all__ = [
     "CorruptFileError",
     "CursorExpiredError",
     "FencedError",
+    "FloorError",
     "FolderInUseError",
     "IllegalTransitionError",
     "IncompleteAnswerError",
@@ -158,6 +160,10 @@ class ConflictError(TierdexError):
 
 class AlreadyExistsError(ConflictError):
     """The object exists, and it is not our own earlier attempt."""
+
+
+class FloorError(ConflictError):
+    """The object's name lies below the floor of garbage collection: upload again under a fresh one."""
 
 
 class CorruptFileError(TierdexError):
