@@ -1,0 +1,231 @@
+"""Counts what goes to a store: requests and bytes, by verb, for the whole store and for single scopes.
+
+The counter sits *below* the retries, so that every attempt is counted, and above the backend, so that
+one request is one call of the contract (a listing counts each begun thousand objects, an upload one).
+Scopes are objects that the caller passes on, not thread-locals: the workers of one query share one
+`RequestCounts`, whichever threads they run on::
+
+    counts = RequestCounts()
+    mine = store.scoped(counts)          # the same store; its requests are counted in `counts` too
+    pool.map(mine.get, keys)
+
+    with store.measure() as counts:      # everything that anybody asks of this store meanwhile
+        ...
+
+Depends on base only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from typing_extensions import Buffer
+
+    from tierdex.storage_layer.base import Names, Source, Store, StoredObject
+
+LIST_PAGE = 1000  # objects that one request of a listing returns at most
+
+
+class RequestCounts:
+    """Requests by verb, failed requests, bytes each way. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.by_verb: Counter[str] = Counter()
+        self.failures = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+
+    def add(
+        self, verb: str, *, read: int = 0, written: int = 0, failed: bool = False, requests: int = 1
+    ) -> None:
+        """Count `requests` of `verb` and the bytes that they moved."""
+        with self._lock:
+            self.by_verb[verb] += requests
+            self.failures += failed
+            self.bytes_read += read
+            self.bytes_written += written
+
+    @property
+    def requests(self) -> int:
+        """All requests, whatever the verb and however they ended."""
+        with self._lock:
+            return self.by_verb.total()
+
+    @property
+    def gets(self) -> int:
+        """Requests of the verb `get`."""
+        return self.by_verb["get"]
+
+    def __repr__(self) -> str:
+        with self._lock:
+            return (
+                f"RequestCounts({dict(self.by_verb)}, failures={self.failures}, "
+                f"bytes_read={self.bytes_read}, bytes_written={self.bytes_written})"
+            )
+
+
+class MeteredStore:
+    """A store whose requests are counted; what `open_store` returns.
+
+    `decorate` puts the retries around the counter. A scoped view shares everything with the store it
+    came from but has one more counter; closing it is the business of the store it came from.
+    """
+
+    def __init__(self, inner: Store, *, decorate: Callable[[Store], Store] | None = None) -> None:
+        self.total = RequestCounts()
+        self._inner = inner
+        self._decorate = decorate or _as_it_is
+        self._open_scopes: tuple[RequestCounts, ...] = ()
+        self._own: tuple[RequestCounts, ...] = ()
+        self._root = self
+        self._lock = threading.Lock()
+        self._store = self._decorate(_CountingStore(inner, self))
+
+    def scoped(self, counts: RequestCounts) -> MeteredStore:
+        """Return a view of this store whose requests are counted in `counts` as well."""
+        view = object.__new__(MeteredStore)
+        view.total = self.total
+        view._inner = self._inner
+        view._decorate = self._decorate
+        view._open_scopes = ()
+        view._own = (*self._own, counts)
+        view._root = self._root
+        view._lock = self._lock
+        view._store = self._decorate(_CountingStore(self._inner, view))
+        return view
+
+    @contextlib.contextmanager
+    def measure(self) -> Iterator[RequestCounts]:
+        """Count what is asked of this store and its views, on any thread, until the scope ends."""
+        counts = RequestCounts()
+        root = self._root
+        with self._lock:
+            root._open_scopes = (*root._open_scopes, counts)
+        try:
+            yield counts
+        finally:
+            with self._lock:
+                root._open_scopes = tuple(c for c in root._open_scopes if c is not counts)
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    def get(self, key: str, position: int | None = None, length: int | None = None) -> bytes:
+        return self._store.get(key, position, length)
+
+    def put(self, key: str, data: Buffer) -> None:
+        self._store.put(key, data)
+
+    def put_if_absent(self, key: str, data: Buffer) -> None:
+        self._store.put_if_absent(key, data)
+
+    def upload(self, key: str, source: Source, length: int) -> None:
+        self._store.upload(key, source, length)
+
+    def delete(self, key: str) -> None:
+        self._store.delete(key)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
+        return self._store.list(prefix, start_after)
+
+    def list_folders(self, prefix: str) -> Names:
+        return self._store.list_folders(prefix)
+
+    def head(self, key: str) -> StoredObject:
+        return self._store.head(key)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def count(
+        self, verb: str, *, read: int = 0, written: int = 0, failed: bool = False, requests: int = 1
+    ) -> None:
+        """Count a request in the total, in this view's counters and in every open scope."""
+        for counts in (self.total, *self._own, *self._root._open_scopes):
+            counts.add(verb, read=read, written=written, failed=failed, requests=requests)
+
+
+class _CountingStore:
+    """Passes every call on to `inner` and tells `meter` about it."""
+
+    def __init__(self, inner: Store, meter: MeteredStore) -> None:
+        self._inner = inner
+        self._meter = meter
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    def get(self, key: str, position: int | None = None, length: int | None = None) -> bytes:
+        if length == 0:  # answered without a request
+            return self._inner.get(key, position, length)
+        with self._failure_counted("get"):
+            data = self._inner.get(key, position, length)
+        self._meter.count("get", read=len(data))
+        return data
+
+    def put(self, key: str, data: Buffer) -> None:
+        with self._failure_counted("put"):
+            self._inner.put(key, data)
+        self._meter.count("put", written=memoryview(data).nbytes)
+
+    def put_if_absent(self, key: str, data: Buffer) -> None:
+        with self._failure_counted("put_if_absent"):
+            self._inner.put_if_absent(key, data)
+        self._meter.count("put_if_absent", written=memoryview(data).nbytes)
+
+    def upload(self, key: str, source: Source, length: int) -> None:
+        with self._failure_counted("upload"):
+            self._inner.upload(key, source, length)
+        self._meter.count("upload", written=length)
+
+    def delete(self, key: str) -> None:
+        with self._failure_counted("delete"):
+            self._inner.delete(key)
+        self._meter.count("delete")
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
+        listed = 0
+        with self._failure_counted("list"):
+            for entry in self._inner.list(prefix, start_after):
+                if listed % LIST_PAGE == 0:  # the first of a page: the request for it was sent
+                    self._meter.count("list")
+                listed += 1
+                yield entry
+        if listed == 0:
+            self._meter.count("list")
+
+    def list_folders(self, prefix: str) -> Names:
+        with self._failure_counted("list_folders"):
+            folders = self._inner.list_folders(prefix)
+        self._meter.count("list_folders")
+        return folders
+
+    def head(self, key: str) -> StoredObject:
+        with self._failure_counted("head"):
+            found = self._inner.head(key)
+        self._meter.count("head")
+        return found
+
+    def close(self) -> None:
+        self._inner.close()
+
+    @contextlib.contextmanager
+    def _failure_counted(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._meter.count(verb, failed=True)
+            raise
+
+
+def _as_it_is(store: Store) -> Store:
+    return store

@@ -1,0 +1,43 @@
+"""Checks, when an index is opened for writing, that the store keeps the one promise all else rests on.
+
+A server that ignores ``If-None-Match: *`` answers every create-if-absent with success; two writers would
+then overwrite each other's manifest and neither would know. Two conditional writes of one fresh key tell.
+
+Depends on base, errors and ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.errors import AlreadyExistsError, StoreRefusedError
+
+if TYPE_CHECKING:
+    from tierdex.ids import IdSource
+    from tierdex.storage_layer.base import Store
+
+
+def probe(store: Store, prefix: str, ids: IdSource) -> None:
+    """Write, try to overwrite, and remove one small object below `prefix` ("" or ending with "/").
+
+    Sends three requests, one more where a refused write is compared. Raises StoreRefusedError when
+    the store does not honour the condition, or does not let us write or delete.
+    """
+    token = ids.uuid().hex()
+    key = f"{prefix}probe-{token}"
+    store.put_if_absent(key, f"first {token}".encode())
+    try:
+        _write_again(store, key, token)
+    finally:
+        store.delete(key)
+
+
+def _write_again(store: Store, key: str, token: str) -> None:
+    try:
+        store.put_if_absent(key, f"second {token}".encode())
+    except AlreadyExistsError:
+        return
+    raise StoreRefusedError(
+        f"{store.url} ignores conditional writes (If-None-Match: *): two writers could overwrite each "
+        "other. Use a store that honours them (AWS S3, Ceph, MinIO, a local folder) or upgrade this one"
+    )
