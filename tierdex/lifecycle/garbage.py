@@ -1,0 +1,132 @@
+"""Which objects of a node may be deleted now. Pure: reads a state and a listing, decides.
+
+Three kinds of garbage:
+
+* *dropped*: left the list by a commit longer than the grace time ago -> delete, then forget
+* *orphans*: in the store, in no list (an upload that was never published). An upload may still be
+  on its way to being listed, so a floor is committed first; what is named below the committed floor
+  can never be listed again -> delete. Forgetting a dropped file raises the floor above its name
+* *numbers*: manifest objects below a checkpoint that is older than the grace time -> tombstones
+
+Why a deletion is safe however late and by whomever (a stalled process, a former owner): a dropped
+file is never listed again, the floor and the checkpoint's number only rise. So what was garbage in
+any durable state is garbage in every later one. Still, only the owner collects, after a refresh.
+
+    state, listing -> plan_garbage -> delete objects, bury numbers -> commit plan.change
+
+Depends on manifest and paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tierdex.lifecycle.manifest import NO_CHANGE, Change, FileRef, is_replaced
+from tierdex.lifecycle.paths import StorePaths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.storage_layer.base import StoredObject
+
+NUMBERS_A_STEP: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class GarbagePlan:
+    """What to do now, in this order: `delete`, bury the numbers `bury`, commit `change`.
+
+    A floor in `change` makes orphans deletable by the next plan, not by this one.
+    """
+
+    delete: tuple[str, ...] = ()
+    bury: range = range(0)
+    change: Change = NO_CHANGE
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.delete and not self.bury and self.change.is_empty
+
+
+def plan_garbage(
+    state: ManifestState, objects: Iterable[StoredObject], *, now_ms: int, grace_ms: int
+) -> GarbagePlan:
+    """Plan over a listing of the node's `files/`, taken *before* or after `state` was read.
+
+    Foreign names are left alone. An upload in progress is protected by the grace time, counted
+    from the object's own modification, and by the floor in any case.
+    """
+    due = [dropped for dropped in state.dropped.values() if now_ms - dropped.dropped_ms >= grace_ms]
+    orphans, orphan_floor = _plan_orphans(state, objects, now_ms - grace_ms)
+    # What is forgotten is known no longer: only the floor keeps a job that stalled since its upload
+    # from listing the deleted object again.
+    floors = [orphan_floor, *(_above(state, dropped.object_key) for dropped in due)]
+    floor = max((floor for floor in floors if floor is not None), default=0)
+    numbers = _plan_numbers(state, now_ms - grace_ms)
+    change = Change(
+        forget=tuple(dropped.uuid for dropped in due),
+        floor=floor if floor > state.floor else None,
+        collected=numbers[-1] if numbers else None,
+    )
+    return GarbagePlan((*(dropped.object_key for dropped in due), *orphans), numbers, change)
+
+
+def _plan_orphans(
+    state: ManifestState, objects: Iterable[StoredObject], old_ms: int
+) -> tuple[list[str], int | None]:
+    """Return (keys that may go, the floor to commit for those that may not yet)."""
+    paths = StorePaths(state.node)
+    kept = {row.object_key for row in state.files.values()}
+    kept.update(dropped.object_key for dropped in state.dropped.values())
+    deletable: list[str] = []
+    old: list[int] = []
+    young: list[int] = []
+    for found in objects:
+        name = paths.parse_file_object(found.key)
+        if name is None or found.key in kept:
+            continue
+        if name.read_number < state.floor:
+            deletable.append(found.key)
+        elif name.read_number <= state.number:  # else the listing is newer than the state
+            (old if found.modified_ms <= old_ms else young).append(name.read_number)
+    # Not above what young uploads are named after: they are about to be listed, and a higher floor
+    # would make their writers upload again.
+    ceiling = min(young, default=state.number + 1)
+    reachable = [number + 1 for number in old if number < ceiling]
+    return deletable, max(reachable, default=None)
+
+
+def _above(state: ManifestState, object_key: str) -> int | None:
+    name = StorePaths(state.node).parse_file_object(object_key)
+    return None if name is None else name.read_number + 1
+
+
+def _plan_numbers(state: ManifestState, old_ms: int) -> range:
+    """Return the manifest numbers to bury: below the checkpoint, once it is older than the grace."""
+    if state.base_ms > old_ms:
+        return range(0)
+    first = state.collected + 1
+    return range(first, min(state.base, first + NUMBERS_A_STEP))
+
+
+def plan_replaced(state: ManifestState, others: Iterable[ManifestState]) -> list[FileRow]:
+    """Return this node's files that merges of other nodes hold: their owner drops them."""
+    replaced = frozenset[FileRef]().union(*(other.replaced for other in others))
+    return [row for row in state.files.values() if is_replaced(row, state.node, replaced)]
+
+
+def plan_forget_replaced(
+    state: ManifestState, others: Iterable[ManifestState]
+) -> tuple[FileRef, ...]:
+    """Return the refs in `state.replaced` that their nodes, among `others`, know no longer.
+
+    A node that is not among them keeps its refs: it may only be unreachable.
+    """
+    by_node = {other.node: other for other in others}
+    return tuple(
+        ref
+        for ref in sorted(state.replaced)
+        if (other := by_node.get(ref.node)) is not None and not other.knows(ref.uuid)
+    )

@@ -1,0 +1,366 @@
+"""What a data folder needs after a stop, clean or not: a pure plan, and the hands that carry it out.
+
+::
+
+    list_folders -> plan_recovery(listing, published) -> [action, ...] -> apply_recovery -> Recovered
+
+The folders say the state, the manifest says what is published, headers say which file is which. The
+plan holds for every crash point of `transition`, needs no operator, and may itself be cut off at any
+point and run again: each action leaves a folder that the next plan understands.
+
+===============================  ==================================================================
+found                            done
+===============================  ==================================================================
+`*.tmp`, `next.ready`            removed: half written, or empty
+a name that is not ours,         moved to quarantine/ and reported (not deleted: it may be all
+a file whose header is broken    there is of something)
+one file in two states           the later wins if it verifies, else it is removed
+a part beside its merge          the merge wins if it verifies, else it goes to quarantine
+a file that the manifest knows   the local copy is removed (the object is durable and listed)
+unsealed, not the newest         sealed: the writer was between two files
+unsealed, the newest             kept: the writer goes on with it
+sealed, compacted                kept: the compactor goes on with it
+===============================  ==================================================================
+
+Depends on file_state, paths, transition and filesystem. What is inside a file: the callbacks know.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tierdex.errors import CorruptFileError
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.paths import LOCAL_STATES, READY_NAME, DataPaths, is_temporary, parse_number
+from tierdex.lifecycle.transition import move_by_rename, sync_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+
+class Identity(NamedTuple):
+    """What a file's header and footer say, read without scanning it."""
+
+    uuid: bytes
+    is_sealed: bool = False  # an unsealed file with a footer: the crash came before the rename
+    parts: tuple[bytes, ...] = ()  # uuids of files merged into it
+
+
+class FoundFile(NamedTuple):
+    """One file with a name of ours. `identity` is None when the header is broken, `reason` says why."""
+
+    state: FileState
+    number: int
+    path: Path
+    identity: Identity | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderListing:
+    """Everything that lies in the folders of the local states."""
+
+    files: tuple[FoundFile, ...] = ()
+    leftovers: tuple[Path, ...] = ()  # temporary names and the ready-made next file
+    foreign: tuple[tuple[FileState, Path], ...] = ()
+
+
+# -- actions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveLeftover:
+    """A half-written or empty file: nothing in it was ever acknowledged or counted."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """A file that is not ours or does not open: out of the way, kept, reported."""
+
+    state: FileState
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettleCopies:
+    """Two states of one file, or a merge and its parts: the later decides."""
+
+    later: FoundFile
+    earlier: tuple[FoundFile, ...]
+    is_merge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropPublished:
+    """The local copy of a file that the newest manifest lists."""
+
+    file: FoundFile
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """An unsealed file behind a newer one: nobody writes to it any more."""
+
+    file: FoundFile
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A file that stays as it is; the caller opens it and puts it into the table."""
+
+    file: FoundFile
+
+
+Action = RemoveLeftover | Quarantine | SettleCopies | DropPublished | Seal | Keep
+
+
+class Mending(Protocol):
+    """What recovery must ask the layers that know what is inside a file."""
+
+    def verify(self, state: FileState, path: Path) -> Sequence[str]:
+        """Return what is wrong with a sealed or compacted file, in words; read all of it."""
+        ...
+
+    def seal(self, path: Path) -> int:
+        """Recover an unsealed file, seal and sync it; return its item count. CorruptFileError."""
+        ...
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What recovery leaves: files to open, and what an operator may want to know."""
+
+    files: list[tuple[FileState, int, Path]] = field(default_factory=list)
+    quarantined: list[tuple[Path, str]] = field(default_factory=list)
+    removed: list[Path] = field(default_factory=list)
+
+
+def list_folders(
+    filesystem: FileSystem, paths: DataPaths, identify: Callable[[FileState, Path], Identity]
+) -> FolderListing:
+    """Read the folders and every file's identity.
+
+    `identify` raises CorruptFileError for a file that does not open; OSError ends the recovery: a
+    disk that cannot be read is no reason to move files.
+    """
+    files: list[FoundFile] = []
+    leftovers: list[Path] = []
+    foreign: list[tuple[FileState, Path]] = []
+    for state in LOCAL_STATES:
+        folder = paths.folder(state)
+        for name in filesystem.list_folder(folder):
+            path = folder / name
+            number = parse_number(name)
+            if is_temporary(name) or (state is FileState.UNSEALED and name == READY_NAME):
+                leftovers.append(path)
+            elif number is None:
+                foreign.append((state, path))
+            else:
+                files.append(_identified(state, number, path, identify))
+    return FolderListing(tuple(files), tuple(leftovers), tuple(foreign))
+
+
+def plan_recovery(listing: FolderListing, is_published: Callable[[bytes], bool]) -> list[Action]:
+    """Return what to do, in an order in which any prefix is safe. Pure.
+
+    `is_published` answers for a uuid from the newest manifest (`ManifestState.knows`); when the
+    store cannot be asked it answers no, and nothing is dropped.
+    """
+    actions: list[Action] = [RemoveLeftover(path) for path in listing.leftovers]
+    actions += [Quarantine(state, path, "not a name of ours") for state, path in listing.foreign]
+
+    sound = [file for file in listing.files if file.identity is not None]
+    broken = [file for file in listing.files if file.identity is None]
+    actions += [_plan_broken(file, sound) for file in broken]
+
+    published = [file for file in sound if _is_dropped(file, is_published)]
+    actions += [DropPublished(file) for file in published]
+    rest = [file for file in sound if file not in published]
+
+    copies, rest = _plan_copies(rest)
+    merges, rest = _plan_merges(rest)
+    actions += [*copies, *merges]
+
+    settled = {action.later for action in copies} | {action.later for action in merges}
+    newest = max((f.number for f in rest if f.state is FileState.UNSEALED), default=0)
+    for file in rest:
+        if file in settled:
+            continue  # kept, or not, by its own action
+        must_seal = file.state is FileState.UNSEALED and (
+            file.number < newest or _identity(file).is_sealed
+        )
+        actions.append(Seal(file) if must_seal else Keep(file))
+    return actions
+
+
+def apply_recovery(
+    filesystem: FileSystem, paths: DataPaths, actions: Iterable[Action], mending: Mending
+) -> Recovered:
+    """Carry the plan out. Raises OSError; then run recovery again."""
+    recovered = Recovered()
+    for folder in paths.folders:
+        filesystem.make_folder(folder)
+    filesystem.sync_folder(paths.root)  # the folders themselves are durable
+    for action in actions:
+        match action:
+            case RemoveLeftover(path):
+                _remove(filesystem, path, recovered)
+            case Quarantine(state, path, reason):
+                _quarantine(filesystem, paths, state, path, reason, recovered)
+            case DropPublished(file):
+                # Durable before: the commit that lists the file, read after this process started.
+                _remove(filesystem, file.path, recovered)
+            case SettleCopies():
+                _settle(filesystem, paths, action, mending, recovered)
+            case Seal(file):
+                _seal(filesystem, paths, file, mending, recovered)
+            case Keep(file):
+                recovered.files.append((file.state, file.number, file.path))
+    # One sync for all removals: were they to come back, the next recovery removes them again.
+    for folder in paths.folders:
+        filesystem.sync_folder(folder)
+    recovered.files.sort(key=lambda found: found[1])
+    return recovered
+
+
+# -- planning ---------------------------------------------------------------------------------
+
+
+def _identified(
+    state: FileState, number: int, path: Path, identify: Callable[[FileState, Path], Identity]
+) -> FoundFile:
+    try:
+        return FoundFile(state, number, path, identify(state, path))
+    except CorruptFileError as error:
+        return FoundFile(state, number, path, None, error.reason)
+
+
+def _identity(file: FoundFile) -> Identity:
+    assert file.identity is not None
+    return file.identity
+
+
+def _plan_broken(file: FoundFile, sound: Sequence[FoundFile]) -> Action:
+    """A later copy that does not open goes when an earlier one is there, else to quarantine."""
+    has_earlier = any(
+        other.number == file.number and other.state.age < file.state.age for other in sound
+    )
+    if has_earlier and file.state is FileState.COMPACTED:
+        return RemoveLeftover(file.path)
+    return Quarantine(file.state, file.path, file.reason)
+
+
+def _is_dropped(file: FoundFile, is_published: Callable[[bytes], bool]) -> bool:
+    # An unsealed file cannot have been published; if its uuid was, the folder is an old copy, and
+    # what it holds beyond is nobody's to drop.
+    return file.state is not FileState.UNSEALED and is_published(_identity(file).uuid)
+
+
+def _plan_copies(files: list[FoundFile]) -> tuple[list[SettleCopies], list[FoundFile]]:
+    """Settle files that lie in several states; return the actions and one file of each."""
+    by_uuid: dict[bytes, list[FoundFile]] = {}
+    for file in files:
+        by_uuid.setdefault(_identity(file).uuid, []).append(file)
+    actions, rest = [], []
+    for copies in by_uuid.values():
+        *earlier, later = sorted(copies, key=lambda file: (file.state.age, file.number))
+        rest.append(later)
+        if earlier:
+            actions.append(SettleCopies(later, tuple(earlier)))
+    return actions, rest
+
+
+def _plan_merges(files: list[FoundFile]) -> tuple[list[SettleCopies], list[FoundFile]]:
+    """Settle merges against their parts; return the actions and the files that are no parts."""
+    by_uuid = {_identity(file).uuid: file for file in files}
+    actions: list[SettleCopies] = []
+    parts: set[bytes] = set()
+    for file in files:
+        found = [by_uuid[part] for part in _identity(file).parts if part in by_uuid]
+        if found:
+            parts.update(_identity(part).uuid for part in found)
+            actions.append(SettleCopies(file, tuple(found), is_merge=True))
+    return actions, [file for file in files if _identity(file).uuid not in parts]
+
+
+# -- doing ------------------------------------------------------------------------------------
+
+
+def _remove(filesystem: FileSystem, path: Path, recovered: Recovered) -> None:
+    filesystem.unlink(path)
+    recovered.removed.append(path)
+    logger.info("removed", extra={"path": str(path)})
+
+
+def _quarantine(
+    filesystem: FileSystem,
+    paths: DataPaths,
+    state: FileState,
+    path: Path,
+    reason: str,
+    recovered: Recovered,
+) -> None:
+    taken = set(filesystem.list_folder(paths.quarantine))
+    target = paths.quarantined(state, path.name)
+    attempt = 0
+    while target.name in taken:  # never over what lies there already
+        attempt += 1
+        target = paths.quarantined(state, f"{path.name}.{attempt}")
+    filesystem.rename(path, target)  # visible there, and no longer opened by anybody
+    sync_folders(filesystem, target, path)
+    recovered.quarantined.append((target, reason))
+    logger.warning("quarantined", extra={"path": str(target), "reason": reason})
+
+
+def _settle(
+    filesystem: FileSystem,
+    paths: DataPaths,
+    action: SettleCopies,
+    mending: Mending,
+    recovered: Recovered,
+) -> None:
+    later = action.later
+    wrong = list(mending.verify(later.state, later.path))
+    if not wrong:
+        # The later one is whole; its name may not be durable yet, so that first.
+        sync_folders(filesystem, later.path)
+        for earlier in action.earlier:
+            _remove(filesystem, earlier.path, recovered)
+        recovered.files.append((later.state, later.number, later.path))
+        return
+    if action.is_merge:  # it may have taken the place of one of its parts: keep what there is
+        _quarantine(filesystem, paths, later.state, later.path, "; ".join(wrong), recovered)
+    else:
+        _remove(filesystem, later.path, recovered)
+    for earlier in action.earlier:
+        recovered.files.append((earlier.state, earlier.number, earlier.path))
+
+
+def _seal(
+    filesystem: FileSystem,
+    paths: DataPaths,
+    file: FoundFile,
+    mending: Mending,
+    recovered: Recovered,
+) -> None:
+    try:
+        item_count = mending.seal(file.path)  # durable: items, footer
+    except CorruptFileError as error:
+        _quarantine(filesystem, paths, file.state, file.path, error.reason, recovered)
+        return
+    if item_count == 0:
+        _remove(filesystem, file.path, recovered)
+        return
+    target = paths.path_of(FileState.SEALED, file.number)
+    move_by_rename(filesystem, file.path, target)  # visible and durable as sealed
+    recovered.files.append((FileState.SEALED, file.number, target))

@@ -1,0 +1,91 @@
+"""How long what is kept: which files expire, which entries are hidden. Pure.
+
+A file's age, and that of every entry in it, counts from when it was sealed: a backfill of old
+entries does not expire on arrival, and a wrong future time pins nothing.
+
+* a file expires when its age reaches the longest retention of its topics
+* an entry is hidden when its age reaches its own topic's retention, though its file be kept
+* None keeps for ever; an unsealed file has no age
+
+The rules stand in the manifest, so every reader decides alike. Depends on manifest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.lifecycle.manifest import Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tierdex.lifecycle.manifest import FileRow
+
+KEEP_FOR_EVER = Retention()
+
+
+def make_retention(
+    default_s: float | None, topics_s: Mapping[str, float | None] | None = None
+) -> Retention:
+    """Return the rules that settings in seconds spell; None keeps for ever."""
+    topics = {topic: _milliseconds(limit) for topic, limit in (topics_s or {}).items()}
+    return Retention(_milliseconds(default_s), topics)
+
+
+def longest_retention(rules: Retention, topics: Collection[str] | None) -> int | None:
+    """Return the longest retention (ms) of a file with these topics; None: for ever.
+
+    `topics` None means any topic at all, so the longest of all rules counts.
+    """
+    if topics is None or not topics:
+        limits = [rules.default_ms, *rules.topics_ms.values()]
+    else:
+        limits = [rules.of(topic) for topic in topics]
+    known = [limit for limit in limits if limit is not None]
+    return max(known) if len(known) == len(limits) else None
+
+
+def is_expired(
+    rules: Retention, topics: Collection[str] | None, sealed_at_ms: int | None, now_ms: int
+) -> bool:
+    """Return whether a file's longest-kept topic allows it to go."""
+    limit = longest_retention(rules, topics)
+    return limit is not None and sealed_at_ms is not None and now_ms - sealed_at_ms >= limit
+
+
+def plan_expiry(
+    rows: Iterable[FileRow], rules: Retention, now_ms: int, *, before_ms: int | None = None
+) -> list[FileRow]:
+    """Return the rows to drop, oldest first: expired, or sealed before `before_ms` (by hand)."""
+    gone = [
+        row
+        for row in rows
+        if is_expired(rules, row.topics, row.sealed_at_ms, now_ms)
+        or (before_ms is not None and row.sealed_at_ms < before_ms)
+    ]
+    return sorted(gone, key=lambda row: row.number)
+
+
+def is_hidden(rules: Retention, topic: str, sealed_at_ms: int | None, now_ms: int) -> bool:
+    """Return whether entries of `topic` in a file sealed then are no longer returned."""
+    limit = rules.of(topic)
+    return limit is not None and sealed_at_ms is not None and now_ms - sealed_at_ms >= limit
+
+
+def hidden_topics(
+    rules: Retention, topics: Iterable[str], sealed_at_ms: int | None, now_ms: int
+) -> frozenset[str]:
+    """Return those of a file's topics whose entries are hidden."""
+    if rules == KEEP_FOR_EVER:
+        return frozenset()
+    return frozenset(topic for topic in topics if is_hidden(rules, topic, sealed_at_ms, now_ms))
+
+
+def cut_off_ms(rules: Retention, topic: str, now_ms: int) -> int | None:
+    """Return the sealing time at and before which entries of `topic` are hidden; None: never."""
+    limit = rules.of(topic)
+    return None if limit is None else now_ms - limit
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else max(1, round(seconds * 1000))
