@@ -34,7 +34,8 @@ class Settings(BaseSettings):
     )
     read_only: bool = Field(False, description="open for queries only; works beside a live writer")
     background: bool = Field(
-        True, description="run compaction, upload and refresh in threads; off: `run_compaction()` does it"
+        True,
+        description="run compaction, upload and refresh in threads; off: `run_compaction()` does it",
     )
     read_nodes: list[str] | None = Field(
         None, description="answer only from these nodes of the store; none: from all"
@@ -44,6 +45,9 @@ class Settings(BaseSettings):
     )
     remote_interval: float = Field(
         10.0, ge=0, description="seconds between two rolls that `remote` acknowledgements may cause"
+    )
+    remote_timeout: float = Field(
+        120.0, gt=0, description="seconds that a `remote` acknowledgement waits for the store"
     )
     retention: float | None = Field(
         None, gt=0, description="seconds that a sealed file is kept; none: for ever"
@@ -55,7 +59,9 @@ class Settings(BaseSettings):
         3600.0, ge=0, description="seconds between the commit that drops an object and its deletion"
     )
     max_staleness: float = Field(
-        60.0, gt=0, description="a node whose manifest is older (seconds) makes an answer incomplete"
+        60.0,
+        gt=0,
+        description="a node whose manifest is older (seconds) makes an answer incomplete",
     )
     disk_budget_bytes: int = Field(
         64 * GIB, gt=0, description="local files that wait for the store; above it puts are refused"
@@ -65,10 +71,14 @@ class Settings(BaseSettings):
     )
     max_key_bytes: int = Field(4096, gt=0, le=65535, description="longest key or message ID, UTF-8")
     max_batch_entries: int = Field(4_000_000, gt=0, description="most entries in one put_batch")
-    max_count_limit: int = Field(10_000, gt=0, description="most entries that one query may ask for")
+    max_count_limit: int = Field(
+        10_000, gt=0, description="most entries that one query may ask for"
+    )
     max_lookups: int = Field(100_000, gt=0, description="most lookups in one query_batch")
     query_max_requests: int = Field(
-        1_000, gt=0, description="store requests that one query may send before it answers incomplete"
+        1_000,
+        gt=0,
+        description="store requests that one query may send before it answers incomplete",
     )
     query_max_items: int = Field(
         20_000_000, gt=0, description="items that one query may walk before it answers incomplete"
@@ -79,7 +89,9 @@ class Settings(BaseSettings):
     item_capacity: int = Field(
         20_000_000, ge=1, le=1 << 31, description="items after which a file is rolled"
     )
-    filter_bits: Literal[0, 8, 16] = Field(16, description="bits of a filter's fingerprint; 0: none")
+    filter_bits: Literal[0, 8, 16] = Field(
+        16, description="bits of a filter's fingerprint; 0: none"
+    )
     put_buffer_entries: int = Field(4096, ge=1, description="single puts gathered into one batch")
     put_buffer_delay: float = Field(
         0.005, gt=0, description="seconds after which gathered puts are written at the latest"
@@ -91,18 +103,25 @@ class Settings(BaseSettings):
     )
     merge_min_files: int = Field(8, ge=2, description="small neighbours that make a merge worth it")
     checkpoint_every: int = Field(32, ge=1, description="manifest commits between two checkpoints")
-    refresh_interval: float = Field(5.0, gt=0, description="seconds between two looks at the manifests")
+    refresh_interval: float = Field(
+        5.0, gt=0, description="seconds between two looks at the manifests"
+    )
     sidecar_cache_bytes: int = Field(
         8 * GIB, ge=0, description="disk for filters and directories of published files"
     )
-    page_cache_bytes: int = Field(64 * MIB, ge=0, description="memory for pages read from the store")
+    page_cache_bytes: int = Field(
+        64 * MIB, ge=0, description="memory for pages read from the store"
+    )
     max_get_bytes: int = Field(256 * 1024, ge=4096, description="longest range read for one run")
-    look_ahead: int = Field(4, ge=1, description="published files asked at the same time by one query")
+    look_ahead: int = Field(
+        4, ge=1, description="published files asked at the same time by one query"
+    )
     scrub_interval: float = Field(
         86_400.0, gt=0, description="seconds in which every local block is verified once"
     )
     kernel_cache_dir: str | None = Field(
-        None, description="folder for compiled kernels; none: beside the package, else a temporary one"
+        None,
+        description="folder for compiled kernels; none: beside the package, else a temporary one",
     )
     cost_per_get_usd: float = Field(
         0.0000004, ge=0, description="price of one GET, for explain and `tierdex cost`"
@@ -111,7 +130,9 @@ class Settings(BaseSettings):
 
     # -- the store --------------------------------------------------------------------------------
     store_timeout: float = Field(10.0, gt=0, description="seconds that one store request may take")
-    store_attempts: int = Field(4, ge=1, description="attempts a store request gets, backing off between")
+    store_attempts: int = Field(
+        4, ge=1, description="attempts a store request gets, backing off between"
+    )
     store_pool: int = Field(16, ge=1, description="connections kept to the store")
     store_checksum: Literal["when_supported", "when_required"] = Field(
         "when_required", description="S3 checksum headers; older servers want `when_required`"

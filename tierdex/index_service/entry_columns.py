@@ -230,7 +230,7 @@ def _field(values: object, field: Any, count: int) -> Any:
             row = 0 if column is None else int(np.argmax(np.asarray(column.is_null())))
             raise InvalidRequestError("is required", field=_row_field(row, field.name))
         encoded = column.dictionary_encode()
-        return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int32)
+        return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.uint32)
     dtype = np.dtype(field.code)
     limits = np.iinfo(dtype)
     lowest, highest = _RANGES.get(field.name, (int(limits.min), int(limits.max)))

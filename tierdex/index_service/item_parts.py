@@ -17,30 +17,32 @@ from tierdex.indexfile.columns import ItemColumns, StringColumn
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierdex.index_service.entry_columns import EntryColumns
     from tierdex.index_service.put_buffer import BufferedPut
-    from tierdex.indexfile.schema import Schema
+    from tierdex.indexfile.schema import Schema, SchemaField
 
 
 def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[ItemColumns]:
     """Return the parts of rows [first, first + count)."""
     rows = slice(first, first + count)
-    fields = {
-        name: (values[0], values[1][rows]) if isinstance(values, tuple) else values[rows]
-        for name, values in columns.fields.items()
-    }
-    topics: Any = (
-        columns.topics[0]
-        if columns.topic_index is None
-        else (columns.topics, columns.topic_index[rows])
-    )
+    fields: dict[str, np.ndarray] = {}
+    dictionaries: dict[str, Sequence[str]] = {}
+    for name, values in columns.fields.items():
+        if isinstance(values, tuple):
+            dictionaries[name], values = values
+        fields[name] = values[rows]
+    topic_index = None if columns.topic_index is None else columns.topic_index[rows]
     return [
         ItemColumns(
-            strings=StringColumn.of(texts.slice(first, count)),
+            strings=StringColumn.from_values(texts.slice(first, count)),
             kind=kind,
-            topics=topics,
+            topics=columns.topics,
+            topic_index=topic_index,
             timestamp=columns.timestamp[rows],
             fields=fields,
+            dictionaries=dictionaries,
         )
         for kind, texts in ((KIND_KEY, columns.keys), (KIND_MESSAGE_ID, columns.message_ids))
         if texts is not None
@@ -49,55 +51,50 @@ def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[Item
 
 def parts_of_buffer(entries: list[BufferedPut], schema: Schema) -> list[ItemColumns]:
     """Return the parts of gathered single puts: all keys, then all message IDs."""
-    by_kind: tuple[list[str], list[str]] = ([], [])
-    rows: tuple[list[int], list[int]] = ([], [])
-    for row, (_, keys, message_id, _, _) in enumerate(entries):
-        for key in keys:
-            by_kind[KIND_KEY].append(key)
-            rows[KIND_KEY].append(row)
-        if message_id is not None:
-            by_kind[KIND_MESSAGE_ID].append(message_id)
-            rows[KIND_MESSAGE_ID].append(row)
-    topics, _, _, timestamps, locations = zip(*entries, strict=True)
+    topics, key_lists, message_ids, timestamps, locations = zip(*entries, strict=True)
     distinct = list(dict.fromkeys(topics))
-    numbers = {topic: number for number, topic in enumerate(distinct)}
-    topic_index = np.fromiter(map(numbers.__getitem__, topics), np.int32, len(topics))
+    topic_index = _indexes(topics, distinct) if len(distinct) > 1 else None
     timestamp = np.array(timestamps, np.int64)
-    columns = [
-        _location_column(values, field)
-        for field, values in zip(schema.fields, zip(*locations, strict=True), strict=True)
-    ]
-    parts = []
-    for kind in (KIND_KEY, KIND_MESSAGE_ID):
-        if not by_kind[kind]:
-            continue
-        chosen = np.array(rows[kind], np.intp)
-        parts.append(
-            ItemColumns(
-                strings=StringColumn.of(by_kind[kind]),
-                kind=kind,
-                topics=distinct[0] if len(distinct) == 1 else (distinct, topic_index[chosen]),
-                timestamp=timestamp[chosen],
-                fields={
-                    field.name: (column[0], column[1][chosen])
-                    if isinstance(column, tuple)
-                    else column[chosen]
-                    for field, column in zip(schema.fields, columns, strict=True)
-                },
-            )
+    fields, dictionaries = _location_columns(zip(*locations, strict=True), schema.fields)
+    keys = [key for keys in key_lists for key in keys]
+    key_rows = np.repeat(np.arange(len(entries)), [len(keys) for keys in key_lists])
+    ids = [text for text in message_ids if text is not None]
+    id_rows = np.array([row for row, text in enumerate(message_ids) if text is not None], np.intp)
+    return [
+        ItemColumns(
+            strings=StringColumn.from_values(texts),
+            kind=kind,
+            topics=distinct,
+            topic_index=None if topic_index is None else topic_index[rows],
+            timestamp=timestamp[rows],
+            fields={name: values[rows] for name, values in fields.items()},
+            dictionaries=dictionaries,
         )
-    return parts
+        for kind, texts, rows in ((KIND_KEY, keys, key_rows), (KIND_MESSAGE_ID, ids, id_rows))
+        if texts
+    ]
 
 
-def _location_column(values: tuple[Any, ...], field: Any) -> Any:
-    """Return one location field as numpy values, or as (distinct strings, indices)."""
-    if not field.dictionary:
-        return np.array(values, field.code)
-    distinct = list(dict.fromkeys(values))
+def _location_columns(
+    columns: Any, schema_fields: Sequence[SchemaField]
+) -> tuple[dict[str, np.ndarray], dict[str, Sequence[str]]]:
+    """Return numpy columns by field name, and the distinct strings of dictionary fields."""
+    fields: dict[str, np.ndarray] = {}
+    dictionaries: dict[str, Sequence[str]] = {}
+    for field, values in zip(schema_fields, columns, strict=True):
+        if field.dictionary:
+            dictionaries[field.name] = list(dict.fromkeys(values))
+            fields[field.name] = _indexes(values, dictionaries[field.name]).astype(np.uint32)
+        else:
+            fields[field.name] = np.array(values, field.code)
+    return fields, dictionaries
+
+
+def _indexes(values: Sequence[str], distinct: Sequence[str]) -> np.ndarray:
     numbers = {value: number for number, value in enumerate(distinct)}
-    return distinct, np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
+    return np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
 
 
 def item_count(parts: list[ItemColumns]) -> int:
-    """Return how many items the parts hold."""
-    return sum(part.count for part in parts)
+    """Return how many items the parts hold at most (skipped rows count)."""
+    return sum(part.row_count for part in parts)

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tierdex.lifecycle.paths import parse_file_id
+
 if TYPE_CHECKING:
     from tierdex.index_service.request import QueryRequest
-    from tierdex.lifecycle.file_table import FileHandle, FileSnapshot
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileSnapshot
 
 
 class Plan(NamedTuple):
@@ -27,7 +30,9 @@ class Plan(NamedTuple):
 
 def plan_query(snapshot: FileSnapshot, request: QueryRequest) -> Plan:
     """Split the snapshot's files into those to ask and those that cannot hold an answer."""
-    overlapping, outside = snapshot.split_by_time(request.begin, request.end)
+    overlapping = snapshot.overlap(request.begin, request.end)
+    asked = set(map(id, overlapping))
+    outside = [handle for handle in snapshot.files if id(handle) not in asked]
     if request.topic is None:
         return Plan(overlapping, outside, [])
     candidates, other_topics = [], []
@@ -36,3 +41,16 @@ def plan_query(snapshot: FileSnapshot, request: QueryRequest) -> Plan:
         chosen = candidates if listed is None or request.topic in listed else other_topics
         chosen.append(handle)
     return Plan(candidates, outside, other_topics)
+
+
+def find_covering(files: tuple[FileHandle, ...], file_id: str) -> FileHandle | None:
+    """Return the file that holds the entries of `file_id`: itself, or what it was merged into."""
+    number, node = parse_file_id(file_id)
+    for handle in files:
+        if handle.key == (number, node):
+            return handle
+    for handle in files:
+        parts = () if handle.row is None else handle.row.parts
+        if any((part.number, part.node) == (number, node) for part in parts):
+            return handle
+    return None

@@ -33,8 +33,8 @@ from tierdex.errors import (
 )
 from tierdex.index_service.answer import Answer, Entry, Explain, FileExplain, Missing, Stage
 from tierdex.index_service.cursor import Cursor, fingerprint_location
-from tierdex.index_service.plan import Plan, plan_query
-from tierdex.index_service.reader import Budget, BudgetExceededError, Candidate, FileMeter
+from tierdex.index_service.plan import Plan, find_covering, plan_query
+from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.index_service.reader import QueryReader
     from tierdex.index_service.request import QueryRequest
-    from tierdex.lifecycle.file_table import FileHandle, FileTable
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileSnapshot, FileTable
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class QueryRunner:
         return answer
 
     def _attempt(self, request: QueryRequest) -> _Attempt:
-        with self._table.pinned() as snapshot:
+        with self._table.snapshot() as snapshot:
             started = self._clock.monotonic()
             plan = plan_query(snapshot, request)
             attempt = _Attempt(request, plan, self._surroundings, self._clock, started)
@@ -227,12 +228,11 @@ class _Attempt:
         self._cursor: Cursor | None = None
         self._cursor_file: FileHandle | None = None
 
-    def aim(self, cursor: Cursor, snapshot: Sequence[FileHandle]) -> None:
+    def aim(self, cursor: Cursor, snapshot: FileSnapshot) -> None:
         """Go on after the cursor's entry. Raises CursorExpiredError when its file is gone."""
-        for handle in snapshot:
-            if handle.covers(cursor.file_id):
-                self._cursor, self._cursor_file = cursor, handle
-                return
+        self._cursor, self._cursor_file = cursor, find_covering(snapshot.files, cursor.file_id)
+        if self._cursor_file is not None:
+            return
         raise CursorExpiredError(
             f"the file {cursor.file_id} was expired or merged away; query again without cursor",
             field="cursor",
@@ -244,6 +244,8 @@ class _Attempt:
             if read is None:
                 break
             self._consume_file(read)
+        if self._cursor is not None and not self._stopped:
+            self._refuse_cursor(self._cursor.file_id)  # its file no longer answers this query
         self._files += [_line(handle, "skipped") for handle in reads.unasked()]
 
     def _consume_file(self, read: _Read) -> None:
@@ -296,11 +298,14 @@ class _Attempt:
 
     def _check_cursor_was_found(self, handle: FileHandle) -> None:
         if handle is self._cursor_file and self._cursor is not None and not self._stopped:
-            raise CursorExpiredError(
-                f"the entry that the cursor names is no longer in file {handle.file_id}; "
-                "query again without cursor",
-                field="cursor",
-            )
+            self._refuse_cursor(handle.file_id)
+
+    def _refuse_cursor(self, file_id: str) -> None:
+        raise CursorExpiredError(
+            f"the entry that the cursor names is no longer in file {file_id}; query again without "
+            "cursor",
+            field="cursor",
+        )
 
     def _note_missing(self, handle: FileHandle, error: Exception) -> None:
         if handle is self._cursor_file and self._cursor is not None:

@@ -40,6 +40,10 @@ class QueryRequest:
     max_count: int
     cursor: Cursor | None = None
 
+    def lookup(self) -> Lookup:
+        """Return what a file compares: hash, kind and (for a key) topic."""
+        return Lookup(self.key_hash, self.kind, self.topic)
+
     def digest(self) -> bytes:
         """Return what binds a cursor to this query; `max_count` may change from page to page."""
         return digest_query(self.topic, self.kind, self.text, self.begin, self.end)

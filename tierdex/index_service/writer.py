@@ -39,8 +39,8 @@ from tierdex.index_service.item_parts import item_count, parts_of_buffer, parts_
 from tierdex.index_service.put_buffer import BufferedPut, PutBuffer
 from tierdex.indexfile.chained import ChainedFile, FileFullError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.file_table import FileHandle
-from tierdex.lifecycle.paths import make_file_id
+from tierdex.lifecycle.file_handle import FileHandle, live_handle
+from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,9 +217,8 @@ class Writer:
             raise BacklogFullError(self._budget_error, retry_after_s=5.0)
 
     def _over_budget(self) -> str | None:
-        waiting = sum(
-            handle.bytes for handle in self._table.snapshot() if handle.state in _LOCAL_STATES
-        )
+        with self._table.snapshot() as snapshot:
+            waiting = sum(handle.bytes for handle in snapshot.files if handle.state in LOCAL_STATES)
         if waiting > self._settings.disk_budget_bytes:
             return (
                 f"{waiting} bytes of index files wait for the store, above `disk_budget_bytes` "
@@ -257,7 +256,7 @@ class Writer:
     def _roll_locked(self, reason: str, schema: Schema | None = None) -> None:
         self._retire(reason)
         file = self._take_ready(schema or self._schema)
-        number = self._numbers.next()
+        number = self._numbers.take()
         path = self._paths.path_of(FileState.UNSEALED, number)
         # Durable before: the file's header (synced when it was made). Visible after: an empty
         # unsealed file. The name is made durable by the first flush("disk"), or by the seal.
@@ -265,8 +264,14 @@ class Writer:
             self._filesystem.rename(self._paths.ready, path)
         except OSError as error:
             raise _put_error(error) from error
-        handle = FileHandle.for_unsealed(
-            number=number, node=self._settings.node, path=path, reader=file
+        handle = live_handle(
+            number=number,
+            node=self._settings.node,
+            uuid=file.uuid,
+            path=path,
+            reader=file,
+            slot_count=file.slot_count,
+            begin_ms=file.created_ms,
         )
         self._adopt(handle, file)  # before it is seen: the compactor seals what is not active
         self._table.insert(handle)
@@ -329,17 +334,16 @@ class Writer:
         it. A failed sync is never tried again into a success: the kernel may have dropped the pages.
         """
         self.flush_buffer()
-        pending = [
-            (handle, handle.reader.published)
-            for handle in reversed(self._table.snapshot().files)
-            if handle.state is FileState.UNSEALED
-        ]
-        for handle, published in pending:
-            with self._sync_lock:
-                self._sync_one(handle, published)
+        with self._table.snapshot() as snapshot:
+            unsealed = snapshot.by_state(FileState.UNSEALED)[::-1]  # oldest first: put order
+            pending = [(handle, handle.reader.published) for handle in unsealed]
+            for handle, published in pending:
+                with self._sync_lock:
+                    self._sync_one(handle, published)
 
     def _sync_one(self, handle: FileHandle, published: int) -> None:
-        if handle.state is not FileState.UNSEALED:
+        newest = self._table.get(*handle.key)
+        if newest is None or newest.state is not FileState.UNSEALED:
             return  # sealed meanwhile: a seal syncs first
         file: ChainedFile = handle.reader
         if file.suspect:
@@ -385,9 +389,6 @@ class Writer:
                     self._ready.close()
                     self._filesystem.unlink(self._paths.ready)
                     self._ready = None
-
-
-_LOCAL_STATES = frozenset({FileState.UNSEALED, FileState.SEALED, FileState.COMPACTED})
 
 
 def _put_error(error: OSError) -> Exception:

@@ -1,0 +1,54 @@
+"""Retention: drop files whose time is up from the manifest; their objects go after the grace time.
+
+Depends on lifecycle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.lifecycle.garbage import plan_replaced
+from tierdex.lifecycle.manifest import Change, FileRow, RemoveReason
+from tierdex.lifecycle.retention import make_retention, plan_expiry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.ownership import OwnedNode
+    from tierdex.settings import Settings
+
+
+def commit_rules(node: OwnedNode, settings: Settings) -> None:
+    """Write the settings' retention into the manifest when it says something else."""
+    rules = make_retention(settings.retention, settings.topic_retention)
+
+    def change(state: ManifestState) -> Change | None:
+        return None if state.retention == rules else Change(retention=rules)
+
+    node.commit(change)
+
+
+def due_for_expiry(parts: CompactorParts, before_ms: int | None = None) -> list[FileRow]:
+    """Return this node's published files that may go now, oldest first."""
+    state = parts.claim.get().state
+    now_ms = parts.clock.now_ms()
+    return plan_expiry(state.files.values(), state.retention, now_ms, before_ms=before_ms)
+
+
+def expire(parts: CompactorParts, rows: Sequence[FileRow]) -> None:
+    """Drop `rows` from the manifest: invisible to every reader once it has refreshed."""
+    if rows:
+        parts.claim.get().remove([row.uuid for row in rows], RemoveReason.EXPIRED)
+        parts.show_manifest()
+
+
+def drop_replaced(parts: CompactorParts, others: Sequence[ManifestState]) -> int:
+    """Drop this node's files that another node's merge holds; return how many."""
+    node = parts.claim.get()
+    rows = plan_replaced(node.state, others)
+    if rows:
+        node.remove([row.uuid for row in rows], RemoveReason.REPLACED)
+        parts.show_manifest()
+    return len(rows)

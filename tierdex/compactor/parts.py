@@ -1,0 +1,47 @@
+"""What the compactor's jobs share: seams, settings, the file table, the node, the callbacks upward.
+
+Depends on lifecycle, storage_layer and the ground. The two callbacks are how this layer reports to
+the one above without importing it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from tierdex.clock import Clock
+    from tierdex.compactor.claim import NodeClaim
+    from tierdex.compactor.progress import Progress
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+    from tierdex.lifecycle.file_handle import Closing, FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactorParts:
+    """Shared by all jobs; nothing here is changed after construction."""
+
+    settings: Settings
+    filesystem: FileSystem
+    clock: Clock
+    ids: IdSource
+    paths: DataPaths
+    table: FileTable
+    store: Store
+    claim: NodeClaim
+    progress: Progress
+    sync_lock: threading.Lock  # held while a file is sealed: nobody else syncs it then
+    is_active: Callable[[FileHandle], bool]  # does the writer still put into this file?
+    reader_of_row: Callable[[FileRow], Closing]  # reader of a published file of this node
+    keep_sidecar: Callable[[FileRow, bytes], object]  # store a sidecar before it is asked for
+    show_manifest: Callable[[], None]  # a commit of ours was made: bring the table up to it
+    quarantine: Callable[[FileHandle, str], None]  # a file cannot be read: name it in answers

@@ -1,0 +1,113 @@
+"""Upload and publish one compacted file, then drop the local copy.
+
+::
+
+    1 upload the object     under a name with the manifest number just read; nobody sees it
+    2 commit its row        durable and visible to everyone: this is the publication
+    3 keep the sidecar      a cache, cut from the local file: no request for it later
+    4 read the manifest     the newest one, from the store: is the file really listed, are we owner?
+    5 move the handle       queries read the published file from here on
+    6 unlink the local file
+
+A crash after 1 leaves an orphan for garbage collection, and the file is uploaded again; after 2 the
+uuid in the manifest tells that it was published: it goes on with 3. A file is known by its uuid, so
+none is ever listed twice. Depends on lifecycle and the store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.errors import ConflictError, FloorError
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.manifest import FileRow, listed_topics
+from tierdex.lifecycle.paths import StorePaths
+from tierdex.lifecycle.transition import retire
+
+if TYPE_CHECKING:
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import ManifestState
+
+_FLOOR_ATTEMPTS = 5
+
+
+def publish_file(parts: CompactorParts, handle: FileHandle) -> None:
+    """Bring a compacted file to `uploaded`. Raises what the store raises, FencedError, FloorError."""
+    node = parts.claim.get()
+    state = node.refresh()
+    if not state.knows(handle.uuid):
+        _upload_and_commit(parts, handle)
+    drop_local_copy(parts, handle)
+
+
+def _upload_and_commit(parts: CompactorParts, handle: FileHandle) -> None:
+    node = parts.claim.get()
+    reader: CompactedFile = handle.reader
+    for attempt in range(_FLOOR_ATTEMPTS):
+        key = StorePaths(handle.node).file_object(node.state.number, handle.uuid)
+        upload_object(parts, handle, key)
+        row = make_row(handle, key, reader)
+        try:
+            node.publish([row], end_offsets=reader.end_offsets())
+            return
+        except FloorError:
+            # garbage collection passed us while we uploaded: the object may be gone at any moment
+            if attempt + 1 == _FLOOR_ATTEMPTS:
+                raise
+            node.refresh()
+
+
+def upload_object(parts: CompactorParts, handle: FileHandle, key: str) -> None:
+    """Write the file's bytes as one object; invisible until a commit lists it."""
+    assert handle.path is not None
+    file = parts.filesystem.open(handle.path)
+    try:
+        parts.store.upload(key, file, handle.bytes)
+    finally:
+        file.close()
+
+
+def make_row(handle: FileHandle, key: str, reader: CompactedFile) -> FileRow:
+    """Return the manifest row of a compacted file."""
+    return FileRow(
+        uuid=handle.uuid,
+        number=handle.number,
+        object_key=key,
+        bytes=handle.bytes,
+        item_count=handle.item_count,
+        slot_count=handle.slot_count,
+        min_time=handle.min_time,
+        max_time=handle.max_time,
+        begin_ms=handle.begin_ms,
+        sealed_at_ms=handle.sealed_at_ms or 0,
+        sidecar_position=reader.sidecar_position,
+        tail_crc=reader.footer_crc,
+        topics=listed_topics(reader.topics),
+        schema=reader.schema.encode().decode(),
+    )
+
+
+def drop_local_copy(parts: CompactorParts, handle: FileHandle) -> None:
+    """Let the published file take over, after the newest manifest was seen to list it."""
+    state = parts.claim.get().refresh()
+    assert handle.path is not None
+    row = state.files.get(handle.uuid)
+    if row is None:
+        _drop_superseded(parts, handle, state)
+        return
+    reader: CompactedFile = handle.reader
+    parts.keep_sidecar(row, reader.sidecar_bytes())
+    parts.table.move(handle, FileState.UPLOADED, reader=parts.reader_of_row(row), row=row, path=None)
+    retire(parts.filesystem, [handle.path])
+
+
+def _drop_superseded(parts: CompactorParts, handle: FileHandle, state: ManifestState) -> None:
+    """The file was published and has left the list since (merged, expired): nothing to keep here."""
+    if not state.knows(handle.uuid):
+        raise ConflictError(f"{handle.file_id} is not in the manifest after its own commit")
+    assert handle.path is not None
+    parts.table.remove(handle)
+    parts.show_manifest()
+    retire(parts.filesystem, [handle.path])

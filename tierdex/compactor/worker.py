@@ -1,0 +1,206 @@
+"""The compactor: takes every file of the node one step further, in the background, for ever.
+
+::
+
+    unsealed (rolled) --seal--> sealed --compact--> compacted --publish--> uploaded
+                                                                 merge, expire, collect
+
+One *unit* is one file's step, or one round of merging, expiring or collecting. Local units come
+first (they free memory and disk), oldest file first; files are published strictly in order of their
+numbers, so that the `remote` watermark of a queue is a prefix. Units that need the store wait out a
+backoff after a failure; local ones go on. A file that turns out to be damaged is quarantined and
+named in answers; it does not stop the others.
+
+A fenced node publishes and deletes nothing any more. Depends on the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.compactor.backoff import Backoff
+from tierdex.compactor.collect import collect_garbage
+from tierdex.compactor.expire import drop_replaced, due_for_expiry, expire
+from tierdex.compactor.merge import merge_published, plan_merge
+from tierdex.compactor.publish import publish_file
+from tierdex.compactor.rewrite import compact_file
+from tierdex.compactor.seal import seal_file
+from tierdex.errors import (
+    ConflictError,
+    CorruptFileError,
+    FencedError,
+    FloorError,
+    OwnershipError,
+    StoreRefusedError,
+    UnavailableError,
+)
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.paths import LOCAL_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import ManifestState
+
+logger = logging.getLogger(__name__)
+
+_RETRYABLE = (UnavailableError, StoreRefusedError, ConflictError, FloorError, OSError)
+_HOUSEKEEPING_S = 30.0  # between two looks for what to merge, expire and collect
+
+
+class Unit(NamedTuple):
+    """One bounded piece of work. `needs_store` units wait while the store is unwell."""
+
+    job: str
+    file_id: str
+    total_items: int
+    needs_store: bool
+    run: Callable[[], int]  # returns how many things it did, for the totals
+    handle: FileHandle | None = None
+
+
+class Compactor:
+    """Does the units. One thread (or the simulation) calls `step`; `run_all` is for no threads."""
+
+    name = "compactor"
+
+    def __init__(
+        self, parts: CompactorParts, other_states: Callable[[], list[ManifestState]]
+    ) -> None:
+        """`other_states` returns what the manifests of the other nodes say, as far as known."""
+        self._parts = parts
+        self._other_states = other_states
+        self._store_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
+        self._local_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
+        self._housekeeping_at = float("-inf")
+        self.fenced: FencedError | None = None
+
+    # -- driving ---------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Do the first unit that may be done now; return the seconds until the next look."""
+        for unit in self._units():
+            backoff = self._store_backoff if unit.needs_store else self._local_backoff
+            if backoff.remaining_s() > 0:
+                continue
+            try:
+                done = self._run(unit)
+            except _RETRYABLE as error:
+                logger.warning(
+                    "will retry",
+                    extra={"job": unit.job, "file_id": unit.file_id, "error": str(error)},
+                )
+                backoff.fail()
+                return self._pause()
+            except OwnershipError:
+                continue  # noted by _run; local work goes on
+            if unit.needs_store or not done:
+                backoff.succeed()
+            return 0.0 if done else self._pause()
+        return self._pause()
+
+    def run_all(self) -> int:
+        """Do all that is due now and return the number of units; the first error is raised."""
+        self._housekeeping_at = float("-inf")
+        count = 0
+        while (unit := next(self._units(), None)) is not None:
+            done = self._run(unit)
+            count += done > 0
+        return count
+
+    def _pause(self) -> float:
+        waits = [self._store_backoff.remaining_s(), self._local_backoff.remaining_s()]
+        longest = self._parts.settings.compact_interval
+        return min([longest, *(wait for wait in waits if wait > 0)])
+
+    def _run(self, unit: Unit) -> int:
+        parts = self._parts
+        parts.progress.begin(unit.job, unit.file_id, parts.clock.monotonic(), unit.total_items)
+        try:
+            done = unit.run()
+        except FencedError as error:
+            self.fenced = error
+            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
+            raise
+        except CorruptFileError as error:
+            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
+            if unit.handle is None:
+                raise
+            parts.quarantine(unit.handle, str(error))
+            return 1
+        except Exception as error:
+            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
+            raise
+        parts.progress.finish(parts.clock.now_ms(), **{_COUNTED[unit.job]: done})
+        if done:
+            logger.info(unit.job, extra={"file_id": unit.file_id})
+        return done
+
+    # -- what is due -----------------------------------------------------------------------------
+
+    def _units(self) -> Iterator[Unit]:
+        local = self._local_files()
+        for handle in local:
+            if handle.state is FileState.UNSEALED:
+                yield self._file_unit("seal", handle, needs_store=False)
+            elif handle.state is FileState.SEALED:
+                yield self._file_unit("compact", handle, needs_store=False)
+        if self.fenced is not None:
+            return
+        if local and local[0].state is FileState.COMPACTED:
+            yield self._file_unit("publish", local[0], needs_store=True)
+        yield from self._housekeeping()
+
+    def _local_files(self) -> list[FileHandle]:
+        """Return this node's local files that the writer has let go of, oldest first."""
+        with self._parts.table.snapshot() as snapshot:
+            return [
+                handle
+                for handle in reversed(snapshot.files)
+                if handle.state in LOCAL_STATES and not self._parts.is_active(handle)
+            ]
+
+    def _file_unit(self, job: str, handle: FileHandle, *, needs_store: bool) -> Unit:
+        run = {"seal": seal_file, "compact": compact_file, "publish": publish_file}[job]
+
+        def advance() -> int:
+            run(self._parts, handle)
+            return 1
+
+        return Unit(job, handle.file_id, handle.item_count, needs_store, advance, handle)
+
+    def _housekeeping(self) -> Iterator[Unit]:
+        parts = self._parts
+        now = parts.clock.monotonic()
+        if now - self._housekeeping_at < _HOUSEKEEPING_S:
+            return
+        rows = due_for_expiry(parts) if parts.claim.is_claimed else []
+        if rows:
+            yield Unit("expire", "", 0, True, lambda: expire(parts, rows))
+        yield Unit("replace", "", 0, True, lambda: drop_replaced(parts, self._other_states()))
+        group = plan_merge(parts.claim.get().state, parts.settings) if parts.claim.is_claimed else ()
+        if group:
+            items = sum(row.item_count for row in group)
+            yield Unit("merge", "", items, True, lambda: merge_published(parts, group))
+        yield Unit("collect", "", 0, True, self._collect)
+
+    def _collect(self) -> int:
+        """Collect until nothing is left; a round with nothing to do ends the housekeeping."""
+        done = collect_garbage(self._parts)
+        if not done:
+            self._housekeeping_at = self._parts.clock.monotonic()
+        return done
+
+
+_COUNTED = {
+    "seal": "sealed",
+    "compact": "compacted",
+    "publish": "published",
+    "merge": "merged",
+    "expire": "expired",
+    "replace": "expired",
+    "collect": "collected",
+}

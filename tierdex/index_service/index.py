@@ -1,0 +1,301 @@
+"""`Index`: the embedded door. Puts entries, answers queries, and lets the operator look and act.
+
+The facade checks what a caller gives, calls the part that does the work, and shapes the answer; it
+holds no state of its own but the parts. One process writes a data folder and its node; any number
+of processes read. Thread safety: every method may be called from any thread, `close` once.
+
+Depends on everything in index_service. Wiring is in open.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.index_service.request import (
+    DEFAULT_MAX_COUNT,
+    check_integer,
+    check_topic,
+    make_request,
+    make_requests,
+)
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from types import TracebackType
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+    from tierdex.index_service.answer import Answer
+    from tierdex.index_service.file_info import FileInfo
+    from tierdex.index_service.open import Parts
+    from tierdex.indexfile.schema import Schema
+    from tierdex.storage_layer.base import Store
+
+LEVELS = ("received", "os", "disk", "remote")
+
+
+class Index:
+    """A node's index, and a view of every other node's published files under the same store.
+
+    Use `Index.open`; close it, or use it as a context manager.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._writer = parts.writer
+        self._checker = parts.checker
+        self._queries = parts.queries
+
+    @classmethod
+    def open(
+        cls,
+        data: str | Path | None = None,
+        *,
+        store: str | Store | None = None,
+        rocketmq: str | Path | None = None,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+        filesystem: FileSystem | None = None,
+        **settings: Any,
+    ) -> Index:
+        """Open the data folder `data` (created when absent) over `store`.
+
+        `store` is a folder, or a file://, memory:// or s3:// URL; none: `DATA/store`. Without
+        `data` the index is read-only. Any setting is a keyword (see settings.py). `clock`, `ids` and
+        `filesystem` are seams for tests and simulations. Raises FolderInUseError when another
+        process writes there, InvalidRequestError for a bad setting or URL.
+        """
+        from tierdex.index_service.open import open_parts
+
+        parts = open_parts(
+            data,
+            store=store,
+            rocketmq=rocketmq,
+            clock=clock,
+            ids=ids,
+            filesystem=filesystem,
+            overrides=settings,
+        )
+        return cls(parts)
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- puts ------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        *,
+        topic: str,
+        keys: Iterable[str] | None = None,
+        message_id: str | None = None,
+        queue_id: int,
+        offset: int,
+        size: int,
+        timestamp: int,
+        durability: str = "received",
+    ) -> str:
+        """Index one message under its keys and message ID; return the level reached.
+
+        Raises InvalidRequestError naming the wrong field, BacklogFullError when the disk or the
+        backlog is full, FencedError when another owner took the node over.
+        """
+        entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
+        if durability == "received":
+            (self._writer or self._no_writer()).receive(entry)
+            return durability
+        _check_level(durability)
+        (self._writer or self._no_writer()).receive(entry)
+        return self.flush(durability)
+
+    def put_batch(
+        self,
+        *,
+        topic: Any,
+        keys: Any = None,
+        message_id: Any = None,
+        timestamp: Any,
+        durability: str = "os",
+        schema: Schema = MESSAGE_SCHEMA,
+        **location: Any,
+    ) -> str:
+        """Index many messages, one key a row; return the level reached.
+
+        Every argument is an Arrow, numpy or list column, or one value for all rows. `location` is
+        `queue_id`, `offset`, `size`, or the fields of `schema`. The batch is checked whole before
+        any of it is written. Raises like `put`, naming ``entries[row].field``.
+        """
+        from tierdex.index_service.entry_columns import make_entry_columns
+
+        _check_level(durability)
+        columns = make_entry_columns(
+            self._settings,
+            schema,
+            topic=topic,
+            keys=keys,
+            message_id=message_id,
+            timestamp=timestamp,
+            fields=location,
+        )
+        writer = self._writer or self._no_writer()
+        writer.append(columns, schema)
+        return "os" if durability in {"received", "os"} else self.flush(durability)
+
+    def flush(self, durability: str = "os") -> str:
+        """Bring everything put so far to the level `durability`; return it.
+
+        `disk` syncs (callers share one sync), `remote` rolls at most once every `remote_interval`
+        and waits until it is published. Raises UnavailableError when it cannot be reached now.
+        """
+        _check_level(durability)
+        writer = self._writer or self._no_writer()
+        if durability == "remote":
+            self._parts.remote.flush()
+        elif durability == "disk":
+            writer.flush_disk()
+        elif durability == "os":
+            writer.flush_buffer()
+        return durability
+
+    def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
+        """Return, for `os`, `disk` and `remote`, the end offset up to which all puts have that level."""
+        check_topic(topic, "topic")
+        return self._parts.watermarks.of(topic, check_integer(queue_id, "queue_id", 0))
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    def query(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        max_count: int = DEFAULT_MAX_COUNT,
+        cursor: str | None = None,
+        explain: bool = False,
+        on_error: str = "partial",
+    ) -> Answer:
+        """Find the messages of one key or message ID, newest file and newest arrival first.
+
+        Times are inclusive milliseconds. An unknown topic or key is an empty, complete answer. A
+        file that could not be asked makes `answer.complete` false, or with ``on_error="fail"``
+        raises IncompleteAnswerError.
+        """
+        request = make_request(
+            self._settings,
+            topic=topic,
+            key=key,
+            message_id=message_id,
+            begin=begin,
+            end=end,
+            max_count=max_count,
+            cursor=cursor,
+        )
+        fail = _check_on_error(on_error)
+        self._show_buffered()
+        return self._queries.run(request, explain=explain, fail=fail)
+
+    def query_batch(
+        self, lookups: list[dict[str, Any]], *, on_error: str = "partial"
+    ) -> list[Answer]:
+        """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
+        requests = make_requests(self._settings, lookups)
+        fail = _check_on_error(on_error)
+        self._show_buffered()
+        return self._parts.batch_queries.run(requests, fail=fail)
+
+    def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
+        """Answer a table of lookups (columns topic and key, or message_id) as a table of entries.
+
+        The answer has a column `lookup` (row of the question) and the entry's columns, ordered by
+        `lookup`. Raises IncompleteAnswerError unless ``on_error="partial"``.
+        """
+        fail = _check_on_error(on_error)
+        self._show_buffered()
+        return self._parts.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
+
+    def _show_buffered(self) -> None:
+        """Write what was received, so that a query sees every put that returned."""
+        if self._writer is not None and self._writer.has_buffered:
+            self._writer.show_buffered()
+
+    # -- operation -------------------------------------------------------------------------------
+
+    def roll(self) -> bool:
+        """Let the unsealed file go to the compactor, when it holds anything; say whether it did."""
+        return (self._writer or self._no_writer()).roll()
+
+    def run_compaction(self) -> int:
+        """Do all that is due, through to published, and return the number of units done.
+
+        Raises the error that stopped it (the store is down, say); nothing is lost by that.
+        """
+        self._writer or self._no_writer()
+        return self._parts.maintenance.run_all()
+
+    def refresh(self) -> None:
+        """Look at every node's manifest now."""
+        self._parts.nodes.refresh()
+
+    def files(self) -> list[FileInfo]:
+        """Return every file of this view, newest first, quarantined ones last."""
+        return self._parts.catalogue.files()
+
+    def file(self, file_id: str) -> FileInfo:
+        """Return one file. Raises NotFoundError."""
+        for info in self.files():
+            if info.file_id == file_id:
+                return info
+        raise NotFoundError(f"there is no file {file_id}")
+
+    def verify_file(self, file_id: str) -> list[str]:
+        """Check every checksum and invariant of one file; return what is broken, in words."""
+        return self._parts.catalogue.verify(file_id)
+
+    def topics(self) -> list[str]:
+        """Return the topics that any file of this view holds, sorted."""
+        return self._parts.catalogue.topics()
+
+    def compaction_status(self) -> dict[str, Any]:
+        """Return backlog, running job, last error, totals and the oldest unpublished age."""
+        return self._parts.catalogue.compaction_status()
+
+    def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
+        """Drop published files of this node that were sealed before `before` (ms); return them."""
+        self._writer or self._no_writer()
+        return self._parts.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
+
+    def close(self) -> None:
+        """Bring everything received to `disk`, stop the background work, let the folder go."""
+        self._parts.close()
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _no_writer(self) -> Any:
+        raise ReadOnlyError("this index was opened read-only; open it with read_only=False and a data folder")
+
+
+def _check_level(level: str) -> None:
+    if level not in LEVELS:
+        raise InvalidRequestError(f"must be one of {', '.join(LEVELS)}", field="durability")
+
+
+def _check_on_error(on_error: str) -> bool:
+    if on_error not in {"partial", "fail"}:
+        raise InvalidRequestError("must be partial or fail", field="on_error")
+    return on_error == "fail"

@@ -1,0 +1,107 @@
+"""A published file as a query sees it: sidecar at hand, pages by range reads.
+
+With the sidecar here a lookup costs no request when the filter says no, and one range GET when the
+key is there (a run longer than `max_get_bytes` goes on as long as the query wants more). Without it
+one request more: the whole sidecar, once, counted apart. A page that arrives damaged is fetched a
+second time before the file is called corrupt: the fault may lie in between.
+
+Depends on indexfile, lifecycle rows, the store, the two caches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.errors import CorruptFileError
+from tierdex.index_service.rows import RowDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from tierdex.index_service.page_cache import PageCache
+    from tierdex.index_service.reader import Candidate, FileMeter
+    from tierdex.index_service.request import QueryRequest
+    from tierdex.index_service.sidecar_cache import SidecarCache
+    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.storage_layer.base import Store
+
+
+class PublishedFile:
+    """Reads one object. Immutable: safe to share between threads."""
+
+    is_local = False
+
+    def __init__(
+        self,
+        row: FileRow,
+        node: str,
+        store: Store,
+        sidecars: SidecarCache,
+        pages: PageCache,
+        max_get_bytes: int,
+    ) -> None:
+        self.row = row
+        self._node = node
+        self._store = store
+        self._sidecars = sidecars
+        self._pages = pages
+        self._max_get_bytes = max_get_bytes
+        self._decoder: RowDecoder | None = None
+
+    def sidecar(self, meter: FileMeter | None = None) -> CompactedFile:
+        """Return the open sidecar, fetching it when it is not here. Raises what the store raises."""
+
+        def fetch(position: int, length: int) -> bytes:
+            if meter is not None:
+                meter.charge_sidecar(length)
+            return self._store.get(self.row.object_key, position, length)
+
+        return self._sidecars.get(self.row, self._node, fetch)
+
+    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
+        compacted = self.sidecar(meter)
+        self._decoder = self._decoder or RowDecoder(compacted.schema, compacted.dictionaries)
+        if not compacted.may_contain(request.key_hash):
+            meter.filtered = True
+            return
+        spans = compacted.page_span(
+            request.key_hash, request.begin, request.end, max_bytes=self._max_get_bytes
+        )
+        for span in spans:
+            data = self._read(span.position, span.length, meter)
+            try:
+                rows = compacted.find_in_span(span, data, request.lookup(), request.begin, request.end)
+            except CorruptFileError:
+                self._pages.discard(self.row.object_key, span.position, span.length)
+                data = self._read(span.position, span.length, meter)
+                rows = compacted.find_in_span(span, data, request.lookup(), request.begin, request.end)
+            meter.charge_items(len(rows))
+            if len(rows):
+                yield rows
+
+    def read(self, position: int, length: int, meter: FileMeter) -> bytes:
+        """Return a range of pages, from memory or with one request."""
+        return self._read(position, length, meter)
+
+    def _read(self, position: int, length: int, meter: FileMeter) -> bytes:
+        key = self.row.object_key
+        data = self._pages.get(key, position, length)
+        if data is None:
+            meter.charge_request(length)
+            data = self._store.get(key, position, length)
+            self._pages.put(key, position, data)
+        return data
+
+    def location_names(self) -> tuple[str, ...]:
+        assert self._decoder is not None, "rows come before their names"
+        return self._decoder.names
+
+    def candidates(self, rows: np.ndarray) -> list[Candidate]:
+        assert self._decoder is not None, "rows come before their decoding"
+        return self._decoder.decode(rows)
+
+    def close(self) -> None:
+        """Nothing is held open here: sidecars belong to their cache."""

@@ -1,0 +1,98 @@
+"""A checked single put: the hot path of an embedding broker.
+
+The checks are spelled out for the common types so that a put costs well under a microsecond; the
+slow path repeats them one by one to name the field that is wrong.
+
+Depends on errors and request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import InvalidRequestError
+from tierdex.index_service.put_buffer import BufferedPut
+from tierdex.index_service.request import (
+    INT32_MAX,
+    INT64_MAX,
+    UINT32_MAX,
+    check_integer,
+    check_key,
+    check_topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class PutChecker:
+    """Checks single puts; remembers topics that were found legal."""
+
+    _TOPICS_REMEMBERED = 65_536
+
+    def __init__(self, max_key_bytes: int) -> None:
+        self._max_key_bytes = max_key_bytes
+        # A string of so many characters surely fits, whatever they are (4 bytes each at most).
+        self._surely_short = max_key_bytes // 4
+        self._topics: set[str] = set()
+
+    def check(
+        self,
+        topic: Any,
+        keys: Any,
+        message_id: Any,
+        queue_id: Any,
+        offset: Any,
+        size: Any,
+        timestamp: Any,
+    ) -> BufferedPut:
+        """Return the entry. Raises InvalidRequestError naming the field that is wrong."""
+        if type(topic) is not str or topic not in self._topics:
+            self._learn(topic)
+        if (
+            type(queue_id) is int
+            and 0 <= queue_id <= INT32_MAX
+            and type(offset) is int
+            and 0 <= offset <= INT64_MAX
+            and type(size) is int
+            and 0 <= size <= UINT32_MAX
+            and type(timestamp) is int
+            and -INT64_MAX - 1 <= timestamp <= INT64_MAX
+        ):
+            location = (offset, size, queue_id)
+        else:
+            location = (
+                check_integer(offset, "offset", 0, INT64_MAX),
+                check_integer(size, "size", 0, UINT32_MAX),
+                check_integer(queue_id, "queue_id", 0, INT32_MAX),
+            )
+            timestamp = check_integer(timestamp, "timestamp")
+        return BufferedPut(topic, self._keys(keys, message_id), message_id, timestamp, location)
+
+    def _keys(self, keys: Iterable[str] | str | None, message_id: str | None) -> tuple[str, ...]:
+        if message_id is not None:
+            self._check_text(message_id, "message_id")
+        if keys is None:
+            keys = ()
+        if isinstance(keys, str):
+            raise InvalidRequestError("must be a list of strings, not one string", field="keys")
+        try:
+            checked = tuple(keys)
+        except TypeError as error:
+            raise InvalidRequestError("must be a list of strings", field="keys") from error
+        for number, key in enumerate(checked):
+            self._check_text(key, "keys", number)
+        if not checked and message_id is None:
+            raise InvalidRequestError("give at least one key or a message ID", field="keys")
+        return checked
+
+    def _check_text(self, text: Any, field: str, number: int | None = None) -> None:
+        if type(text) is str and text.isascii() and 0 < len(text) <= self._surely_short:
+            return
+        check_key(text, field if number is None else f"{field}[{number}]", self._max_key_bytes)
+
+    def _learn(self, topic: Any) -> None:
+        check_topic(topic, "topic")
+        if len(self._topics) >= self._TOPICS_REMEMBERED:
+            self._topics.clear()
+        self._topics.add(topic)

@@ -1,0 +1,83 @@
+"""The level `remote`: roll, wait until every file that held anything then is published.
+
+All waiters share one roll, and there is at most one every `remote_interval`, so that acknowledging
+single messages remotely does not make a swamp of tiny files.
+Depends on the writer, the file table and the clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tierdex.errors import UnavailableError
+from tierdex.lifecycle.paths import LOCAL_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.clock import Clock
+    from tierdex.index_service.writer import Writer
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.settings import Settings
+
+_LOOK_EVERY_S = 0.02
+
+
+class RemoteFlush:
+    """Waits for `remote`. Safe to share between threads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        table: FileTable,
+        writer: Writer,
+        advance: Callable[[], None],
+    ) -> None:
+        """`advance` lets the compactor work: wakes its thread, or does the work where there is none."""
+        self._settings = settings
+        self._clock = clock
+        self._table = table
+        self._writer = writer
+        self._advance = advance
+        self._roll_lock = threading.Lock()
+        self._rolled_at = float("-inf")
+        self._never = threading.Event()
+
+    def flush(self) -> None:
+        """Return once everything put before the call is published. Raises UnavailableError."""
+        self._writer.flush_buffer()
+        target = max((handle.number for handle in self._waiting()), default=None)
+        if target is None:
+            return
+        deadline = self._clock.monotonic() + self._settings.remote_timeout
+        while any(handle.number <= target for handle in self._waiting()):
+            active = self._writer.active
+            if active is not None and active.number <= target:
+                self._roll_when_due()
+            self._advance()
+            if self._clock.monotonic() > deadline:
+                raise UnavailableError(
+                    f"not published within remote_timeout ({self._settings.remote_timeout:g} s); "
+                    "it is on disk and will be: see compaction_status() for the last error",
+                    retry_after_s=5.0,
+                )
+            if any(handle.number <= target for handle in self._waiting()):
+                self._clock.wait(self._never, _LOOK_EVERY_S)
+
+    def _waiting(self) -> list[FileHandle]:
+        """Return the local files that hold anything and are not published."""
+        with self._table.snapshot() as snapshot:
+            return [
+                handle
+                for handle in snapshot.files
+                if handle.state in LOCAL_STATES and handle.item_count
+            ]
+
+    def _roll_when_due(self) -> None:
+        with self._roll_lock:
+            now = self._clock.monotonic()
+            if now - self._rolled_at >= self._settings.remote_interval and self._writer.roll():
+                self._rolled_at = now

@@ -1,0 +1,178 @@
+"""Local copies of published files' tails: filter, directory, dictionaries, statistics.
+
+One file a sidecar under `DATA/uploaded/`, or memory where there is no data folder (a read-only
+mount). A cache: any of them may be missing or evicted, and is then fetched again, whole, with one
+range read. A copy is believed only when its footer's checksum is the one in the manifest row; its
+blocks are verified when first used. The byte budget drops the least recently used first.
+
+Open sidecars are mapped, not read: memory does not grow with what is published.
+Depends on indexfile, lifecycle paths and rows, filesystem.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.lifecycle.paths import is_temporary, parse_sidecar_name, temporary_beside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem, Mapping
+    from tierdex.lifecycle.file_state import FileState
+    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.paths import DataPaths
+
+logger = logging.getLogger(__name__)
+
+_OPEN_LIMIT = 512  # mapped sidecars; a process may have 65,530 mappings
+_MEMORY_BUDGET = 256 << 20  # where there is no folder to keep them in
+
+
+class _Open(NamedTuple):
+    file: CompactedFile
+    size: int
+    mapping: Mapping | None
+
+
+class SidecarCache:
+    """Opens sidecars by manifest row. Safe to share between threads."""
+
+    def __init__(self, filesystem: FileSystem, paths: DataPaths | None, budget_bytes: int) -> None:
+        self._filesystem = filesystem
+        self._paths = paths
+        self._budget = budget_bytes if paths is not None else min(budget_bytes, _MEMORY_BUDGET)
+        self._lock = threading.Lock()
+        self._fetching: dict[bytes, threading.Lock] = {}
+        self._open: OrderedDict[bytes, _Open] = OrderedDict()
+        self._on_disk: OrderedDict[bytes, tuple[Path, int]] = OrderedDict()
+        self._bytes = 0
+        if paths is not None:
+            self._find_copies(paths)
+
+    def _find_copies(self, paths: DataPaths) -> None:
+        from tierdex.lifecycle.file_state import FileState
+
+        folder = paths.folder(FileState.UPLOADED)
+        for name in self._filesystem.list_folder(folder):
+            parsed = parse_sidecar_name(name)
+            if parsed is not None:
+                size = self._filesystem.file_size(folder / name)
+                self._on_disk[parsed.uuid] = (folder / name, size)
+                self._bytes += size
+            elif is_temporary(name):
+                self._filesystem.unlink(folder / name)
+
+    def get(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> CompactedFile:
+        """Return the open sidecar of `row`, fetching it with one `fetch(position, length)` if need be.
+
+        Raises what `fetch` raises, and CorruptFileError when the store's bytes are not the row's.
+        """
+        with self._lock:
+            found = self._open.get(row.uuid)
+            if found is not None:
+                self._open.move_to_end(row.uuid)
+                return found.file
+            lock = self._fetching.setdefault(row.uuid, threading.Lock())
+        with lock:  # one fetch a sidecar, however many queries want it
+            with self._lock:
+                if (found := self._open.get(row.uuid)) is not None:
+                    return found.file
+            opened = self._open_copy(row) or self._fetch(row, node, fetch)
+            with self._lock:
+                self._open[row.uuid] = opened
+                self._fetching.pop(row.uuid, None)
+                self._close_surplus()
+            return opened.file
+
+    def _open_copy(self, row: FileRow) -> _Open | None:
+        """Open the local copy; one that is not the row's is removed and counts as absent."""
+        with self._lock:
+            known = self._on_disk.get(row.uuid)
+        if known is None:
+            return None
+        path, size = known
+        try:
+            if size != row.bytes - row.sidecar_position:
+                raise CorruptFileError(path, f"{size} bytes where the manifest's row says otherwise")
+            with self._filesystem.open(path) as file:
+                mapping = file.map(size, writable=False)
+            return _Open(_parse(row, mapping.array, str(path)), size, mapping)
+        except (CorruptFileError, OSError) as error:
+            logger.warning("sidecar dropped", extra={"path": str(path), "error": str(error)})
+            self.forget(row.uuid)
+            return None
+
+    def _fetch(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> _Open:
+        size = row.bytes - row.sidecar_position
+        data = fetch(row.sidecar_position, size)
+        opened = _Open(_parse(row, np.frombuffer(data, np.uint8), row.object_key), size, None)
+        if self._paths is None or not self.keep(row, node, data):
+            return opened
+        return self._open_copy(row) or opened
+
+    def keep(self, row: FileRow, node: str, data: bytes) -> bool:
+        """Store a copy; say whether there was room. A cache needs no sync: a torn copy is refused."""
+        if self._paths is None or len(data) > self._budget:
+            return False
+        path = self._paths.sidecar(row.number, node, row.uuid)
+        temporary = temporary_beside(path)
+        try:
+            with self._filesystem.open(temporary, create=True) as file:
+                file.truncate(0)
+                file.write_at(0, data)
+            self._filesystem.rename(temporary, path)
+        except OSError as error:
+            logger.warning("sidecar not kept", extra={"path": str(path), "error": str(error)})
+            self._filesystem.unlink(temporary)
+            return False
+        with self._lock:
+            self._on_disk[row.uuid] = (path, len(data))
+            self._bytes += len(data)
+        self._evict()
+        return True
+
+    def forget(self, uuid: bytes) -> None:
+        """Drop a sidecar: its file expired or was merged away, or the copy is damaged."""
+        with self._lock:
+            self._open.pop(uuid, None)
+            known = self._on_disk.pop(uuid, None)
+            if known is not None:
+                self._bytes -= known[1]
+        if known is not None:
+            self._filesystem.unlink(known[0])
+
+    def _evict(self) -> None:
+        while True:
+            with self._lock:
+                if self._bytes <= self._budget or len(self._on_disk) <= 1:
+                    return
+                # files never opened since the start go first, then the least recently used
+                uuid = next(
+                    (u for u in self._on_disk if u not in self._open), next(iter(self._on_disk))
+                )
+            self.forget(uuid)
+
+    def _close_surplus(self) -> None:
+        total = sum(opened.size for opened in self._open.values())
+        while len(self._open) > _OPEN_LIMIT or (
+            self._paths is None and total > self._budget and len(self._open) > 1
+        ):
+            # a query that still uses it keeps its arrays, and with them the mapping, alive
+            _, closed = self._open.popitem(last=False)
+            total -= closed.size
+
+
+def _parse(row: FileRow, tail: np.ndarray, name: str) -> CompactedFile:
+    file = CompactedFile.from_sidecar(tail, position=row.sidecar_position, name=name)
+    if file.footer_crc != row.tail_crc or file.uuid != row.uuid:
+        raise CorruptFileError(name, "the sidecar is not the one that the manifest's row names")
+    return file
