@@ -43,7 +43,11 @@ Names: TypeAlias = list[str]  # beside a method called `list` the builtin has no
 
 
 class StoredObject(NamedTuple):
-    """One object as a listing or `head` shows it: size in bytes, wall time of its last write in ms."""
+    """One object as a listing or `head` shows it.
+
+    `size` in bytes; `modified_ms` is the store's own wall time of the last write, in milliseconds but
+    perhaps cut to whole seconds.
+    """
 
     key: str
     size: int

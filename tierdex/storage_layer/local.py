@@ -235,11 +235,11 @@ class LocalStore:
     # -- listing ------------------------------------------------------------------------------------
 
     def _names(self, folder: str) -> Names:
-        return [
-            name
-            for name in self._filesystem.list_folder(self._root / folder)
-            if not name.startswith(".")
-        ]
+        try:
+            names = self._filesystem.list_folder(self._root / folder)
+        except NotADirectoryError:  # an object lies where a folder was looked for
+            return []
+        return [name for name in names if not name.startswith(".")]
 
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[StoredObject]:
         """Yield what lies below `folder` ("" or ending with a slash) in the order of whole keys."""

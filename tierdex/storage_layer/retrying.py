@@ -110,18 +110,20 @@ class RetryingStore:
         self._policy.call(self._inner.delete, key)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
-        listing = iter(self._inner.list(prefix, start_after))
+        listing: Iterator[StoredObject] | None = None
 
         def take() -> StoredObject | None:
             nonlocal listing
             try:
+                if listing is None:
+                    listing = iter(self._inner.list(prefix, start_after))
                 return next(listing, None)
             except StoreUnavailableError:
-                listing = iter(self._inner.list(prefix, start_after))
+                listing = None  # a broken iterator ends: begin another one
                 raise
 
         while (entry := self._policy.call(take)) is not None:
-            start_after = entry.key  # a listing begun again goes on behind it
+            start_after = entry.key  # where another listing goes on
             yield entry
 
     def list_folders(self, prefix: str) -> Names:

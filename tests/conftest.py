@@ -1,0 +1,37 @@
+"""Fixtures that the whole suite shares: S3 servers, each started once and only when a test wants it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.servers.moto_server import running_moto
+from tests.servers.radosgw import running_radosgw
+from tests.servers.s3_server import set_aws_environment
+
+
+@pytest.fixture(scope="session")
+def aws_environment():
+    """The test servers' credentials in the environment, and nothing of the machine's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        set_aws_environment(patch)
+        yield
+
+
+@pytest.fixture(scope="session")
+def radosgw(aws_environment):
+    """A real S3 server (`tests.servers.s3_server.S3Server`); skips where it cannot be installed."""
+    with running_radosgw() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def moto_server(aws_environment):
+    """The quick S3 server that needs nothing but PyPI."""
+    with running_moto() as server:
+        yield server
+
+
+@pytest.fixture(params=["moto", "radosgw"])
+def s3_server(request):
+    """Both S3 servers, one after the other."""
+    return request.getfixturevalue({"moto": "moto_server", "radosgw": "radosgw"}[request.param])
