@@ -30,6 +30,10 @@ Uuid = bytes  # 16 bytes; the alias also keeps the type's name apart from rows' 
 NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
+def _nothing() -> Mapping[Any, Any]:
+    return NOTHING
+
+
 class NodeKind(Enum):
     """Who may commit. On the wire: never rename."""
 
@@ -76,7 +80,7 @@ class Retention:
     """How long entries are kept, counted from when their file was sealed; None: for ever."""
 
     default_ms: int | None = None
-    topics_ms: Mapping[str, int | None] = field(default_factory=lambda: NOTHING)
+    topics_ms: Mapping[str, int | None] = field(default_factory=_nothing)
 
     def of(self, topic: str) -> int | None:
         return self.topics_ms.get(topic, self.default_ms)
@@ -106,14 +110,16 @@ class Change:
     """What one commit does. Every field at its default does nothing."""
 
     add: tuple[FileRow, ...] = ()
-    remove: Mapping[Uuid, RemoveReason] = NOTHING  # uuid -> why
+    remove: Mapping[Uuid, RemoveReason] = field(default_factory=_nothing)  # uuid -> why
     forget: tuple[Uuid, ...] = ()  # uuids of dropped objects that are deleted by now
     forget_replaced: tuple[FileRef, ...] = ()  # refs whose owners have dropped them
     floor: int | None = None
     collected: int | None = None  # manifest numbers up to here are tombstones
     retention: Retention | None = None
-    end_offsets: Mapping[tuple[str, int], int] = NOTHING  # (topic, queue id) -> end offset
-    streams: Mapping[str, int] = NOTHING  # query id -> last batch id
+    end_offsets: Mapping[tuple[str, int], int] = field(
+        default_factory=_nothing
+    )  # (topic, queue id) -> end offset
+    streams: Mapping[str, int] = field(default_factory=_nothing)  # query id -> last batch id
     topics: frozenset[str] = frozenset()
 
     @property
@@ -163,12 +169,12 @@ class ManifestState:
     collected: int = 0
     floor: int = 0
     highest_number: int = 0  # of all files ever listed; new ones must lie above
-    files: Mapping[Uuid, FileRow] = NOTHING
-    dropped: Mapping[Uuid, Dropped] = NOTHING
+    files: Mapping[Uuid, FileRow] = field(default_factory=_nothing)
+    dropped: Mapping[Uuid, Dropped] = field(default_factory=_nothing)
     replaced: frozenset[FileRef] = frozenset()
     retention: Retention = Retention()
-    end_offsets: Mapping[tuple[str, int], int] = NOTHING
-    streams: Mapping[str, int] = NOTHING
+    end_offsets: Mapping[tuple[str, int], int] = field(default_factory=_nothing)
+    streams: Mapping[str, int] = field(default_factory=_nothing)
     topics: frozenset[str] = frozenset()
 
     def knows(self, uuid: Uuid) -> bool:

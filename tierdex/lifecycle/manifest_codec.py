@@ -92,6 +92,19 @@ def decode_hint(data: bytes, *, key: str, node: str) -> int:
     return checkpoint
 
 
+def encode_row(row: FileRow) -> bytes:
+    """Return a row as JSON, for a job that hands it to its driver."""
+    return orjson.dumps(_pack_row(row))
+
+
+def decode_row(data: bytes) -> FileRow:
+    """Return the row that `encode_row` wrote. Raises CorruptFileError."""
+    try:
+        return _unpack_row(orjson.loads(data))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise CorruptFileError("file row", f"not a row: {error!r}") from error
+
+
 # -- the frame --------------------------------------------------------------------------------
 
 

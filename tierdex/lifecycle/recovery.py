@@ -185,22 +185,25 @@ def plan_recovery(listing: FolderListing, is_published: Callable[[bytes], bool])
 
     published = [file for file in sound if _is_dropped(file, is_published)]
     actions += [DropPublished(file) for file in published]
-    rest = [file for file in sound if file not in published]
+    local = [file for file in sound if file not in published]
 
-    copies, rest = _plan_copies(rest)
-    merges, rest = _plan_merges(rest)
-    actions += [*copies, *merges]
-
-    settled = {action.later for action in copies} | {action.later for action in merges}
-    newest = max((f.number for f in rest if f.state is FileState.UNSEALED), default=0)
-    for file in rest:
-        if file in settled:
-            continue  # kept, or not, by its own action
-        must_seal = file.state is FileState.UNSEALED and (
-            file.number < newest or _identity(file).is_sealed
-        )
-        actions.append(Seal(file) if must_seal else Keep(file))
-    return actions
+    copies, single = _plan_copies(local)
+    merges = _plan_merges(local)
+    strangers, single = _plan_strangers(single)
+    actions += strangers
+    actions += copies
+    newest = max((f.number for f in single if f.state is FileState.UNSEALED), default=0)
+    decided_by_merge = {action.later for action in merges}
+    for file in single:
+        is_open = file.state is FileState.UNSEALED and not _identity(file).is_sealed
+        if file in decided_by_merge:
+            continue
+        if file.state is FileState.UNSEALED and (file.number < newest or not is_open):
+            actions.append(Seal(file))
+        else:
+            actions.append(Keep(file))
+    # Last: a part that was kept above is removed again when its merge verifies.
+    return [*actions, *merges]
 
 
 def apply_recovery(
@@ -267,30 +270,47 @@ def _is_dropped(file: FoundFile, is_published: Callable[[bytes], bool]) -> bool:
 
 
 def _plan_copies(files: list[FoundFile]) -> tuple[list[SettleCopies], list[FoundFile]]:
-    """Settle files that lie in several states; return the actions and one file of each."""
+    """Settle files that lie in several states; return the actions and the files that do not."""
     by_uuid: dict[bytes, list[FoundFile]] = {}
     for file in files:
         by_uuid.setdefault(_identity(file).uuid, []).append(file)
-    actions, rest = [], []
+    actions: list[SettleCopies] = []
+    single: list[FoundFile] = []
     for copies in by_uuid.values():
         *earlier, later = sorted(copies, key=lambda file: (file.state.age, file.number))
-        rest.append(later)
         if earlier:
             actions.append(SettleCopies(later, tuple(earlier)))
-    return actions, rest
+        else:
+            single.append(later)
+    return actions, single
 
 
-def _plan_merges(files: list[FoundFile]) -> tuple[list[SettleCopies], list[FoundFile]]:
-    """Settle merges against their parts; return the actions and the files that are no parts."""
-    by_uuid = {_identity(file).uuid: file for file in files}
+def _plan_merges(files: list[FoundFile]) -> list[SettleCopies]:
+    """Settle merges against their parts, in whatever state these lie."""
     actions: list[SettleCopies] = []
-    parts: set[bytes] = set()
     for file in files:
-        found = [by_uuid[part] for part in _identity(file).parts if part in by_uuid]
+        parts = set(_identity(file).parts)
+        found = tuple(other for other in files if _identity(other).uuid in parts)
         if found:
-            parts.update(_identity(part).uuid for part in found)
-            actions.append(SettleCopies(file, tuple(found), is_merge=True))
-    return actions, [file for file in files if _identity(file).uuid not in parts]
+            actions.append(SettleCopies(file, found, is_merge=True))
+    return actions
+
+
+def _plan_strangers(files: list[FoundFile]) -> tuple[list[Quarantine], list[FoundFile]]:
+    """Quarantine the earlier of two files that share a number and nothing else.
+
+    Nothing of ours leaves that behind; a folder put together by hand might. A merge may have the
+    number of its newest part: that is no stranger.
+    """
+    latest: dict[int, FoundFile] = {}
+    strangers: list[Quarantine] = []
+    for file in sorted(files, key=lambda file: file.state.age, reverse=True):
+        holder = latest.setdefault(file.number, file)
+        if holder is not file and _identity(file).uuid not in _identity(holder).parts:
+            reason = f"another file has its number: {holder.path}"
+            strangers.append(Quarantine(file.state, file.path, reason))
+    moved = {action.path for action in strangers}
+    return strangers, [file for file in files if file.path not in moved]
 
 
 # -- doing ------------------------------------------------------------------------------------
@@ -299,6 +319,7 @@ def _plan_merges(files: list[FoundFile]) -> tuple[list[SettleCopies], list[Found
 def _remove(filesystem: FileSystem, path: Path, recovered: Recovered) -> None:
     filesystem.unlink(path)
     recovered.removed.append(path)
+    recovered.files = [found for found in recovered.files if found[2] != path]
     logger.info("removed", extra={"path": str(path)})
 
 
@@ -337,13 +358,17 @@ def _settle(
         for earlier in action.earlier:
             _remove(filesystem, earlier.path, recovered)
         recovered.files.append((later.state, later.number, later.path))
-        return
-    if action.is_merge:  # it may have taken the place of one of its parts: keep what there is
+    elif action.is_merge:
+        # It may have taken the place of one of its parts, so it is all there is of that one. The
+        # other parts were kept by actions of their own.
         _quarantine(filesystem, paths, later.state, later.path, "; ".join(wrong), recovered)
     else:
         _remove(filesystem, later.path, recovered)
-    for earlier in action.earlier:
-        recovered.files.append((earlier.state, earlier.number, earlier.path))
+        earlier = action.earlier[-1]
+        if earlier.state is FileState.UNSEALED:
+            _seal(filesystem, paths, earlier, mending, recovered)
+        else:
+            recovered.files.append((earlier.state, earlier.number, earlier.path))
 
 
 def _seal(
