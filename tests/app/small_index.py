@@ -1,0 +1,188 @@
+"""A small index in memory with the verbs of `Index`, checked by the index service's own rules.
+
+Knobs: `missing` is what every answer lacks, `error` is raised by the next call.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from tierdex.errors import IncompleteAnswerError, NotFoundError
+from tierdex.index_service.answer import Answer, Entry, Explain, Missing
+from tierdex.index_service.entry_columns import make_entry_columns
+from tierdex.index_service.request import check_integer, check_topic, make_request, make_requests
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.settings import Settings
+
+FILE = {
+    "file_id": "00000001700000000000-local",
+    "state": "unsealed",
+    "begin": 1_700_000_000_000,
+    "min_time": 0,
+    "max_time": 0,
+    "item_count": 0,
+    "slot_count": 8,
+    "bytes": 0,
+    "node": "local",
+}
+
+
+class SmallIndex:
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.items: list[tuple[int, str, Entry]] = []
+        self.missing: list[Missing] = []
+        self.error: Exception | None = None
+        self.flushed: list[str] = []
+        self.is_closed = False
+        self._lock = threading.Lock()
+
+    def _maybe_fail(self) -> None:
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+
+    def put_batch(
+        self, *, topic, keys=None, message_id=None, timestamp, durability="os", **location
+    ):
+        self._maybe_fail()
+        columns = make_entry_columns(
+            self.settings,
+            MESSAGE_SCHEMA,
+            topic=topic,
+            keys=keys,
+            message_id=message_id,
+            timestamp=timestamp,
+            fields=location,
+        )
+        rows = []
+        for row in range(columns.count):
+            number = 0 if columns.topic_index is None else columns.topic_index[row]
+            entry = Entry(
+                columns.topics[number],
+                *(int(columns.fields[name][row]) for name in ("queue_id", "offset", "size")),
+                int(columns.timestamp[row]),
+                FILE["file_id"],
+                "unsealed",
+                "local",
+            )
+            for kind, column in ((0, columns.keys), (1, columns.message_ids)):
+                if column is not None and column[row].is_valid:
+                    rows.append((kind, column[row].as_py(), entry))
+        with self._lock:
+            self.items += rows
+        return durability
+
+    def flush(self, durability="os"):
+        self._maybe_fail()
+        self.flushed.append(durability)
+        return durability
+
+    def query(
+        self,
+        topic=None,
+        *,
+        key=None,
+        message_id=None,
+        begin=None,
+        end=None,
+        max_count=64,
+        cursor=None,
+        explain=False,
+        on_error="partial",
+    ):
+        self._maybe_fail()
+        request = make_request(
+            self.settings,
+            topic=topic,
+            key=key,
+            message_id=message_id,
+            begin=begin,
+            end=end,
+            max_count=max_count,
+            cursor=cursor,
+        )
+        return self._answer(request, explain, on_error)
+
+    def _answer(self, request, explain=False, on_error="partial"):
+        if self.missing and on_error == "fail":
+            raise IncompleteAnswerError("one file could not be asked", missing=self.missing)
+        found = [
+            entry
+            for kind, text, entry in reversed(self.items)
+            if kind == request.kind
+            and text == request.text
+            and request.topic in (None, entry.topic)
+            and request.begin <= entry.timestamp <= request.end
+        ]
+        return Answer(
+            list(dict.fromkeys(found))[: request.max_count],
+            complete=not self.missing,
+            missing=self.missing,
+            as_of=1_700_000_000_000,
+            explain=Explain(files_considered=1) if explain else None,
+        )
+
+    def query_batch(self, lookups, *, on_error="partial"):
+        self._maybe_fail()
+        requests = make_requests(self.settings, lookups)
+        return [self._answer(request, on_error=on_error) for request in requests]
+
+    def query_batch_arrow(self, lookups, *, max_count=1, on_error="fail"):
+        import pyarrow as pa
+
+        rows = [{**row, "max_count": max_count} for row in lookups.to_pylist()]
+        answers = self.query_batch(rows, on_error=on_error)
+        return pa.Table.from_pylist(
+            [
+                {"lookup": number, **entry.to_dict()}
+                for number, answer in enumerate(answers)
+                for entry in answer.entries
+            ]
+        )
+
+    def topics(self):
+        self._maybe_fail()
+        return sorted({entry.topic for _, _, entry in self.items})
+
+    def watermark(self, topic, queue_id):
+        check_topic(topic, "topic")
+        check_integer(queue_id, "queue_id", 0)
+        ends = [e.offset + e.size for _, _, e in self.items if e[:2] == (topic, queue_id)]
+        return {"os": max(ends, default=None), "disk": None, "remote": None}
+
+    def files(self):
+        self._maybe_fail()
+        return [{**FILE, "item_count": len(self.items)}] if self.items else []
+
+    def file(self, file_id):
+        for file in self.files():
+            if file["file_id"] == file_id:
+                return file
+        raise NotFoundError(f"there is no file {file_id}")
+
+    def verify_file(self, file_id):
+        self.file(file_id)
+        return []
+
+    def compaction_status(self):
+        return {"backlog": {"files": 0, "bytes": 0}, "running": None, "totals": {"compacted": 0}}
+
+    def run_compaction(self):
+        self._maybe_fail()
+        return 0
+
+    def roll(self):
+        return bool(self.items)
+
+    def refresh(self):
+        self._maybe_fail()
+
+    def expire(self, *, before, dry_run=False):
+        files = self.files()
+        if not dry_run:
+            self.items.clear()
+        return files
+
+    def close(self):
+        self.is_closed = True

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from tierdex.app.keys import KeyFile, Scope, parse_scope
+from tierdex.clock import ManualClock
+from tierdex.errors import (
+    AuthenticationError,
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+)
+from tierdex.filesystem import LocalFileSystem
+from tierdex.ids import SeededIds
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "data" / "keys.json"
+
+
+@pytest.fixture
+def make_keys(path, clock):
+    def make(seed=1):
+        return KeyFile(LocalFileSystem(), path, clock=clock, ids=SeededIds(seed))
+
+    return make
+
+
+def test_key_is_known_after_it_was_made_and_the_file_holds_only_its_hash(make_keys, path):
+    key = make_keys().create(Scope.WRITE, name="broker")
+    row = make_keys().identify(key)
+    assert (row.scope, row.name, row.id) == (Scope.WRITE, "broker", key.split("_")[1])
+    assert key not in path.read_text()
+    assert key.split("_", 2)[2] not in path.read_text()
+
+
+def test_changed_key_is_unknown(make_keys):
+    keys = make_keys()
+    key = keys.create(Scope.READ)
+    for wrong in (key[:-1], key + "x", key.upper(), "", "tdx__", key.split("_", 2)[2]):
+        with pytest.raises(AuthenticationError):
+            keys.identify(wrong)
+
+
+def test_running_service_sees_new_and_removed_keys_within_a_second(make_keys, clock: ManualClock):
+    service, tool = make_keys(), make_keys(2)
+    key = tool.create(Scope.READ)
+    with pytest.raises(AuthenticationError):
+        service.identify(key)
+    clock.advance(1)
+    assert service.identify(key).scope is Scope.READ
+    tool.remove(key.split("_")[1])
+    clock.advance(1)
+    with pytest.raises(AuthenticationError):
+        service.identify(key)
+    assert len(service) == 0
+
+
+def test_removing_an_unknown_key_says_so(make_keys):
+    with pytest.raises(NotFoundError):
+        make_keys().remove("00000000")
+
+
+def test_damaged_key_file_is_an_error_not_an_open_service(make_keys, path):
+    path.parent.mkdir()
+    for text in ("", "{}", '{"keys": [{}]}', "[]"):
+        path.write_text(text)
+        with pytest.raises(CorruptFileError):
+            make_keys()
+
+
+def test_scope_of_another_name_is_refused():
+    assert parse_scope("Admin") is Scope.ADMIN
+    with pytest.raises(InvalidRequestError):
+        parse_scope("root")

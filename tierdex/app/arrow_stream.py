@@ -1,0 +1,120 @@
+"""An Arrow IPC stream from a stranger, read into a table; and a table written as such a stream.
+
+A message's metadata is looked at before its body is opened: a record batch with compressed buffers
+(which could unfold to any size) or with more rows than are allowed is refused. What is read is
+validated in full, offsets and UTF-8 included, before any value is used.
+
+Depends on errors, pyarrow.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+from tierdex.errors import InvalidRequestError, RequestTooLargeError
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+
+# Field numbers in Arrow's flatbuffers (Message.fbs): vtable slot = 4 + 2 * number.
+_MESSAGE_HEADER_TYPE, _MESSAGE_HEADER = 1, 2
+_BATCH_LENGTH, _BATCH_COMPRESSION = 0, 3
+_DICTIONARY_BATCH_DATA = 1
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3  # values of the union MessageHeader
+_CONTINUATION = 0xFFFFFFFF
+
+
+def read_stream(body: bytes | bytearray, *, max_rows: int, field: str) -> Any:
+    """Return the table. Raises InvalidRequestError, or RequestTooLargeError above `max_rows`."""
+    try:
+        _refuse_bombs(memoryview(body), max_rows, field)
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, struct.error, IndexError, ValueError) as error:
+        raise InvalidRequestError(f"is not an Arrow stream: {error}", field=field) from None
+    return table
+
+
+def write_stream(table: Any) -> bytes:
+    """Return the table as an uncompressed Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _refuse_bombs(body: memoryview, max_rows: int, field: str) -> None:
+    """Walk the messages of the stream and look at each batch's metadata."""
+    position, rows = 0, 0
+    while position + 4 <= len(body):
+        (size,) = struct.unpack_from("<I", body, position)
+        position += 4
+        if size == _CONTINUATION:
+            (size,) = struct.unpack_from("<I", body, position)
+            position += 4
+        if size == 0:
+            return
+        if size > len(body) - position:
+            raise ValueError("a message is longer than the body")
+        metadata = body[position : position + size]
+        kind, batch_rows, is_compressed, body_bytes = _describe_message(metadata)
+        if is_compressed:
+            raise InvalidRequestError("compressed buffers are not read here", field=field)
+        if kind == _RECORD_BATCH:
+            rows += batch_rows
+        if rows > max_rows or batch_rows > max_rows:
+            raise RequestTooLargeError(f"more than {max_rows} rows in one batch", field=field)
+        if batch_rows < 0 or body_bytes < 0:
+            raise ValueError("a negative length")
+        position += size + body_bytes
+
+
+def _describe_message(metadata: memoryview) -> tuple[int, int, bool, int]:
+    """Return (header type, rows, whether compressed, body bytes) of one message."""
+    (root,) = struct.unpack_from("<I", metadata, 0)
+    message = _Table(metadata, root)
+    kind = message.number(_MESSAGE_HEADER_TYPE, "<B")
+    body_bytes = message.number(3, "<q")
+    header = message.table(_MESSAGE_HEADER)
+    if header is not None and kind == _DICTIONARY_BATCH:
+        header = header.table(_DICTIONARY_BATCH_DATA)
+    if header is None or kind not in (_DICTIONARY_BATCH, _RECORD_BATCH):
+        return kind, 0, False, body_bytes
+    return (
+        kind,
+        header.number(_BATCH_LENGTH, "<q"),
+        header.table(_BATCH_COMPRESSION) is not None,
+        body_bytes,
+    )
+
+
+class _Table:
+    """A flatbuffers table: fields found through its vtable; absent ones have their default."""
+
+    def __init__(self, data: memoryview, position: int) -> None:
+        (back,) = struct.unpack_from("<i", data, position)
+        self._data, self._position, self._vtable = data, position, position - back
+        if self._vtable < 0:
+            raise ValueError("a table points outside the message")
+        (self._vtable_bytes,) = struct.unpack_from("<H", data, self._vtable)
+
+    def number(self, field: int, code: str) -> int:
+        at = self._at(field)
+        return 0 if at is None else int(struct.unpack_from(code, self._data, at)[0])
+
+    def table(self, field: int) -> _Table | None:
+        at = self._at(field)
+        if at is None:
+            return None
+        (forward,) = struct.unpack_from("<I", self._data, at)
+        return _Table(self._data, at + forward)
+
+    def _at(self, field: int) -> int | None:
+        slot = 4 + 2 * field
+        if slot + 2 > self._vtable_bytes:
+            return None
+        (offset,) = struct.unpack_from("<H", self._data, self._vtable + slot)
+        return self._position + offset if offset else None

@@ -1,0 +1,48 @@
+"""What the index returns, as JSON objects with the names that every door shows.
+
+Depends on index_service.answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from typing import Any
+
+FILE_FIELDS = (
+    "file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node",
+)  # fmt: skip
+
+
+def file_document(file: Any) -> dict[str, Any]:
+    """Return a file's fields, the public ones first; enums as their value."""
+    if isinstance(file, dict):
+        fields = file
+    elif hasattr(file, "to_dict"):
+        fields = file.to_dict()
+    elif hasattr(file, "_asdict"):
+        fields = file._asdict()
+    elif is_dataclass(file) and not isinstance(file, type):
+        fields = asdict(file)
+    else:
+        fields = {name: getattr(file, name) for name in FILE_FIELDS}
+    return {
+        name: value.value if isinstance(value, Enum) else value for name, value in fields.items()
+    }
+
+
+def json_default(value: object) -> Any:
+    """Let orjson write what it does not know: numpy numbers, enums, named tuples, bytes as hex."""
+    if isinstance(value, Enum):
+        return value.value
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if hasattr(value, "item"):
+        return value.item()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

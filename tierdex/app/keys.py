@@ -1,0 +1,187 @@
+"""API keys: who may call what. A key is shown once; the file keeps its SHA-256.
+
+A key reads ``tdx_<id>_<secret>``: the id (8 hex digits) finds the row, the secret is 32 bytes of
+randomness, so that a plain hash is enough (there is nothing to guess). Scopes are ordered, each
+includes the ones before it::
+
+    read   look entries, topics and watermarks up, read metrics
+    write  read, and put entries
+    admin  write, and files, compaction, roll, expire, verify
+
+The file `keys.json` lies in the data folder, is replaced whole by an atomic rename, and is read
+again by a running service when it changed: a new or removed key counts within a second.
+
+Depends on filesystem, ids, clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+
+from tierdex.errors import AuthenticationError, CorruptFileError, InvalidRequestError, NotFoundError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+
+FILE_NAME = "keys.json"
+_PREFIX = "tdx"
+_RELOAD_INTERVAL_S = 1.0
+
+
+class Scope(IntEnum):
+    """What a caller may do. A greater scope includes the smaller ones."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    ADMIN = 3
+
+
+def parse_scope(name: str) -> Scope:
+    """Return the scope of this name. Raises InvalidRequestError."""
+    try:
+        return Scope[name.upper()]
+    except KeyError:
+        raise InvalidRequestError("one of read, write, admin", field="scope") from None
+
+
+class StoredKey(NamedTuple):
+    """A row of the key file. `created_ms` is epoch milliseconds, `sha256` of the whole key, hex."""
+
+    id: str
+    scope: Scope
+    sha256: str
+    created_ms: int
+    name: str
+
+
+class KeyFile:
+    """The keys in one file. Safe to share between threads: rows are replaced as a whole.
+
+    A file that is there but cannot be read is an error, never "no keys": a damaged key file must
+    not open a service to everybody.
+    """
+
+    def __init__(self, filesystem: FileSystem, path: Path, *, clock: Clock, ids: IdSource) -> None:
+        """Read the file. Raises CorruptFileError."""
+        self._filesystem = filesystem
+        self._path = path
+        self._clock = clock
+        self._ids = ids
+        self._seen: tuple[int, int] | None = None
+        self._looked_at = clock.monotonic()
+        self._rows: dict[str, StoredKey] = {}
+        self._read()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self) -> list[StoredKey]:
+        """Return all keys, oldest first."""
+        return sorted(self._rows.values(), key=lambda row: (row.created_ms, row.id))
+
+    def create(self, scope: Scope, *, name: str = "") -> str:
+        """Add a key and return it: the only time that it is in the clear."""
+        self._read()
+        key_id = self._ids.uuid().hex()[:8]
+        key = f"{_PREFIX}_{key_id}_{self._ids.token(32)}"
+        row = StoredKey(key_id, scope, _hash(key), self._clock.now_ms(), name)
+        self._write({**self._rows, key_id: row})
+        return key
+
+    def remove(self, key_id: str) -> None:
+        """Make a key worthless. Raises NotFoundError."""
+        self._read()
+        if key_id not in self._rows:
+            raise NotFoundError(f"there is no key {key_id!r}")
+        self._write({known: row for known, row in self._rows.items() if known != key_id})
+
+    def identify(self, key: str) -> StoredKey:
+        """Return the row of a key. Raises AuthenticationError; says nothing about why."""
+        self._read_when_changed()
+        parts = key.split("_", 2)
+        row = self._rows.get(parts[1]) if len(parts) == 3 else None
+        # Compared in constant time, also when there is no such row.
+        if not hmac.compare_digest(_hash(key), row.sha256 if row else "0" * 64) or row is None:
+            raise AuthenticationError("no such key: send `Authorization: Bearer <key>`")
+        return row
+
+    def _read_when_changed(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._looked_at >= _RELOAD_INTERVAL_S:
+            self._looked_at = now
+            if self._stamp() != self._seen:
+                self._read()
+
+    def _stamp(self) -> tuple[int, int] | None:
+        if not self._filesystem.exists(self._path):
+            return None
+        return (
+            self._filesystem.modified_ms(self._path),
+            self._filesystem.file_size(self._path),
+        )
+
+    def _read(self) -> None:
+        stamp = self._stamp()
+        if stamp is None:
+            # A service that has keys keeps them when the file goes: removal is `keys remove`.
+            self._seen = None
+            return
+        file = self._filesystem.open(self._path)
+        try:
+            text = file.read_at(0, file.size())
+        finally:
+            file.close()
+        try:
+            rows = [
+                StoredKey(
+                    str(row["id"]),
+                    Scope[str(row["scope"]).upper()],
+                    str(row["sha256"]),
+                    int(row["created_ms"]),
+                    str(row["name"]),
+                )
+                for row in orjson.loads(text)["keys"]
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFileError(self._path, f"not a key file: {error}") from error
+        self._rows = {row.id: row for row in rows}
+        self._seen = stamp
+
+    def _write(self, rows: dict[str, StoredKey]) -> None:
+        """Replace the file: written and synced aside, renamed, folder synced, then believed."""
+        text = orjson.dumps(
+            {
+                "keys": [
+                    {**row._asdict(), "scope": row.scope.name.lower()}
+                    for row in sorted(rows.values(), key=lambda row: (row.created_ms, row.id))
+                ]
+            },
+            option=orjson.OPT_INDENT_2,
+        )
+        folder = self._path.parent
+        self._filesystem.make_folder(folder)
+        aside = folder / f".{self._path.name}.{self._ids.uuid().hex()}"
+        file = self._filesystem.open(aside, create=True, exclusive=True)
+        try:
+            file.write_at(0, text)
+            file.sync()
+        finally:
+            file.close()
+        self._filesystem.rename(aside, self._path)
+        self._filesystem.sync_folder(folder)
+        self._rows = rows
+        self._seen = self._stamp()
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

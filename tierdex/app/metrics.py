@@ -1,0 +1,128 @@
+"""What the service counts, in Prometheus' text form. One registry an app, nothing global.
+
+Gauges of files and compaction are read from the index when they are asked for, so that serving
+requests pays nothing for them. Depends on prometheus_client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+from tierdex.app.documents import file_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierdex.app.index_port import IndexPort
+    from tierdex.index_service.answer import Answer
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """Counters of one app. Safe to share between threads."""
+
+    def __init__(self, index: IndexPort, version: str) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "tierdex_http_requests",
+            "requests answered",
+            ["route", "method", "status"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "tierdex_http_request_seconds",
+            "time from the request's head to the response's end",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.in_flight = Gauge(
+            "tierdex_http_requests_in_flight", "requests being served", registry=self.registry
+        )
+        self._entries = Counter(
+            "tierdex_entries_accepted", "entries put", ["durability"], registry=self.registry
+        )
+        self._lookups = Counter(
+            "tierdex_lookups",
+            "lookups answered, by outcome: found, absent, incomplete",
+            ["outcome"],
+            registry=self.registry,
+        )
+        info = Gauge("tierdex_info", "version", ["version"], registry=self.registry)
+        info.labels(version).set(1)
+        self.registry.register(_IndexCollector(index))
+        self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        children = self._request_children.get((route, method, status))
+        if children is None:
+            children = (
+                self._requests.labels(route, method, str(status)),
+                self._seconds.labels(route),
+            )
+            self._request_children[route, method, status] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+    def count_entries(self, entries: int, durability: str) -> None:
+        self._entries.labels(durability).inc(entries)
+
+    def count_answer(self, answer: Answer) -> None:
+        self.count_lookups(1, found=bool(answer.entries), complete=answer.complete)
+
+    def count_lookups(self, lookups: int, *, found: bool, complete: bool) -> None:
+        outcome = "incomplete" if not complete else "found" if found else "absent"
+        self._lookups.labels(outcome).inc(lookups)
+
+    def render(self) -> bytes:
+        """Return all of it as text; asks the index, so call it off the event loop."""
+        text: bytes = generate_latest(self.registry)
+        return text
+
+
+class _IndexCollector:
+    """Reads files and compaction when Prometheus asks."""
+
+    def __init__(self, index: IndexPort) -> None:
+        self._index = index
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        return []
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        totals: dict[str, list[int]] = {}
+        for file in self._index.files():
+            row = file_document(file)
+            total = totals.setdefault(str(row.get("state")), [0, 0, 0])
+            total[0] += 1
+            total[1] += int(row.get("item_count") or 0)
+            total[2] += int(row.get("bytes") or 0)
+        for position, (name, meaning) in enumerate(
+            [("files", "index files"), ("items", "items"), ("bytes", "bytes of index files")]
+        ):
+            family = GaugeMetricFamily(
+                f"tierdex_index_{name}", f"{meaning} by state", labels=["state"]
+            )
+            for state, total in totals.items():
+                family.add_metric([state], total[position])
+            yield family
+        yield from _compaction_families(self._index.compaction_status())
+
+
+def _compaction_families(status: dict[str, object]) -> Iterable[GaugeMetricFamily]:
+    """Every number of the compaction status, nested ones joined by an underscore."""
+    for name, value in _numbers("tierdex_compaction", status):
+        yield GaugeMetricFamily(name, "from the compaction status", value=value)
+
+
+def _numbers(prefix: str, values: dict[str, object]) -> Iterable[tuple[str, float]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _numbers(f"{prefix}_{name}", value)
+        elif isinstance(value, int | float):
+            yield f"{prefix}_{name}", float(value)

@@ -1,0 +1,60 @@
+"""The knobs of the HTTP service: where it listens, what it accepts, how long it waits.
+
+A value comes from the first that has it: a flag of `tierdex serve`, a variable `TIERDEX_<NAME>`,
+the default below. What a single query or batch may ask for is a setting of the index
+(`max_count_limit`, `max_lookups`, `max_batch_entries`), since it holds at every door.
+
+Depends on pydantic-settings only.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tierdex.errors import InvalidRequestError
+from tierdex.settings import MIB
+
+ScopeName = Literal["read", "write", "admin"]
+
+
+class ServerSettings(BaseSettings):
+    """The knobs of one HTTP service; durations are seconds, sizes bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="TIERDEX_", extra="forbid", frozen=True)
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
+    allow_anonymous: ScopeName | None = Field(
+        None, description="scope of a caller without a key; none: keys decide, or loopback only"
+    )
+    allowed_hosts: list[str] = Field(
+        default_factory=list,
+        description="further names that the Host header may carry while no keys are set",
+    )
+    max_body_bytes: int = Field(64 * MIB, gt=0, description="longest request body")
+    max_bodies_bytes: int = Field(
+        256 * MIB, gt=0, description="request bodies held at one time; above it 503"
+    )
+    max_requests: int = Field(
+        512, gt=0, description="requests served at one time; above it 503 with Retry-After"
+    )
+    body_timeout: float = Field(
+        30.0, gt=0, description="seconds without a byte of the body after which a request is ended"
+    )
+    stop_timeout: float = Field(
+        8.0, gt=0, description="seconds that running requests get to finish after SIGTERM"
+    )
+    default_max_count: int = Field(64, gt=0, description="entries answered when none are asked for")
+    log_requests: bool = Field(True, description="one structured line a request on stderr")
+
+
+def load_server_settings(**overrides: object) -> ServerSettings:
+    """Return the settings with `overrides` on top. Raises InvalidRequestError naming the setting."""
+    try:
+        return ServerSettings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequestError(str(first["msg"]), field=str(first["loc"][0])) from error

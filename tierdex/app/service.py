@@ -1,0 +1,160 @@
+"""The HTTP service: one application made of the index, its settings and its keys.
+
+::
+
+    FrontDoor            request id, Host, load, one log line, metrics
+      FastAPI            routes, 404 and 405
+        guard            key and scope, errors to problems
+          handler        one route's work; the index is called off the event loop
+
+The index is opened and closed by whoever calls `create_app`. Nothing in a request names a path, a
+URL or a bucket. Depends on fastapi and the modules beside this one.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Match
+
+from tierdex import __version__
+from tierdex.app import routes_admin, routes_entries, routes_service
+from tierdex.app.console import console_router
+from tierdex.app.description import describe_service
+from tierdex.app.doors import Service, answer_error, guard
+from tierdex.app.front_door import FrontDoor
+from tierdex.app.logs import make_logger
+from tierdex.app.metrics import Metrics
+from tierdex.app.problems import HTTP_KINDS, HttpRefusalError
+from tierdex.app.request_body import BodyReader
+from tierdex.app.server_settings import load_server_settings
+from tierdex.clock import SystemClock
+from tierdex.errors import InvalidRequestError
+from tierdex.ids import SystemIds
+from tierdex.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from structlog.typing import FilteringBoundLogger
+
+    from tierdex.app.index_port import IndexPort
+    from tierdex.app.keys import KeyFile
+    from tierdex.app.server_settings import ServerSettings
+    from tierdex.clock import Clock
+    from tierdex.ids import IdSource
+    from tierdex.settings import Settings
+
+ROUTES = [*routes_entries.ROUTES, *routes_admin.ROUTES, *routes_service.ROUTES]
+
+
+class _FileIdConvertor(Convertor[str]):
+    """A file id in a path: no slash, and no colon, which begins a verb (`{id}:verify`)."""
+
+    regex = "[^/:]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("file_id", _FileIdConvertor())
+
+
+def create_app(
+    index: IndexPort,
+    settings: ServerSettings | None = None,
+    keys: KeyFile | None = None,
+    *,
+    limits: Settings | None = None,
+    logger: FilteringBoundLogger | None = None,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+) -> FastAPI:
+    """Return the application. `limits` are the settings that `index` was opened with."""
+    settings = settings or load_server_settings()
+    service = Service(
+        index=index,
+        settings=settings,
+        limits=limits or load_settings(),
+        keys=keys,
+        metrics=Metrics(index, __version__),
+        bodies=BodyReader(settings),
+        logger=logger or make_logger(),
+        clock=clock or SystemClock(),
+        ids=ids or SystemIds(),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        service.ready = True
+        yield
+        service.ready = False
+
+    app = FastAPI(
+        title="Tierdex",
+        version=__version__,
+        openapi_url=None,  # ours stand among the routes, with a scope
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        middleware=[Middleware(FrontDoor, service=service)],
+    )
+    app.state.service = service
+    for spec in ROUTES:
+        app.add_api_route(
+            spec.path,
+            guard(service, spec),
+            methods=[spec.method],
+            name=spec.handler.__name__,
+            response_model=None,
+        )
+    app.include_router(console_router())
+    app.add_exception_handler(HTTPException, _answer_http_exception)
+    app.add_exception_handler(RequestValidationError, _answer_framework_validation)
+    app.openapi = lambda: describe_service(ROUTES)  # type: ignore[method-assign]
+    return app
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    """Turn what the framework refuses (no such path, not this method) into a problem."""
+    assert isinstance(error, HTTPException)
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    status = error.status_code if error.status_code in HTTP_KINDS else 400
+    detail = str(error.detail)
+    if status == 404:
+        detail = "there is nothing at this path; see /docs"
+    elif status == 405:
+        headers["allow"] = ", ".join(_allowed_methods(request)) or headers.get("allow", "GET")
+        detail = f"{request.method} is not allowed here: {headers['allow']}"
+    return _problem(request, HttpRefusalError(status, detail, headers))
+
+
+async def _answer_framework_validation(request: Request, error: Exception) -> Response:
+    return _problem(request, InvalidRequestError(str(error)))
+
+
+def _problem(request: Request, error: Exception) -> Response:
+    return answer_error(request.app.state.service, error, request.scope["state"])
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods of every route at this path: a path may have several."""
+    scope: Any = {**request.scope, "path_params": {}}
+    methods: set[str] = set()
+    for route in request.app.routes:
+        match, _ = route.matches(scope)
+        if match is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods)

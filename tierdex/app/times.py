@@ -1,0 +1,55 @@
+"""Times as people write them: int64 milliseconds since the epoch, or RFC 3339 with an offset.
+
+``1700000000000`` and ``2023-11-14T22:13:20Z`` are the same time. A time without an offset is
+refused: which zone was meant cannot be known. Fractions below a millisecond are cut off.
+
+Depends on errors only.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from tierdex.errors import InvalidRequestError
+
+MIN_INT64 = -(1 << 63)
+MAX_INT64 = (1 << 63) - 1
+
+# The grammar of RFC 3339, section 5.6: what openapi.yaml says is what is accepted.
+RFC3339_PATTERN = (
+    r"^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+    r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$"
+)
+MS_PATTERN = r"^-?\d{1,19}$"
+_RFC3339 = re.compile(RFC3339_PATTERN.replace(r"\d", "[0-9]"))
+_MS = re.compile(MS_PATTERN.replace(r"\d", "[0-9]"))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_time(text: str, *, field: str) -> int:
+    """Return the milliseconds that `text` means. Raises InvalidRequestError naming `field`."""
+    if _MS.fullmatch(text):
+        value = int(text)
+        if MIN_INT64 <= value <= MAX_INT64:
+            return value
+        raise InvalidRequestError("a time must fit 64 bits of milliseconds", field=field)
+    if _RFC3339.fullmatch(text):
+        try:
+            moment = datetime.fromisoformat(text.upper().replace("Z", "+00:00"))
+        except ValueError as error:
+            raise InvalidRequestError(f"not a time: {error}", field=field) from None
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    raise InvalidRequestError(
+        "milliseconds since the epoch, or RFC 3339 with an offset, as in 2023-11-14T22:13:20Z",
+        field=field,
+    )
+
+
+def format_time(milliseconds: int) -> str:
+    """Return RFC 3339 in UTC; times beyond the calendar stay a number."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
