@@ -36,7 +36,8 @@ def chromium_path() -> str:
     return path
 
 
-@pytest.fixture(scope="session")
+# Not for the session: while it lasts, its event loop keeps other tests from running theirs.
+@pytest.fixture(scope="module")
 def browser(chromium_path: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, headless=True)
