@@ -1,20 +1,77 @@
 """Local files as a query sees them: the chained form (unsealed, sealed) and the compacted one.
 
-Thin: the form does the work, this charges the meter and decodes. Depends on indexfile.
+Thin: the form does the work, this charges the meter and decodes. `query_reader` is the one place
+that knows which reader a handle may have. Depends on indexfile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tierdex.index_service.rows import RowDecoder
+from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.compacted import CompactedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
 
-    from tierdex.index_service.reader import Candidate, FileMeter
+    from tierdex.index_service.reader import Candidate, FileMeter, QueryReader
     from tierdex.index_service.request import QueryRequest
-    from tierdex.indexfile.chained import ChainedFile
-    from tierdex.indexfile.compacted import CompactedFile
+
+
+class _LocalReader:
+    """What both forms share: decoding with the file's own dictionaries."""
+
+    is_local = True
+
+    __slots__ = ("_decoder", "_file")
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._decoder = RowDecoder(file.schema, file.dictionaries)
+
+    def location_names(self) -> tuple[str, ...]:
+        return self._decoder.names
+
+    def candidates(self, rows: np.ndarray) -> list[Candidate]:
+        return self._decoder.decode(rows)
+
+
+class ChainedReader(_LocalReader):
+    """Asks a chained file, up to the item count that was published when the query came to it."""
+
+    __slots__ = ()
+
+    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
+        file: ChainedFile = self._file
+        walk = file.find(request.lookup(), begin=request.begin, end=request.end)
+        for rows in walk:
+            meter.charge_items(len(rows))
+            yield rows
+
+
+class CompactedReader(_LocalReader):
+    """Asks a compacted file that lies here whole."""
+
+    __slots__ = ()
+
+    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
+        file: CompactedFile = self._file
+        if not file.may_contain(request.key_hash):
+            meter.filtered = True
+            return
+        for rows in file.find(request.lookup(), begin=request.begin, end=request.end):
+            meter.charge_items(len(rows))
+            yield rows
+
+
+def query_reader(reader: Any) -> QueryReader:
+    """Return `reader` as queries ask it."""
+    if isinstance(reader, ChainedFile):
+        return ChainedReader(reader)
+    if isinstance(reader, CompactedFile):
+        return CompactedReader(reader)
+    asked: QueryReader = reader
+    return asked

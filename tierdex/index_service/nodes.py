@@ -159,7 +159,7 @@ class Nodes:
         for (number, node), row in listed.items():
             handle = shown.get((number, node))
             if handle is None or handle.uuid != row.uuid:
-                fresh.append(FileHandle.of_row(row, node, self.reader_of(row, node)))
+                fresh.append(self.handle_of(row, node))
         if gone or fresh:
             self._table.change(remove=gone, add=fresh)
         for handle in gone:
@@ -169,6 +169,9 @@ class Nodes:
         return PublishedFile(
             row, node, self._store, self._sidecars, self._pages, self._settings.max_get_bytes
         )
+
+    def handle_of(self, row: FileRow, node: str) -> FileHandle:
+        return FileHandle.of_row(row, node, self.reader_of(row, node))
 
     # -- what answers say ------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from tierdex.errors import (
 )
 from tierdex.index_service.answer import Answer, Entry, Explain, FileExplain, Missing, Stage
 from tierdex.index_service.cursor import Cursor, fingerprint_location
+from tierdex.index_service.local_files import query_reader
 from tierdex.index_service.plan import Plan, find_covering, plan_query
 from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
 
@@ -150,6 +151,7 @@ class _Read(NamedTuple):
     """One file being asked: its first chunk is under way, the rest comes when it is wanted."""
 
     handle: FileHandle
+    reader: QueryReader
     meter: FileMeter
     chunks: Iterator[np.ndarray]
     first: Future[np.ndarray | None] | None
@@ -194,10 +196,10 @@ class _Reads:
 
     def _start(self, handle: FileHandle) -> _Read:
         meter = FileMeter(self._budget)
-        reader: QueryReader = handle.reader
+        reader = query_reader(handle.reader)
         chunks = reader.chunks(self._request, meter)
         first = None if reader.is_local else self._executor.submit(next, chunks, None)
-        return _Read(handle, meter, chunks, first, self._clock.monotonic())
+        return _Read(handle, reader, meter, chunks, first, self._clock.monotonic())
 
 
 class _Attempt:
@@ -276,8 +278,7 @@ class _Attempt:
 
     def _take(self, read: _Read, chunk: np.ndarray) -> int:
         """Add a chunk's entries until there are enough; return how many items matched."""
-        handle, request = read.handle, self._request
-        reader: QueryReader = handle.reader
+        handle, reader, request = read.handle, read.reader, self._request
         candidates = reader.candidates(chunk)
         for location, timestamp in candidates:
             skipping = self._cursor is not None

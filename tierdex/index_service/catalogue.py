@@ -1,0 +1,120 @@
+"""What the operator asks: files, topics, one file's soundness, the compactor's state, expiry by hand.
+
+Depends on lifecycle, compactor, indexfile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierdex.compactor.expire import due_for_expiry, expire
+from tierdex.errors import NotFoundError, ReadOnlyError
+from tierdex.index_service.file_info import FileInfo, describe_handle
+from tierdex.index_service.published import PublishedFile
+from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.check import check_compacted
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.lifecycle.paths import LOCAL_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.clock import Clock
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.index_service.nodes import Nodes
+    from tierdex.index_service.quarantine import Quarantine
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+
+
+class Catalogue:
+    """Read-mostly views for operators. Safe to share between threads."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        table: FileTable,
+        nodes: Nodes,
+        quarantine: Quarantine | None,
+        compaction: CompactorParts | None,
+        worker_error: Callable[[], BaseException | None],
+    ) -> None:
+        self._clock = clock
+        self._table = table
+        self._nodes = nodes
+        self._quarantine = quarantine
+        self._compaction = compaction
+        self._worker_error = worker_error
+
+    def files(self) -> list[FileInfo]:
+        """Return every file newest first, then the quarantined ones."""
+        with self._table.snapshot() as snapshot:
+            shown = [describe_handle(handle) for handle in snapshot.files]
+        for name, reason in ({} if self._quarantine is None else self._quarantine.names()).items():
+            shown.append(
+                FileInfo(name, "quarantine", 0, None, None, 0, 0, 0, "", reason=reason)
+            )
+        return shown
+
+    def topics(self) -> list[str]:
+        found: set[str] = set()
+        for log in self._nodes.logs:
+            found |= log.state.topics
+        with self._table.snapshot() as snapshot:
+            for handle in snapshot.files:
+                if handle.topics is not None:
+                    found |= handle.topics
+                elif handle.state in LOCAL_STATES:
+                    found.update(handle.reader.topics)
+        return sorted(found)
+
+    def verify(self, file_id: str) -> list[str]:
+        """Check one file from end to end. Raises NotFoundError, and what the store raises."""
+        with self._table.snapshot() as snapshot:
+            for handle in snapshot.files:
+                if handle.file_id == file_id:
+                    return self._verify(handle)
+        raise NotFoundError(f"there is no file {file_id}")
+
+    def _verify(self, handle: FileHandle) -> list[str]:
+        reader = handle.reader
+        if isinstance(reader, ChainedFile | CompactedFile):
+            return reader.check()
+        assert isinstance(reader, PublishedFile), reader
+        return check_compacted(reader.whole())
+
+    def compaction_status(self) -> dict[str, Any]:
+        """Return the backlog, the running job, the last error and the totals."""
+        with self._table.snapshot() as snapshot:
+            local = [handle for handle in snapshot.files if handle.state in LOCAL_STATES]
+            waiting = [
+                handle
+                for handle in local
+                if handle.item_count
+                and (self._compaction is None or not self._compaction.is_active(handle))
+            ]
+            sizes = [handle.bytes for handle in waiting]
+            oldest = min((handle.begin_ms for handle in local if handle.item_count), default=None)
+        now_ms = self._clock.now_ms()
+        status: dict[str, Any] = {
+            "backlog_files": len(waiting),
+            "backlog_bytes": sum(sizes),
+            "oldest_unpublished_age_s": 0.0 if oldest is None else max(0, now_ms - oldest) / 1000,
+        }
+        if self._compaction is not None:
+            status |= self._compaction.progress.describe(self._clock.monotonic())
+        error = self._worker_error()
+        status["worker_error"] = None if error is None else f"{type(error).__name__}: {error}"
+        return status
+
+    def expire(self, before: int, *, dry_run: bool) -> list[FileInfo]:
+        """Drop (or only name) this node's published files sealed before `before` (ms)."""
+        if self._compaction is None:
+            raise ReadOnlyError("expiry is the owner's: open the index with its data folder")
+        rows = due_for_expiry(self._compaction, before)
+        node = self._compaction.settings.node
+        shown = [describe_handle(self._nodes.handle_of(row, node)) for row in rows]
+        if not dry_run:
+            expire(self._compaction, rows)
+        return shown

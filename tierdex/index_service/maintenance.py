@@ -1,0 +1,87 @@
+"""The writer's own background work, and the way to do all background work without threads.
+
+Depends on writer, compactor, nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tierdex.errors import BacklogFullError, FencedError, TierdexError, UnavailableError
+
+if TYPE_CHECKING:
+    from tierdex.compactor.worker import Compactor
+    from tierdex.index_service.nodes import Nodes
+    from tierdex.index_service.quarantine import Quarantine
+    from tierdex.index_service.writer import Writer
+    from tierdex.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_TEND_EVERY_S = 0.5
+
+
+class PutFlusher:
+    """Writes received puts after a few milliseconds at the latest."""
+
+    name = "flush"
+
+    def __init__(self, settings: Settings, writer: Writer) -> None:
+        self._settings = settings
+        self._writer = writer
+
+    def step(self) -> float:
+        if self._writer.has_buffered:
+            try:
+                self._writer.flush_buffer()
+            except (UnavailableError, FencedError) as error:
+                # Nothing is lost: the entries stay in the buffer, and puts are told.
+                logger.warning("puts not written", extra={"error": str(error)})
+                return 1.0
+        return self._settings.put_buffer_delay
+
+
+class WriterTending:
+    """Rolls a file that is old, and makes the next one ahead of time."""
+
+    name = "tend"
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def step(self) -> float:
+        try:
+            self._writer.roll_when_old()
+            self._writer.prepare_next()
+        except BacklogFullError as error:
+            logger.warning("next file not made", extra={"error": str(error)})
+        return _TEND_EVERY_S
+
+
+class Maintenance:
+    """Everything that is due, in one call; what `run_compaction()` does."""
+
+    def __init__(
+        self, writer: Writer, compactor: Compactor, nodes: Nodes, quarantine: Quarantine
+    ) -> None:
+        self._writer = writer
+        self._compactor = compactor
+        self._nodes = nodes
+        self._quarantine = quarantine
+
+    def run_all(self) -> int:
+        """Refresh, roll what is old, bring every rolled file to published; return the units done.
+
+        Raises the first error; the files stay where they are.
+        """
+        self._nodes.refresh()
+        self._quarantine.refresh()
+        self._writer.flush_buffer()
+        self._writer.roll_when_old()
+        return self._compactor.run_all()
+
+
+def note_fencing(writer: Writer, error: TierdexError) -> None:
+    """Stop puts after the node was taken over; queries go on."""
+    writer.refuse(error)

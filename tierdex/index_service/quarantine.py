@@ -1,0 +1,69 @@
+"""Files that could not be opened or were found damaged: out of the way, kept, and never forgotten.
+
+Every answer names them in `missing`, since nobody knows what they held: an unreadable file must not
+look like "not found". A file leaves the list when an operator removes it from `DATA/quarantine/`.
+
+Depends on filesystem and lifecycle paths.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from tierdex.index_service.answer import Missing
+from tierdex.lifecycle.transition import sync_folders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.paths import DataPaths
+
+logger = logging.getLogger(__name__)
+
+
+class Quarantine:
+    """The quarantined files of one data folder. Safe to share between threads."""
+
+    def __init__(self, filesystem: FileSystem, paths: DataPaths, table: FileTable) -> None:
+        self._filesystem = filesystem
+        self._paths = paths
+        self._table = table
+        self._lock = threading.Lock()
+        self._reasons: dict[str, str] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the folder again: an operator may have dealt with a file."""
+        names = self._filesystem.list_folder(self._paths.quarantine)
+        with self._lock:
+            self._reasons = {
+                name: self._reasons.get(name, "in quarantine; see `tierdex verify`")
+                for name in names
+            }
+
+    def note(self, path: Path, reason: str) -> None:
+        """Remember why a file that lies in the folder is there."""
+        with self._lock:
+            self._reasons[path.name] = reason
+
+    def put(self, handle: FileHandle, reason: str) -> None:
+        """Move a damaged local file out of the table and into the folder."""
+        assert handle.path is not None
+        target = self._paths.quarantined(handle.state, handle.path.name)
+        self.note(target, reason)  # named before it is gone from the table: no gap in between
+        self._table.remove(handle)
+        self._filesystem.rename(handle.path, target)
+        sync_folders(self._filesystem, target, handle.path)
+        logger.error("quarantined", extra={"path": str(target), "reason": reason})
+
+    def missing(self) -> list[Missing]:
+        return [Missing(name, reason) for name, reason in self._reasons.items()]
+
+    def names(self) -> dict[str, str]:
+        """Return name -> reason."""
+        return dict(self._reasons)

@@ -1,0 +1,81 @@
+"""How far a queue's puts have come: the end offset below which everything has a level.
+
+`{os, disk, remote}`, each the greatest end offset (offset + size) such that everything put before
+it for that queue, in put order, is at that level; None when nothing is. Files are in put order, so
+a level's watermark is a maximum over the longest run of files, from the oldest, that are all at the
+level. What the manifest remembers counts for every level, also after its files expired.
+
+A broker replays from there; replayed duplicates are harmless. Depends on lifecycle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.paths import LOCAL_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+
+
+
+class Watermarks:
+    """Computes watermarks from the files at hand. Safe to share between threads."""
+
+    def __init__(
+        self, table: FileTable, node: str, published: Callable[[], Mapping[tuple[str, int], int]]
+    ) -> None:
+        """`published` returns what the node's manifest remembers."""
+        self._table = table
+        self._node = node
+        self._published = published
+
+    def of(self, topic: str, queue_id: int) -> dict[str, int | None]:
+        """Return the queue's watermark at each level."""
+        queue = (topic, queue_id)
+        # The files before the manifest: a file that is no longer local in the snapshot was published
+        # before it, so the manifest read afterwards knows it. The other way round it could be in
+        # neither.
+        with self._table.snapshot() as snapshot:
+            remote = self._published().get(queue)
+            local = [
+                handle
+                for handle in reversed(snapshot.files)
+                if handle.node == self._node and handle.state in LOCAL_STATES
+            ]
+            disk = os = remote
+            is_durable = True
+            for handle in local:
+                os = _later(os, handle.reader.end_offsets().get(queue))
+                is_durable = is_durable and not _is_suspect(handle)
+                if is_durable:
+                    disk = _later(disk, _durable_offsets(handle).get(queue))
+                    is_durable = _is_durable_whole(handle)
+        return {"os": os, "disk": disk, "remote": remote}
+
+
+def _later(first: int | None, second: int | None) -> int | None:
+    known = [offset for offset in (first, second) if offset is not None]
+    return max(known, default=None)
+
+
+def _is_suspect(handle: FileHandle) -> bool:
+    return handle.state is FileState.UNSEALED and handle.reader.suspect
+
+
+def _durable_offsets(handle: FileHandle) -> Mapping[tuple[str, int], int]:
+    if handle.state is FileState.UNSEALED:
+        offsets: Mapping[tuple[str, int], int] = handle.reader.synced_end_offsets()
+    else:
+        offsets = handle.reader.end_offsets()
+    return offsets
+
+
+def _is_durable_whole(handle: FileHandle) -> bool:
+    if handle.state is not FileState.UNSEALED:
+        return True  # a seal syncs, a compaction syncs
+    return bool(handle.reader.synced == handle.reader.published)
