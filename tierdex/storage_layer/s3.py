@@ -163,10 +163,7 @@ class S3Store:
             raise
 
     def delete(self, key: str) -> None:
-        with (
-            _translated(self._where(check_key(key))),
-            contextlib.suppress(self._client.exceptions.NoSuchKey),
-        ):
+        with contextlib.suppress(NotFoundError), _translated(self._where(check_key(key))):
             self._client.delete_object(Bucket=self._bucket, Key=key)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
@@ -408,7 +405,8 @@ def translate(error: Exception, where: str) -> TierdexError | None:
         error, urllib3.exceptions.NewConnectionError
     ):
         return StoreTimeoutError(f"{what}: no answer in time")
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+    insecure = (boto.SSLError, urllib3.exceptions.SSLError)
+    if isinstance(error, insecure) and "CERTIFICATE_VERIFY_FAILED" in str(error):
         return StoreRefusedError(f"{what}: the server's certificate is not trusted (AWS_CA_BUNDLE)")
     passing = (
         boto.HTTPClientError,
