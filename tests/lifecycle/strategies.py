@@ -1,0 +1,109 @@
+"""Hypothesis strategies for manifest values."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tierdex.lifecycle.manifest import (
+    Change,
+    Commit,
+    Dropped,
+    FileRef,
+    FileRow,
+    ManifestState,
+    NodeKind,
+    RemoveReason,
+    Retention,
+)
+
+uuids = st.binary(min_size=16, max_size=16)
+counts = st.integers(0, (1 << 63) - 1)
+times = st.integers(-(1 << 63), (1 << 63) - 1)
+nodes = st.from_regex(r"[a-z0-9][a-z0-9._]{0,8}", fullmatch=True)
+topics = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+refs = st.builds(FileRef, nodes, uuids, counts)
+ref_tuples = st.lists(refs, max_size=2).map(tuple)
+offsets = st.dictionaries(st.tuples(topics, st.integers(0, 2**31 - 1)), counts, max_size=3)
+streams = st.dictionaries(topics, counts, max_size=2)
+retentions = st.builds(
+    Retention, st.none() | counts, st.dictionaries(topics, st.none() | counts, max_size=2)
+)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> FileRow:
+    size = draw(counts)
+    return FileRow(
+        uuid=draw(uuids),
+        number=draw(counts),
+        object_key=draw(topics),
+        bytes=size,
+        item_count=draw(counts),
+        slot_count=draw(counts),
+        min_time=draw(times),
+        max_time=draw(times),
+        begin_ms=draw(times),
+        sealed_at_ms=draw(times),
+        sidecar_position=draw(st.integers(0, size)),
+        tail_crc=draw(st.integers(0, 2**32 - 1)),
+        topics=draw(st.none() | st.lists(topics, max_size=3).map(tuple)),
+        schema=draw(topics),
+        replaces=draw(ref_tuples),
+        parts=draw(ref_tuples),
+    )
+
+
+changes = st.builds(
+    Change,
+    add=st.lists(rows(), max_size=2).map(tuple),
+    remove=st.dictionaries(uuids, st.sampled_from(RemoveReason), max_size=2),
+    forget=st.lists(uuids, max_size=2).map(tuple),
+    forget_replaced=ref_tuples,
+    floor=st.none() | counts,
+    collected=st.none() | counts,
+    retention=st.none() | retentions,
+    end_offsets=offsets,
+    streams=streams,
+    topics=st.frozensets(topics, max_size=2),
+)
+dropped = st.builds(Dropped, topics, uuids, counts, st.sampled_from(RemoveReason), times)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> ManifestState:
+    files = {row.uuid: row for row in draw(st.lists(rows(), max_size=2))}
+    return ManifestState(
+        node=draw(nodes),
+        number=draw(st.integers(0, 1 << 40)),
+        kind=draw(st.none() | st.sampled_from(NodeKind)),
+        epoch=draw(counts),
+        owner=draw(uuids),
+        time_ms=draw(times),
+        base=draw(counts),
+        base_ms=draw(times),
+        collected=draw(counts),
+        floor=draw(counts),
+        highest_number=draw(counts),
+        files=files,
+        dropped={d.uuid: d for d in draw(st.lists(dropped, max_size=2))},
+        replaced=draw(st.frozensets(refs, max_size=2)),
+        retention=draw(retentions),
+        end_offsets=draw(offsets),
+        streams=draw(streams),
+        topics=draw(st.frozensets(topics, max_size=2)),
+    )
+
+
+@st.composite
+def commits_after(draw: st.DrawFn, state: ManifestState) -> Commit:
+    return Commit(
+        node=state.node,
+        number=state.number + 1,
+        kind=draw(st.sampled_from(NodeKind)),
+        epoch=draw(counts),
+        owner=draw(uuids),
+        commit_id=draw(uuids),
+        time_ms=draw(times),
+        base=draw(st.integers(0, state.number)),
+        change=draw(changes),
+    )

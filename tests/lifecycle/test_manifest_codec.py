@@ -1,0 +1,128 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.lifecycle import strategies as own
+from tests.lifecycle.rows import make_row
+from tests.lifecycle.test_manifest import EMPTY, make_commit
+from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.lifecycle import manifest_codec as codec
+from tierdex.lifecycle.manifest import Change, Tombstone, with_checkpoint
+
+
+def decode(data, number=1):
+    return codec.decode_manifest(data, key="k", node="n1", number=number)
+
+
+@pytest.fixture
+def encoded():
+    return codec.encode_commit(make_commit(EMPTY, Change(add=(make_row(1),))))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_commit_is_decoded_back(data):
+    state = data.draw(own.states())
+    commit = data.draw(own.commits_after(state))
+    if data.draw(st.booleans()):
+        commit = with_checkpoint(state, commit)
+    found = codec.decode_manifest(
+        codec.encode_commit(commit), key="k", node=commit.node, number=commit.number
+    )
+    assert found == commit
+
+
+def test_every_flipped_bit_is_detected(encoded):
+    for place in range(len(encoded)):
+        for bit in range(8):
+            damaged = bytearray(encoded)
+            damaged[place] ^= 1 << bit
+            with pytest.raises(CorruptFileError):
+                decode(bytes(damaged))
+
+
+def test_every_truncation_and_a_tail_are_detected(encoded):
+    for length in range(len(encoded)):
+        with pytest.raises(CorruptFileError):
+            decode(encoded[:length])
+    with pytest.raises(CorruptFileError):
+        decode(encoded + b" ")
+
+
+@pytest.mark.parametrize("tombstone_or_hint", ["tombstone", "hint"])
+def test_every_flipped_bit_of_the_small_objects_is_detected(tombstone_or_hint):
+    if tombstone_or_hint == "hint":
+        data = codec.encode_hint("n1", 8)
+    else:
+        data = codec.encode_tombstone(Tombstone("n1", 1, 8))
+    for place in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[place // 8] ^= 1 << place % 8
+        with pytest.raises(CorruptFileError):
+            if tombstone_or_hint == "hint":
+                codec.decode_hint(bytes(damaged), key="k", node="n1")
+            else:
+                decode(bytes(damaged))
+
+
+def test_newer_format_is_named_as_such(encoded):
+    with pytest.raises(UnsupportedFormatError):
+        decode(encoded.replace(b"tierdex-manifest 1 ", b"tierdex-manifest 2 ", 1))
+
+
+def test_commit_under_another_number_or_node_is_refused(encoded):
+    with pytest.raises(CorruptFileError, match="number 1"):
+        decode(encoded, number=2)
+    with pytest.raises(CorruptFileError, match="n1"):
+        codec.decode_manifest(encoded, key="k", node="n2", number=1)
+
+
+def test_hint_of_another_node_is_refused():
+    with pytest.raises(CorruptFileError):
+        codec.decode_hint(codec.encode_hint("n2", 8), key="k", node="n1")
+
+
+def test_hint_under_a_number_is_refused():
+    with pytest.raises(CorruptFileError):
+        decode(codec.encode_hint("n1", 8))
+
+
+def test_tombstone_is_decoded_back():
+    tombstone = Tombstone("n1", 1, 8)
+    assert decode(codec.encode_tombstone(tombstone)) == tombstone
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_tombstone_that_leads_nowhere_is_refused(newest):
+    with pytest.raises(CorruptFileError):
+        decode(codec.encode_tombstone(Tombstone("n1", 1, newest)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[]", b"1", b"null", b"{}", b"{", b"\xff", b'{"node":"n1"}', b'"' * 3],
+)
+@pytest.mark.parametrize("what", [b"commit", b"tombstone", b"hint"])
+def test_foreign_content_with_a_right_checksum_is_refused(what, body):
+    data = codec._header(what, body) + body
+    with pytest.raises(CorruptFileError):
+        decode(data)
+    with pytest.raises(CorruptFileError):
+        codec.decode_hint(data, key="k", node="n1")
+
+
+@pytest.mark.parametrize("changes", [{"sidecar_position": 1_001}, {"number": -1}, {"bytes": 1.5}])
+def test_implausible_row_is_refused(changes):
+    bad = replace(make_row(1), **changes)
+    with pytest.raises(CorruptFileError):
+        decode(codec.encode_commit(make_commit(EMPTY, Change(add=(bad,)))))
+    with pytest.raises(CorruptFileError):
+        codec.decode_row(codec.encode_row(bad))
+
+
+@settings(max_examples=20, deadline=None)
+@given(own.rows())
+def test_row_is_decoded_back(row):
+    assert codec.decode_row(codec.encode_row(row)) == row
