@@ -1,0 +1,146 @@
+"""Rows of a CSV file, parsed by Arrow, placed by `records`.
+
+The first record names the columns. Every wanted column is read as text, so that no key is changed
+on the way (leading zeros, long numbers); empty fields and `null_values` are null. Depends on
+records, rows; pyarrow.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from tierdex.app.loading.records import BLOCK_BYTES, Block, read_blocks
+from tierdex.app.loading.rows import Rows, check_columns
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+
+_csv: Any = pyarrow.csv
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How to read the file; `columns` None: its first record says them."""
+
+    delimiter: str = ","
+    null_values: tuple[str, ...] = ("",)
+    columns: tuple[str, ...] | None = None
+
+
+def read_csv_rows(
+    filesystem: FileSystem,
+    path: Path,
+    wanted: list[str],
+    form: CsvFormat,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[Rows]:
+    """Yield the rows with the columns `wanted` as text; location is `offset` and `size`.
+
+    Raises InvalidRequestError naming file and line when a row has too many or too few fields, is not
+    UTF-8 or has a quote that never closes.
+    """
+    columns = list(form.columns) if form.columns else None
+    file = filesystem.open(path)
+    try:
+        for block in read_blocks(file, path, delimiter=form.delimiter, block_bytes=block_bytes):
+            rows = block
+            if columns is None and len(block.starts):
+                columns = parse_record(block.text(0), form.delimiter)
+                rows = block.without_first()
+            if columns is not None:
+                check_columns(wanted, columns, path)
+                if len(rows.starts):
+                    yield parse_block(rows, columns, wanted, form)
+    finally:
+        file.close()
+    if columns is None:
+        raise InvalidRequestError(f"{path} has no header line", field="file")
+
+
+def read_header(filesystem: FileSystem, path: Path, delimiter: str) -> list[str]:
+    """Return the column names. Raises InvalidRequestError when there are none."""
+    file = filesystem.open(path)
+    try:
+        for block in read_blocks(file, path, delimiter=delimiter, block_bytes=1 << 16):
+            if len(block.starts):
+                return parse_record(block.text(0), delimiter)
+    finally:
+        file.close()
+    raise InvalidRequestError(f"{path} has no header line", field="file")
+
+
+def parse_record(data: bytes, delimiter: str) -> list[str]:
+    """Return the fields of one record."""
+    text = data.decode(errors="replace")
+    return next(
+        csv.reader([text] if "\n" not in text else text.splitlines(True), delimiter=delimiter)
+    )
+
+
+def parse_block(block: Block, columns: list[str], wanted: list[str], form: CsvFormat) -> Rows:
+    """Parse whole records in one go; columns go by number, since names may repeat."""
+    bad: list[Any] = []
+
+    def refuse(row: Any) -> str:
+        bad.append(row)
+        return "error"
+
+    names = [str(number) for number in range(len(columns))]
+    picked = [str(columns.index(name)) for name in wanted] or names[:1]
+    begin = int(block.starts[0])
+    data = pa.py_buffer(block.data)[begin:]
+    try:
+        table = _csv.read_csv(
+            pa.BufferReader(data),
+            # Serial: only then do errors know their row.
+            read_options=_csv.ReadOptions(
+                column_names=names, use_threads=False, block_size=max(len(block.data), 1)
+            ),
+            parse_options=_csv.ParseOptions(
+                delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=refuse
+            ),
+            convert_options=_csv.ConvertOptions(
+                include_columns=picked,
+                column_types=dict.fromkeys(picked, pa.string()),
+                null_values=list(form.null_values),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise _explain(block, bad, error) from error
+    if table.num_rows != len(block.starts):
+        raise InvalidRequestError(
+            f"{len(block.starts)} lines from here on are parsed as {table.num_rows} rows: "
+            "is the delimiter right, is every quote closed?",
+            field=block.place_of(0),
+        )
+    table = table.rename_columns(wanted or ["0"])
+    location = {"offset": block.offsets, "size": block.sizes}
+    return Rows(table, location, block.place_of, block.position + len(block.data))
+
+
+def _explain(block: Block, bad: list[Any], error: pa.ArrowInvalid) -> InvalidRequestError:
+    """Return the error with the line that caused it."""
+    if bad:
+        row = bad[0]
+        return InvalidRequestError(
+            f"has {row.actual_columns} fields where the header has {row.expected_columns}",
+            field=block.place_of((row.number or 1) - 1),
+        )
+    for record in range(len(block.starts)):
+        try:
+            block.text(record).decode()
+        except UnicodeDecodeError as fault:
+            return InvalidRequestError(f"is not UTF-8: {fault}", field=block.place_of(record))
+    return InvalidRequestError(str(error), field=block.place_of(0))

@@ -1,0 +1,137 @@
+"""Rows of a JSONL file: one object a line, parsed by Arrow, placed by `records`.
+
+Arrow wants one type a column. The first lines say which; a block in which a column has several (ids
+that are numbers here and strings there) is parsed line by line instead, with the same outcome,
+slower, and with an exact error when a line is no object. Depends on records, rows; pyarrow, orjson.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.json
+
+from tierdex.app.loading.records import BLOCK_BYTES, Block, read_blocks
+from tierdex.app.loading.rows import Rows
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+
+_json: Any = pyarrow.json
+_PROBED_LINES = 100
+_TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+
+
+def read_jsonl_rows(
+    filesystem: FileSystem, path: Path, wanted: list[str], *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Rows]:
+    """Yield the rows with the columns `wanted`; location is `offset` and `size`.
+
+    An absent field is null. Raises InvalidRequestError naming file and line for a line that is not
+    one JSON object, or whose wanted field is an object or a list.
+    """
+    schema: pa.Schema | None = None
+    file = filesystem.open(path)
+    try:
+        for block in read_blocks(file, path, delimiter=None, block_bytes=block_bytes):
+            if not len(block.starts):
+                continue
+            if schema is None:
+                schema = _probe(block, wanted)
+            yield _parse_block(block, wanted, schema)
+    finally:
+        file.close()
+
+
+def parse_jsonl_block(block: Block, wanted: list[str]) -> Rows:
+    """Return the rows of one block, its types found out from itself."""
+    return _parse_block(block, wanted, _probe(block, wanted))
+
+
+def _parse_block(block: Block, wanted: list[str], schema: pa.Schema) -> Rows:
+    table, rows = _parse_whole(block, schema), block
+    if table is None:
+        table, rows = _parse_lines(block, wanted)
+    location = {"offset": rows.offsets, "size": rows.sizes}
+    return Rows(table, location, rows.place_of, block.position + len(block.data))
+
+
+def _probe(block: Block, wanted: list[str]) -> pa.Schema:
+    """Return the type of each column by its first value; text when the first lines have none."""
+    types: dict[str, pa.DataType] = {}
+    for record in range(min(len(block.starts), _PROBED_LINES)):
+        row = _parse_line(block, record)
+        for name in wanted if row is not None else ():
+            value = row.get(name) if row else None
+            if value is not None and name not in types:
+                types[name] = _TYPES.get(type(value), pa.string())
+    return pa.schema([(name, types.get(name, pa.string())) for name in wanted])
+
+
+def _parse_whole(block: Block, schema: pa.Schema) -> pa.Table | None:
+    """Parse the block in one go; None when it does not fit the types, or a line holds not one row."""
+    begin = int(block.starts[0])
+    try:
+        table = _json.read_json(
+            pa.BufferReader(pa.py_buffer(block.data)[begin:]),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block.data)),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows == len(block.starts) else None
+
+
+def _parse_lines(block: Block, wanted: list[str]) -> tuple[pa.Table, Block]:
+    """Parse line by line: any mix of plain values becomes text."""
+    records, columns = [], [[] for _ in wanted]  # type: ignore[var-annotated]
+    for record in range(len(block.starts)):
+        row = _parse_line(block, record)
+        if row is None:
+            continue
+        records.append(record)
+        for name, column in zip(wanted, columns, strict=True):
+            column.append(_as_text(row.get(name), name, block, record))
+    kept = np.array(records, np.int64)
+    rows = Block(
+        block.data,
+        block.position,
+        block.first_line,
+        block.starts[kept],
+        block.ends[kept],
+        block.path,
+    )
+    return pa.table([pa.array(column, pa.string()) for column in columns], names=wanted), rows
+
+
+def _parse_line(block: Block, record: int) -> dict[str, Any] | None:
+    """Return the object of one line; None for a line of blanks."""
+    text = block.text(record)
+    if not text.strip():
+        return None
+    try:
+        row = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequestError(f"is not JSON: {error}", field=block.place_of(record)) from error
+    if not isinstance(row, dict):
+        raise InvalidRequestError("is not a JSON object", field=block.place_of(record))
+    return row
+
+
+def _as_text(value: Any, name: str, block: Block, record: int) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    raise InvalidRequestError(f"{name} is not a plain value", field=block.place_of(record))

@@ -1,0 +1,51 @@
+"""What the three readers yield: blocks of rows by column, each row with its place in the file.
+
+Depends on errors only (and pyarrow, numpy in the types).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+Column: TypeAlias = Any  # an Arrow array: the stubs of pyarrow know less than pyarrow
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A block of rows: `table` holds the wanted columns, `location` one value a row and field.
+
+    `place_of(row)` names a row for a person, as in ``orders.csv:17``; `done_bytes` of the file's
+    bytes are read once these rows are dealt with.
+    """
+
+    table: pa.Table
+    location: Mapping[str, Any]
+    place_of: Callable[[int], str]
+    done_bytes: int
+
+
+class RowError(ValueError):
+    """One row of a block holds a value that cannot be used."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+def check_columns(wanted: list[str], present: list[str], path: Path) -> None:
+    """Raise InvalidRequestError for a wanted column that the file has not, or has twice."""
+    for name in wanted:
+        if name not in present:
+            listed = ", ".join(present[:50])
+            raise InvalidRequestError(f"{path} has no column {name!r}; it has {listed}", field=name)
+        if present.count(name) > 1:
+            raise InvalidRequestError(f"{path} has several columns {name!r}", field=name)

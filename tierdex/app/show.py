@@ -1,0 +1,109 @@
+"""`--show`: the bytes that an entry points at, for sources that lie on this machine.
+
+A row is shown only when it is the right one: it is parsed again the way it was loaded, and its key
+or message ID is compared, so that a file that was changed or replaced since shows nothing false.
+Depends on loading/.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from tierdex.app.loading.columns import Template
+from tierdex.app.loading.csv_rows import CsvFormat, parse_block
+from tierdex.app.loading.jsonl_rows import parse_jsonl_block
+from tierdex.app.loading.parquet_rows import read_parquet_row
+from tierdex.app.loading.records import Block
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from tierdex.app.loading.sources import Source, SourceRegister
+    from tierdex.filesystem import FileSystem
+    from tierdex.index_service.answer import Entry
+
+
+class Shown(NamedTuple):
+    """The bytes of one entry, or (`text` None) why there are none."""
+
+    path: Path | None
+    text: bytes | None
+    reason: str | None
+
+
+def show_entry(
+    filesystem: FileSystem,
+    sources: SourceRegister,
+    entry: Entry,
+    *,
+    key: str | None = None,
+    message_id: str | None = None,
+) -> Shown:
+    """Return the bytes an entry points at: a line of CSV or JSONL, a Parquet row as JSON.
+
+    `key` or `message_id` is what was looked up; the row must have it. Raises CorruptFileError when
+    the list of sources is damaged, OSError.
+    """
+    wanted = key if key is not None else message_id
+    known = sources.of_topic(entry.topic)
+    reason = f"no local file was loaded under topic {entry.topic!r}"
+    for source in known:
+        templates = source.keys if key is not None else (source.message_id,)
+        path = Path(source.path)
+        if not filesystem.exists(path):
+            reason = f"{path} is gone"
+            continue
+        try:
+            text, table = _read_row(filesystem, source, path, entry)
+        except (InvalidRequestError, pa.ArrowInvalid) as error:
+            reason = f"{path} was changed since it was loaded: {error}"
+            continue
+        if table is None:
+            continue
+        if any(_value(template, table) == wanted for template in templates if template):
+            return Shown(path, text, None)
+        reason = f"the row in {path} has another key: the file was changed since it was loaded"
+    return Shown(None, None, reason)
+
+
+def _read_row(
+    filesystem: FileSystem, source: Source, path: Path, entry: Entry
+) -> tuple[bytes, pa.Table | None]:
+    """Return a row's bytes and columns; no columns when the entry is not of this source."""
+    if source.kind == "parquet":
+        place = entry.location or {}
+        if entry.source != source.path or "row" not in place:
+            return b"", None
+        table = read_parquet_row(path, int(place["row_group"]), int(place["row"]))
+        return orjson.dumps(table.to_pylist()[0], default=str), table
+    if entry.offset is None or not entry.size:
+        return b"", None
+    file = filesystem.open(path)
+    try:
+        text = file.read_at(entry.offset, entry.size)
+    finally:
+        file.close()
+    if len(text) != entry.size:
+        raise InvalidRequestError("it is shorter")
+    block = Block(
+        text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
+    )
+    wanted = _columns(source)
+    if source.kind == "csv":
+        form = CsvFormat(source.delimiter, source.null_values)
+        return text, parse_block(block, list(source.columns), wanted, form).table
+    return text, parse_jsonl_block(block, wanted).table
+
+
+def _columns(source: Source) -> list[str]:
+    texts = [*source.keys, *([source.message_id] if source.message_id else [])]
+    names = [name for text in texts for name in Template.parse(text, field="key").columns]
+    return list(dict.fromkeys(names))
+
+
+def _value(template: str, table: pa.Table) -> Any:
+    return Template.parse(template, field="key").evaluate(table)[0].as_py()
