@@ -25,10 +25,10 @@ def probe(store: Store, prefix: str, ids: IdSource) -> None:
     """
     token = ids.uuid().hex()
     key = f"{prefix}probe-{token}"
-    store.put_if_absent(key, f"first {token}".encode())
     try:
+        store.put_if_absent(key, f"first {token}".encode())
         _write_again(store, key, token)
-    finally:
+    finally:  # even of a write that failed: it may have taken effect
         store.delete(key)
 
 
