@@ -1,4 +1,5 @@
 import threading
+from itertools import pairwise
 
 import pytest
 from hypothesis import settings
@@ -115,4 +116,4 @@ def test_height_is_spread_like_a_fair_coin():
             node, count = node.links[level], count + 1
         counts.append(count)
         level += 1
-    assert all(0.35 < high / low < 0.65 for low, high in zip(counts, counts[1:], strict=False))
+    assert all(0.35 < high / low < 0.65 for low, high in pairwise(counts))

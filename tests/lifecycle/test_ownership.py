@@ -1,0 +1,361 @@
+import threading
+
+import pytest
+
+from tests.lifecycle.rows import KnobStore, make_log, make_row, make_uuid
+from tierdex.clock import ManualClock
+from tierdex.errors import (
+    ConflictError,
+    FencedError,
+    FloorError,
+    OwnershipError,
+    StoreRefusedError,
+    StoreTimeoutError,
+)
+from tierdex.ids import SeededIds
+from tierdex.lifecycle.garbage import plan_garbage
+from tierdex.lifecycle.manifest import Change, FileRef, NodeKind, RemoveReason, Retention
+from tierdex.lifecycle.ownership import OwnedNode, SharedNode
+
+
+@pytest.fixture
+def store():
+    return KnobStore(ManualClock())
+
+
+def open_owned(store, seed, node="n1", **knobs):
+    ids = SeededIds(seed)
+    return OwnedNode.open(make_log(store, node, ids=ids, **knobs), ids)
+
+
+def open_shared(store, seed, node="n1", **knobs):
+    ids = SeededIds(seed)
+    return SharedNode.open(make_log(store, node, ids=ids, **knobs), ids)
+
+
+def newest(store, node="n1"):
+    return make_log(store, node).load()
+
+
+def rows(*seeds, **fields):
+    return [make_row(seed, **fields) for seed in seeds]
+
+
+# -- owned ------------------------------------------------------------------------------------
+
+
+def test_opening_commits_a_new_epoch(store):
+    assert open_owned(store, 1).epoch == 1
+    assert open_owned(store, 2).epoch == 2
+    state = newest(store)
+    assert (state.number, state.epoch, state.kind) == (2, 2, NodeKind.OWNED)
+
+
+def test_store_that_ignores_the_condition_is_refused_before_anything_is_committed(store):
+    store.honours_conditions = False
+    with pytest.raises(StoreRefusedError):
+        open_owned(store, 1)
+    with pytest.raises(StoreRefusedError):
+        open_shared(store, 1)
+    assert newest(store).number == 0
+
+
+def test_stale_owner_is_fenced_for_good_and_changes_nothing(store):
+    stale, fresh = open_owned(store, 1), open_owned(store, 2)
+    fresh.publish(rows(1))
+    before = newest(store)
+    for attempt in (
+        lambda: stale.publish(rows(2)),
+        lambda: stale.remove([make_uuid(1)], RemoveReason.EXPIRED),
+        lambda: stale.merge(make_row(3), [make_uuid(1)]),
+        stale.refresh,
+        lambda: stale.commit(lambda _: None),
+    ):
+        with pytest.raises(FencedError):
+            attempt()
+        assert stale.is_fenced
+    assert newest(store) == before
+    assert not fresh.is_fenced
+
+
+def test_owner_learns_of_its_fencing_by_a_refresh(store):
+    stale = open_owned(store, 1)
+    open_owned(store, 2)
+    with pytest.raises(FencedError):
+        stale.refresh()
+
+
+def test_fenced_owner_still_answers_from_its_state(store):
+    stale = open_owned(store, 1)
+    stale.publish(rows(1))
+    open_owned(store, 2)
+    with pytest.raises(FencedError):
+        stale.publish(rows(2))
+    assert stale.state.knows(make_uuid(1))
+
+
+def test_takeover_in_the_middle_of_a_commit_fences_it(store):
+    stale = open_owned(store, 1)
+    store.before_create = lambda: open_owned(store, 2)
+    with pytest.raises(FencedError):
+        stale.publish(rows(1))
+    assert newest(store).files == {}
+
+
+def test_two_owners_racing_to_open_get_different_epochs(store):
+    opened: list[OwnedNode] = []
+    threads = [
+        threading.Thread(target=lambda seed=seed: opened.append(open_owned(store, seed)))
+        for seed in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(node.epoch for node in opened) == [1, 2, 3, 4, 5, 6]
+    outcomes = [_outcome(node, seed) for seed, node in enumerate(opened)]
+    assert sorted(outcomes) == ["fenced"] * 5 + ["published"]
+    assert len(newest(store).files) == 1
+
+
+def _outcome(node, seed):
+    try:
+        node.publish(rows(100 + seed, read_number=node.state.number))
+    except FencedError:
+        return "fenced"
+    return "published"
+
+
+def test_epochs_in_the_history_never_fall_and_have_one_owner_each(store):
+    owners = [open_owned(store, seed) for seed in range(3)]
+    for turn in range(9):
+        _outcome(owners[turn % 3], turn)
+        if turn == 4:
+            owners[1] = open_owned(store, 50)
+    log = make_log(store)
+    owner_of: dict[int, bytes] = {}
+    epochs = []
+    for number in range(1, log.load().number + 1):
+        commit = log._read(number)
+        epochs.append(commit.epoch)
+        assert owner_of.setdefault(commit.epoch, commit.owner) == commit.owner
+    assert epochs == sorted(epochs)
+
+
+def test_owner_whose_claim_was_answered_412_opens_once(store):
+    store.refuse_own_create = True
+    assert open_owned(store, 1).epoch == 1
+    assert newest(store).number == 1
+
+
+def test_owner_stalled_while_numbers_were_collected_is_fenced(store):
+    stale = open_owned(store, 1)
+    fresh = open_owned(store, 2)
+    for seed in range(1, 20):
+        fresh.publish(rows(seed))
+    fresh.log.bury(1, fresh.state.base - 1)
+    before = newest(store)
+    with pytest.raises(FencedError):
+        stale.publish(rows(99))
+    assert newest(store) == before
+
+
+def test_publishing_again_is_a_success_without_a_commit(store):
+    owner = open_owned(store, 1)
+    owner.publish(rows(1))
+    number = owner.state.number
+    assert owner.publish(rows(1)).number == number
+    assert owner.publish(rows(1, 2)).number == number + 1
+    assert len(owner.state.files) == 2
+
+
+def test_publishing_after_a_lost_answer_does_not_list_twice(store):
+    owner = open_owned(store, 1)
+    store.lose_answer_of_create = True
+    with pytest.raises(StoreTimeoutError):
+        owner.publish(rows(1))
+    owner.publish(rows(1))
+    assert newest(store).number == 2
+
+
+def test_published_watermarks_only_rise(store):
+    owner = open_owned(store, 1)
+    owner.publish(rows(1), end_offsets={("orders", 0): 100})
+    owner.publish(rows(2), end_offsets={("orders", 0): 50, ("orders", 1): 7})
+    assert newest(store).end_offsets == {("orders", 0): 100, ("orders", 1): 7}
+    assert newest(store).topics == {"orders"}
+
+
+def test_merge_swaps_files_in_one_commit(store):
+    owner = open_owned(store, 1)
+    owner.publish(rows(1, 2, 3))
+    number = owner.state.number
+    owner.merge(make_row(9), [make_uuid(1), make_uuid(2)])
+    state = newest(store)
+    assert set(state.files) == {make_uuid(3), make_uuid(9)}
+    assert state.number == number + 1
+    assert owner.merge(make_row(9), [make_uuid(1), make_uuid(2)]).number == number + 1
+
+
+def test_merge_of_an_expired_file_is_refused(store):
+    owner = open_owned(store, 1)
+    owner.publish(rows(1, 2))
+    owner.remove([make_uuid(1)], RemoveReason.EXPIRED)
+    with pytest.raises(ConflictError):
+        owner.merge(make_row(9), [make_uuid(1), make_uuid(2)])
+
+
+def test_object_named_below_the_floor_is_refused_until_it_is_uploaded_afresh(store):
+    owner = open_owned(store, 1)
+    named_early = make_row(1, read_number=owner.state.number)
+    owner.commit(lambda state: Change(floor=state.number + 1))
+    with pytest.raises(FloorError):
+        owner.publish([named_early])
+    owner.publish([make_row(1, read_number=owner.state.number)])
+    assert newest(store).knows(make_uuid(1))
+
+
+def test_retention_rules_are_committed(store):
+    owner = open_owned(store, 1)
+    owner.commit(lambda _: Change(retention=Retention(5, {"a": None})))
+    assert newest(store).retention == Retention(5, {"a": None})
+
+
+def test_shared_node_cannot_be_opened_as_owned_nor_the_other_way_round(store):
+    open_owned(store, 1, "owned")
+    open_shared(store, 1, "jobs").publish(rows(1, node="jobs"))
+    with pytest.raises(OwnershipError):
+        open_shared(store, 2, "owned")
+    with pytest.raises(OwnershipError):
+        open_owned(store, 2, "jobs")
+
+
+def test_job_that_opened_before_the_owner_did_cannot_fence_it(store):
+    job = open_shared(store, 1)
+    owner = open_owned(store, 2)
+    with pytest.raises(OwnershipError):
+        job.publish(rows(1))
+    owner.publish(rows(2))
+
+
+# -- shared -----------------------------------------------------------------------------------
+
+
+def test_shared_writers_racing_lose_nothing(store):
+    def publish(seed: int) -> None:
+        node = open_shared(store, seed)
+        for step in range(5):
+            node.publish(rows(100 * seed + step))
+
+    threads = [threading.Thread(target=publish, args=(seed,)) for seed in range(1, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    state = newest(store)
+    assert len(state.files) == 25
+    assert state.number == 25
+    assert state.epoch == 0
+
+
+def test_replayed_batch_is_a_no_op(store):
+    node = open_shared(store, 1)
+    node.publish_batch("q", 0, rows(1))
+    node.publish_batch("q", 1, rows(2))
+    number = node.state.number
+    restarted = open_shared(store, 2)
+    assert restarted.publish_batch("q", 1, rows(3)).number == number
+    assert restarted.publish_batch("q", 0, rows(4)).number == number
+    restarted.publish_batch("other", 0, rows(5))
+    assert set(newest(store).files) == {make_uuid(n) for n in (1, 2, 5)}
+
+
+def test_batch_whose_answer_was_lost_is_listed_once(store):
+    node = open_shared(store, 1)
+    store.lose_answer_of_create = True
+    with pytest.raises(StoreTimeoutError):
+        node.publish_batch("q", 0, rows(1))
+    open_shared(store, 2).publish_batch("q", 0, rows(2))
+    assert set(newest(store).files) == {make_uuid(1)}
+
+
+def test_empty_batch_is_remembered(store):
+    node = open_shared(store, 1)
+    node.publish_batch("q", 3, [])
+    assert newest(store).streams == {"q": 3}
+
+
+def test_batch_ids_survive_merge_expiry_and_checkpoints(store):
+    node = open_shared(store, 1)
+    node.publish_batch("q", 4, rows(1, 2))
+    node.merge(make_row(9), [make_uuid(1), make_uuid(2)])
+    node.remove([make_uuid(9)], RemoveReason.EXPIRED)
+    for step in range(10):
+        node.commit(lambda _, step=step: Change(topics=frozenset({str(step)})))
+    assert newest(store).streams == {"q": 4}
+
+
+def test_two_merges_of_the_same_files_list_one_of_them(store):
+    first, second = open_shared(store, 1), open_shared(store, 2)
+    first.publish(rows(1, 2))
+    second.refresh()
+    store.before_create = lambda: first.merge(make_row(8), [make_uuid(1), make_uuid(2)])
+    with pytest.raises(ConflictError):
+        second.merge(make_row(9), [make_uuid(1), make_uuid(2)])
+    assert set(newest(store).files) == {make_uuid(8)}
+
+
+def test_files_of_another_node_are_replaced_only_once(store):
+    ref = FileRef("n2", make_uuid(1), 5)
+    node = open_shared(store, 1)
+    node.merge(make_row(8, replaces=(ref,)))
+    with pytest.raises(ConflictError):
+        node.merge(make_row(9, replaces=(ref,)))
+    assert newest(store).replaced == {ref}
+
+
+def test_collection_against_a_slow_uploader_never_lists_a_deleted_object(store):
+    """The uploader names its object, stalls; collection runs to its end; then it commits."""
+    clock = ManualClock()
+    store = KnobStore(clock)
+    slow, collector = open_shared(store, 1, clock=clock), open_shared(store, 2, clock=clock)
+    collector.publish(rows(1))
+    slow.refresh()
+    row = make_row(2, read_number=slow.state.number)
+    store.put(row.object_key, b"uploaded, not yet listed")
+    for _ in range(3):
+        clock.advance(3_600)
+        state = collector.refresh()
+        objects = list(store.list(collector.log.paths.files_prefix))
+        plan = plan_garbage(state, objects, now_ms=clock.now_ms(), grace_ms=3_600_000)
+        for key in plan.delete:
+            store.delete(key)
+        collector.commit(lambda _, plan=plan: plan.change)
+    assert not store.has(row.object_key)
+    with pytest.raises(FloorError):
+        slow.publish([row])
+    fresh = make_row(2, read_number=slow.state.number)
+    store.put(fresh.object_key, b"uploaded again")
+    slow.publish([fresh])
+    assert all(
+        store.has(row.object_key) or row.uuid == make_uuid(1)
+        for row in newest(store).files.values()
+    )
+
+
+def test_job_that_stalled_since_its_upload_cannot_list_an_expired_and_deleted_object(store):
+    clock = ManualClock()
+    store = KnobStore(clock)
+    slow, collector = open_shared(store, 1, clock=clock), open_shared(store, 2, clock=clock)
+    row = make_row(1, read_number=slow.state.number)
+    store.lose_answer_of_create = True
+    with pytest.raises(StoreTimeoutError):  # listed, but the job does not know
+        slow.publish([row])
+    collector.refresh()
+    collector.remove([row.uuid], RemoveReason.EXPIRED)
+    clock.advance(7_200)
+    plan = plan_garbage(collector.state, [], now_ms=clock.now_ms(), grace_ms=3_600_000)
+    assert plan.delete == (row.object_key,)
+    collector.commit(lambda _: plan.change)
+    with pytest.raises(FloorError):
+        slow.publish([row])

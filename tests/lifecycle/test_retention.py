@@ -1,0 +1,89 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lifecycle.rows import NOW_MS, make_row
+from tierdex.lifecycle.manifest import Retention
+from tierdex.lifecycle.retention import (
+    cut_off_ms,
+    hidden_topics,
+    is_expired,
+    is_hidden,
+    longest_retention,
+    make_retention,
+    plan_expiry,
+)
+
+RULES = make_retention(10, {"short": 1, "long": 100, "ever": None})
+
+
+@pytest.mark.parametrize(
+    ("topics", "limit"),
+    [
+        (("other",), 10_000),
+        (("short",), 1_000),
+        (("short", "other"), 10_000),
+        (("short", "long"), 100_000),
+        (("short", "ever"), None),
+        (None, None),
+        ((), None),
+    ],
+)
+def test_longest_kept_topic_decides(topics, limit):
+    assert longest_retention(RULES, topics) == limit
+
+
+def test_file_of_any_topic_waits_for_the_longest_of_all_rules():
+    assert longest_retention(make_retention(10, {"a": 50}), None) == 50_000
+    assert longest_retention(make_retention(None, {"a": 50}), None) is None
+
+
+def test_default_is_for_ever():
+    assert not is_expired(make_retention(None), ("a",), 0, 1 << 60)
+
+
+def test_age_counts_from_sealing_whatever_the_entries_times():
+    old_entries = make_row(1, min_time=0, max_time=1, sealed_at_ms=NOW_MS)
+    future_entries = make_row(2, max_time=1 << 60, sealed_at_ms=NOW_MS - 10_000)
+    assert plan_expiry([old_entries, future_entries], RULES, NOW_MS) == [future_entries]
+
+
+def test_file_expires_at_the_very_millisecond():
+    assert not is_expired(RULES, ("short",), 1_000, 1_999)
+    assert is_expired(RULES, ("short",), 1_000, 2_000)
+
+
+def test_unsealed_file_has_no_age():
+    assert not is_expired(RULES, ("short",), None, 1 << 60)
+    assert not is_hidden(RULES, "short", None, 1 << 60)
+
+
+def test_expiry_by_hand_takes_what_was_sealed_before():
+    rows = [make_row(n, topics=("ever",), sealed_at_ms=n) for n in (3, 1, 2)]
+    assert [r.sealed_at_ms for r in plan_expiry(rows, RULES, NOW_MS, before_ms=3)] == [1, 2]
+
+
+def test_entries_of_a_topic_past_its_own_retention_are_hidden():
+    assert hidden_topics(RULES, ["short", "long", "ever", "other"], 0, 10_000) == {"short", "other"}
+    assert hidden_topics(make_retention(None), ["short"], 0, 1 << 60) == frozenset()
+
+
+@given(st.integers(0, 3_000), st.integers(0, 3_000))
+def test_cut_off_and_hidden_agree(sealed_at_ms, now_ms):
+    cut_off = cut_off_ms(RULES, "short", now_ms)
+    assert cut_off is not None
+    assert is_hidden(RULES, "short", sealed_at_ms, now_ms) == (sealed_at_ms <= cut_off)
+    assert cut_off_ms(RULES, "ever", now_ms) is None
+
+
+@given(
+    st.lists(st.sampled_from(["short", "long", "ever", "other"]), min_size=1),
+    st.integers(0, 200_000),
+)
+def test_expired_file_holds_only_hidden_entries(topics, now_ms):
+    if is_expired(RULES, topics, 0, now_ms):
+        assert hidden_topics(RULES, topics, 0, now_ms) == set(topics)
+
+
+def test_rules_are_plain_milliseconds():
+    assert make_retention(1.5, {"a": None}) == Retention(1_500, {"a": None})
