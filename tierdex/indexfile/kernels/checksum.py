@@ -2,6 +2,7 @@
 
 `crc32c(address, length, crc)` continues `crc` over `length` bytes, exactly as
 `google_crc32c.extend(crc, data)` does; both spellings of the same number are used in this package.
+`row_fingerprint` is no checksum of the format: its sums compare two sets of rows in any order.
 Depends on intrinsics.
 """
 
@@ -22,6 +23,8 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_u32,
 )
 
+_MIX_1 = np.uint64(0x9E3779B97F4A7C15)
+_MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _POLYNOMIAL = 0x82F63B78  # CRC32C, reflected
 
 
@@ -116,3 +119,22 @@ def verify_block(
         return False
     store_u8(verified + block, np.uint8(1))
     return True
+
+
+@kernel
+def row_fingerprint(place: int, item_bytes: int) -> Any:
+    """Return a number (u8) that depends on every word of the row at `place`."""
+    state = _MIX_2
+    for position in range(0, item_bytes, 8):
+        state = (state ^ load_u64(place + position)) * _MIX_1
+        state ^= state >> np.uint64(29)
+    return state
+
+
+@kernel
+def rows_fingerprint(rows: int, item_bytes: int, count: int) -> Any:
+    """Return the sum (i8, wrapping) of the fingerprints of `count` rows."""
+    total = np.uint64(0)
+    for i in range(count):
+        total += row_fingerprint(rows + i * item_bytes, item_bytes)
+    return np.int64(total)

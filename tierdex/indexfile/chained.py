@@ -1,0 +1,662 @@
+"""The chained form of an index file: written by head insertion, looked up while it is written.
+
+    create -> append ... append -> sync -> seal          one writer
+    recover                                              the writer's next process
+    open_sealed, open_for_reading                        immutable file; beside another process' writer
+
+The order of an append: blocks reserved, items and links written, slots moved (batch_append.write);
+then the batch's CRC, which makes it real; then `published`, which makes it visible. Durable is what a
+`sync` that began afterwards has returned for.
+
+Sizes are bytes, times int64 ms. Depends on the rest of indexfile and on filesystem. Knows neither
+states nor folders: the caller names, renames and removes files, and syncs their folder.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import (
+    ClosedError,
+    CorruptFileError,
+    ReadOnlyError,
+    TierdexError,
+    UnavailableError,
+)
+from tierdex.indexfile import batch_append, layout
+from tierdex.indexfile.batch_scan import scan_file
+from tierdex.indexfile.chained_check import check_chained, prove
+from tierdex.indexfile.chained_seal import encode_tail, read_tail, rows_end
+from tierdex.indexfile.chained_tally import NO_TIME, Tally
+from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
+from tierdex.indexfile.dictionary import Dictionaries
+from tierdex.indexfile.header import FileHeader, check_counts, decode_header
+from tierdex.indexfile.layout import Form
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem, Mapping, OpenFile
+    from tierdex.indexfile.columns import ItemColumns, ItemRows
+    from tierdex.indexfile.schema import Schema
+
+__all__ = ["ChainedFile", "FileFullError", "Lookup", "Matches", "Published"]
+
+RESERVE_STEP_MIN = 256 << 10
+RESERVE_STEP_MAX = 16 << 20
+_SPARE_ROWS = 4096  # rows beyond two an item: the longest dictionary string always fits a new file
+
+
+class FileFullError(TierdexError):
+    """The batch does not fit any more: roll. Nothing was applied."""
+
+
+class Published(NamedTuple):
+    """What readers may see: rows 1 .. rows, and what holds for the items in them."""
+
+    rows: int
+    items: int
+    min_time: int
+    max_time: int
+
+
+class ChainedFile:
+    """One index file in chained form.
+
+    Owns its descriptor and mapping; `close` gives them back. Invariants (`check` verifies them):
+      1. the rows up to `published` are whole batches that verify, numbered 0, 1, 2 ...;
+      2. every published item is in the chain of its slot, exactly once, newest first;
+      3. counts, time bounds, end offsets and dictionaries are what the batches say;
+      4. every stored row lies in reserved disk blocks.
+
+    Thread safety: one thread at a time appends, syncs, seals (the caller locks; a sync may run beside
+    appends); any number of threads read without locks.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        header: FileHeader,
+        file: OpenFile,
+        mapping: Mapping,
+        *,
+        tally: Tally,
+        dictionaries: Dictionaries,
+        view: ChainedView,
+        writable: bool,
+    ) -> None:
+        """Take over an open file; use the class methods."""
+        self.path = path
+        self.header = header
+        self.dictionaries = dictionaries
+        self.suspect = False  # a sync failed: what is on the device is not known
+        self.sealed = False
+        self.synced = 0  # rows that are durable
+        self._file = file
+        self._mapping: Mapping | None = mapping
+        self._tally = tally
+        self._current_view: ChainedView | None = view
+        self._closed = False
+        self._writable = writable
+        self._tally_lock = threading.Lock()
+        self._reserved = layout.rows_position(header.slot_count)  # bytes from 0 with disk blocks
+        self._published = Published(0, 0, *NO_TIME)
+        self._publish()
+
+    # -- construction ----------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        filesystem: FileSystem,
+        path: Path,
+        *,
+        uuid: bytes,
+        schema: Schema,
+        slot_count: int,
+        item_capacity: int,
+        created_ms: int,
+    ) -> ChainedFile:
+        """Make a new, empty file; header and reserved slots are durable on return.
+
+        Raises OSError (FileExistsError, disk full ...), and then leaves no file.
+        """
+        header = FileHeader(
+            form=Form.CHAINED,
+            uuid=uuid,
+            schema=schema,
+            slot_count=slot_count,
+            item_capacity=item_capacity,
+            row_capacity=min(2 * item_capacity + _SPARE_ROWS, layout.ROW_COUNT_MAX),
+            created_ms=created_ms,
+        )
+        check_counts(header, path)
+        file = filesystem.open(path, writable=True, create=True, exclusive=True)
+        try:
+            file.truncate(_full_length(header))
+            file.reserve(0, layout.rows_position(slot_count))
+            file.write_at(0, header.encode())
+            file.sync()
+            return cls._over(path, header, file, writable=True)
+        except OSError:
+            file.close()
+            with suppress(OSError):  # the first error is the one to tell
+                filesystem.unlink(path)
+            raise
+
+    @classmethod
+    def _over(
+        cls,
+        path: Path,
+        header: FileHeader,
+        file: OpenFile,
+        *,
+        writable: bool,
+        tally: Tally | None = None,
+        dictionaries: Dictionaries | None = None,
+        slots: np.ndarray | None = None,
+    ) -> ChainedFile:
+        """Map an unsealed file and return it; without a tally it is an empty one."""
+        mapping = file.map(_full_length(header), writable=writable)
+        view = ChainedView(header, path, mapping.array.view(np.ndarray), slots=slots)
+        result = cls(
+            path,
+            header,
+            file,
+            mapping,
+            tally=tally or Tally(header),
+            dictionaries=dictionaries or Dictionaries(header.schema.dictionary_names),
+            view=view,
+            writable=writable,
+        )
+        result._bind()
+        return result
+
+    @classmethod
+    def recover(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
+        """Open the unsealed file of a process that is gone, ready for appends.
+
+        Trusts the header and the batches that verify, nothing else: chains are built anew. A file
+        whose seal was finished before the crash is returned sealed. Raises CorruptFileError,
+        UnsupportedFormatError, OSError.
+        """
+        file = filesystem.open(path, writable=True)
+        try:
+            header = _read_header(file, path)
+            if file.size() != _full_length(header):
+                return cls._sealed(path, header, file)
+            slots = np.zeros(header.slot_count, np.uint32)
+            tally, dictionaries = _scan(file, header, path, slots)
+            # A copied file may have holes where the writer had blocks: a store must not fail.
+            used = _row_end(header, tally.next_row - 1)
+            file.reserve(0, used)
+            result = cls._over(
+                path, header, file, writable=True, tally=tally, dictionaries=dictionaries
+            )
+            result._view.data[layout.HEADER_BYTES :][: slots.nbytes] = slots.view(np.uint8)
+            result._reserved = used
+            return result
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def open_sealed(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
+        """Open a sealed file by its footer; its blocks are verified when first used."""
+        file = filesystem.open(path)
+        try:
+            return cls._sealed(path, _read_header(file, path), file)
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def open_for_reading(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
+        """Open a file beside its live writer, writing nothing; `refresh` sees later batches.
+
+        Verifies all batches and builds private slots. A sealed file is opened as one.
+        """
+        file = filesystem.open(path)
+        try:
+            header = _read_header(file, path)
+            if file.size() != _full_length(header):
+                return cls._sealed(path, header, file)
+            slots = np.zeros(header.slot_count, np.uint32)
+            tally, dictionaries = _scan(file, header, path, slots)
+            return cls._over(
+                path,
+                header,
+                file,
+                writable=False,
+                tally=tally,
+                dictionaries=dictionaries,
+                slots=slots,
+            )
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def _sealed(cls, path: Path, header: FileHeader, file: OpenFile) -> ChainedFile:
+        size = file.size()
+        if size < layout.rows_position(header.slot_count):
+            raise CorruptFileError(path, f"cut to {size} bytes")
+        parts = read_tail(file.read_at, size, header, path)
+        mapping = file.map(size, writable=False)
+        data = mapping.array.view(np.ndarray)
+        tally = Tally(header)
+        statistics = parts.statistics
+        tally.restore(statistics)
+        result = cls(
+            path,
+            header,
+            file,
+            mapping,
+            tally=tally,
+            dictionaries=parts.dictionaries,
+            view=ChainedView(header, path, data, blocks=parts.blocks),
+            writable=False,
+        )
+        result.sealed = True
+        result.synced = statistics.row_count
+        return result
+
+    # -- what the file says of itself --------------------------------------------------------------
+
+    @property
+    def uuid(self) -> bytes:
+        return self.header.uuid
+
+    @property
+    def schema(self) -> Schema:
+        return self.header.schema
+
+    @property
+    def slot_count(self) -> int:
+        return self.header.slot_count
+
+    @property
+    def item_capacity(self) -> int:
+        return self.header.item_capacity
+
+    @property
+    def created_ms(self) -> int:
+        return self.header.created_ms
+
+    @property
+    def snapshot(self) -> Published:
+        """What is visible now, as one consistent value."""
+        return self._published
+
+    @property
+    def published(self) -> int:
+        """Rows that are visible; what `find` takes as its snapshot."""
+        return self._published.rows
+
+    @property
+    def item_count(self) -> int:
+        return self._published.items
+
+    @property
+    def min_time(self) -> int:
+        """Least entry time, ms; above `max_time` while the file is empty."""
+        return self._published.min_time
+
+    @property
+    def max_time(self) -> int:
+        return self._published.max_time
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics of the items, in order of arrival."""
+        return list(self.dictionaries.strings(TOPIC_DICTIONARY))
+
+    @property
+    def bytes_used(self) -> int:
+        """Disk blocks that the file holds or has reserved, in bytes."""
+        return self._file.size() if self.sealed else max(self._reserved, self._used_bytes())
+
+    @property
+    def is_full(self) -> bool:
+        return self.room() == 0
+
+    def room(self) -> int:
+        """Return how many items one more batch may hold, when it brings no new strings."""
+        if not self._writable or self.suspect or self.sealed:
+            return 0
+        record = layout.batch_rows(self.schema.item_bytes, 0, 0)
+        rows_left = self.header.row_capacity - self._tally.next_row + 1 - record
+        return max(0, min(self.header.item_capacity - self._tally.items, rows_left))
+
+    def end_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the greatest end offset (offset + size) of each (topic, queue); empty without."""
+        with self._tally_lock:
+            ends = self._tally.ends()
+        strings = self.dictionaries.strings(TOPIC_DICTIONARY)
+        return {(strings[topic], queue): end for topic, queue, end in ends}
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def append(self, parts: Sequence[ItemColumns | ItemRows]) -> int:
+        """Write all parts as one atomic batch and return the new `published`.
+
+        Items lie in the order of the parts. Raises InvalidRequestError, FileFullError (roll) and
+        OSError (disk full ...); then nothing was applied, and the file stays usable.
+        """
+        self._refuse_unless_writable()
+        try:
+            sources = batch_append.prepare(parts, self.schema, self.dictionaries)
+            items = sum(source.size for source in sources)
+            if not items:
+                self.dictionaries.forget()
+                return self.published
+            staged = self.dictionaries.staged() if self.dictionaries.has_staged else b""
+            self._make_room(items, len(staged))
+        except BaseException:
+            self.dictionaries.forget()
+            raise
+        before = self._tally.array.copy()
+        try:
+            with self._tally_lock:
+                batch_append.write(
+                    self._tally, self._view.data, self._rows_begin, self.uuid, sources, staged
+                )
+        except BaseException:
+            # Only an interrupt or exhausted memory comes here. Readers may be among the rows of the
+            # batch, so none of them may be written again: the file is given up for writing.
+            self.suspect = True
+            batch_append.undo(self._tally, before, sources, staged)
+            self.dictionaries.forget()
+            raise
+        self.dictionaries.keep()
+        self._publish()
+        return self.published
+
+    def _make_room(self, items: int, staged_bytes: int) -> None:
+        """Reserve disk blocks for a batch and the record after it. Raises FileFullError, OSError."""
+        item_bytes = self.schema.item_bytes
+        rows = layout.batch_rows(item_bytes, staged_bytes, items)
+        last = self._tally.next_row + rows - 1
+        if self._tally.items + items > self.item_capacity or last > self.header.row_capacity:
+            raise FileFullError(f"{self.path}: {items} more items do not fit")
+        record = layout.batch_rows(item_bytes, 0, 0)
+        needed = _row_end(self.header, min(last + record, self.header.row_capacity))
+        if needed <= self._reserved:
+            return
+        used = self._reserved - self._rows_begin
+        step = min(max(used, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
+        target = layout.round_up(max(needed, self._reserved + step), layout.BLOCK_BYTES)
+        target = min(target, _full_length(self.header))
+        try:
+            self._file.reserve(self._reserved, target - self._reserved)
+        except OSError:
+            # The disk may still have what this batch needs, if not what the next ones will.
+            if target == needed:
+                raise
+            target = needed
+            self._file.reserve(self._reserved, target - self._reserved)
+        self._reserved = target
+
+    def sync(self) -> int:
+        """Make everything published now durable, and return the row count that is.
+
+        Raises OSError; the file is then `suspect`: it takes no more appends, and what it holds has
+        to be read again from the device (`reread`) before it is rewritten.
+        """
+        if self.sealed:
+            return self.published
+        self._refuse_unless_writable()
+        published = self.published
+        if published <= self.synced:
+            return self.synced
+        begin = _row_end(self.header, self.synced)
+        assert self._mapping is not None
+        try:
+            self._mapping.sync(begin, _row_end(self.header, published) - begin)
+        except OSError:
+            self.suspect = True
+            raise
+        self.synced = published
+        return published
+
+    def seal(self) -> None:
+        """Make the file immutable: parts and footer, durable; then cut to its length.
+
+        Raises OSError; then the file is as it was, and a later seal may succeed. After a crash
+        within, recovery finds either an unsealed file with all its batches, or a sealed one.
+        """
+        if self.sealed:
+            return
+        assert self._writable, "opened for reading"
+        data = self._view.data
+        end = rows_end(self.header, self._tally.next_row - 1)
+        used = self._used_bytes()
+        self._file.reserve(used, end - used)
+        data[used:end] = 0
+        if self._view.slots is not None:  # after a re-read the file's own slots are not trusted
+            slots = self._view.slots
+            data[layout.HEADER_BYTES :][: slots.nbytes] = slots.view(np.uint8)
+        tail = encode_tail(self.header, data, self._tally, self.dictionaries)
+        self._file.reserve(end, len(tail))
+        # Durable before: batches, slots, parts, footer. Only then is the length the sealed one.
+        self._file.write_at(end, tail)
+        self._file.sync()
+        self._file.truncate(end + len(tail))
+        self._file.sync()
+        self.synced = self.published
+        self.suspect = False
+        self._writable = False
+        self.sealed = True
+
+    def reread(self) -> int:
+        """Read a suspect file again from the device; return how many published rows are proven.
+
+        Rows that are not are no longer published. Afterwards the file may be walked or sealed.
+        """
+        published = self.published
+        self._drop_mapping()
+        self._file.forget_cached()
+        slots = np.zeros(self.slot_count, np.uint32)
+        tally, dictionaries = _scan(self._file, self.header, self.path, slots, published)
+        mapping = self._file.map(_full_length(self.header), writable=self._writable)
+        self._mapping = mapping
+        view = ChainedView(self.header, self.path, mapping.array.view(np.ndarray), slots=slots)
+        with self._tally_lock:
+            self._tally, self.dictionaries, self._current_view = tally, dictionaries, view
+            self._bind()
+        self._publish()
+        return self.published
+
+    def refresh(self) -> int:
+        """Take batches that a live writer has made since; return the new `published`."""
+        if self._writable or self.sealed:
+            return self.published
+        slots = self._view.slots
+        scan_file(
+            self._file.read_at, self.header, self.path, self._tally, self.dictionaries, slots=slots
+        )
+        self._bind()
+        self._publish()
+        return self.published
+
+    def close(self) -> None:
+        """Give descriptor and mapping back. Rows that were handed out are copies and stay."""
+        if not self._closed:
+            self._closed = True
+            self._drop_mapping()
+            self._file.close()
+
+    # -- queries -----------------------------------------------------------------------------------
+
+    def find(
+        self,
+        lookup: Lookup,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        published: int | None = None,
+        on_walked: Callable[[int], None] | None = None,
+    ) -> Iterator[np.ndarray]:
+        """Yield copies of the matching rows, newest first, in chunks of growing size.
+
+        Hash, kind and topic are compared; `begin` and `end` (ms) are inclusive. `on_walked` hears how
+        many items were looked at, before each chunk and every 65,536 items; it may raise. Raises
+        CorruptFileError.
+        """
+        tag = self.tag_of(lookup.topic, lookup.kind)
+        if tag == layout.TAG_NONE:
+            return iter(())
+        return self._view.find(
+            lookup.key_hash,
+            tag,
+            begin=TIME_MIN if begin is None else begin,
+            end=TIME_MAX if end is None else end,
+            published=self.published if published is None else published,
+            on_walked=on_walked,
+        )
+
+    def find_many(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: Any = None,
+        end: Any = None,
+        limit: int = 1,
+        published: int | None = None,
+    ) -> Matches:
+        """Return the row numbers of up to `limit` newest matches of each lookup.
+
+        `hashes` u8, `tags` u4 (`tags_of`, by topic), `begin` and `end` one time (ms) or one a
+        lookup. `rows` turns row numbers into rows. Raises CorruptFileError.
+        """
+        assert limit >= 1, limit
+        hashes = np.ascontiguousarray(hashes, np.uint64)
+        tags = np.ascontiguousarray(tags, np.uint32)
+        assert hashes.shape == tags.shape
+        begins = np.ascontiguousarray(TIME_MIN if begin is None else begin, np.int64)
+        ends = np.ascontiguousarray(TIME_MAX if end is None else end, np.int64)
+        return self._view.find_many(
+            hashes,
+            tags,
+            begin=begins if np.ndim(begin) else begins.reshape(()),
+            end=ends if np.ndim(end) else ends.reshape(()),
+            limit=limit,
+            published=self.published if published is None else published,
+        )
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return copies of the rows that `find_many` gave the numbers of."""
+        return self._view.gather(numbers)
+
+    def tag_of(self, topic: str | None, kind: int) -> int:
+        """Return the tag that items of (topic, kind) have; TAG_NONE when there are none."""
+        if topic is None:
+            assert kind == layout.KIND_MESSAGE_ID, "only message IDs are found without a topic"
+            return layout.TAG_ANY_MESSAGE_ID
+        index = self.dictionaries.index(TOPIC_DICTIONARY, topic)
+        if index < 0:
+            return layout.TAG_NONE
+        return index | (layout.KIND_BIT if kind == layout.KIND_MESSAGE_ID else 0)
+
+    def tags_of(self, topics: Sequence[str | None], kind: int) -> np.ndarray:
+        """Return the tags (u4) of several topics; index them by a lookup's topic for find_many."""
+        return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
+
+    def rows_in_hash_order(self, chunk_items: int = 65_536) -> Iterator[np.ndarray]:
+        """Yield all published rows, sorted by hash, newest first among equals; `link` means nothing.
+
+        Afterwards proves that each item came out exactly once. Raises CorruptFileError.
+        """
+        view, published = self._view, self._published
+        counted, total = prove(self.header, self.path, view, published.rows)
+        emitted = 0
+        walk = view.rows_in_hash_order(chunk_items, published.rows)
+        while True:
+            try:
+                chunk = next(walk)
+            except StopIteration as stop:
+                if (emitted, stop.value) != (counted, total):
+                    raise CorruptFileError(
+                        self.path, f"chains hold {emitted} items, batches {counted}, or others"
+                    ) from None
+                return
+            emitted += len(chunk)
+            yield chunk
+
+    def check(self) -> list[str]:
+        """Return every broken invariant, in words; empty means the file is sound."""
+        return check_chained(self, self._view, self._tally, self._file)
+
+    # -- private -----------------------------------------------------------------------------------
+
+    @property
+    def _view(self) -> ChainedView:
+        """The memory to read. Never an empty one: an absent file must not look like an absent key."""
+        view = self._current_view
+        if view is not None:
+            return view
+        if self._closed:
+            raise ClosedError(f"{self.path} was closed")
+        raise UnavailableError(f"{self.path} is being read again from the device")
+
+    @property
+    def _rows_begin(self) -> int:
+        return layout.rows_position(self.header.slot_count)
+
+    def _used_bytes(self) -> int:
+        return _row_end(self.header, self._tally.next_row - 1)
+
+    def _bind(self) -> None:
+        array = self._view.array
+        self._tally.bind(slots=int(array[0]), rows=int(array[2]))
+
+    def _publish(self) -> None:
+        """Make everything in the tally visible, in one step."""
+        tally = self._tally
+        self._published = Published(tally.next_row - 1, tally.items, *tally.time_bounds)
+
+    def _refuse_unless_writable(self) -> None:
+        if not self._writable:
+            raise ReadOnlyError(f"{self.path} is open for reading only")
+        if self.suspect:
+            raise OSError(f"{self.path} takes no more: an earlier write or sync failed")
+
+    def _drop_mapping(self) -> None:
+        """Let go of the mapped pages; they go once the last reader is done with them."""
+        self._current_view = None
+        if self._mapping is not None:
+            self._mapping.close()
+            self._mapping = None
+
+
+def _full_length(header: FileHeader) -> int:
+    """Return the length of an unsealed file, used or not."""
+    return layout.round_up(_row_end(header, header.row_capacity), layout.BLOCK_BYTES)
+
+
+def _row_end(header: FileHeader, row: int) -> int:
+    """Return the byte after row `row`."""
+    return layout.rows_position(header.slot_count) + row * header.schema.item_bytes
+
+
+def _read_header(file: OpenFile, path: Path) -> FileHeader:
+    return decode_header(file.read_at(0, layout.HEADER_BYTES), path, form=Form.CHAINED)
+
+
+def _scan(
+    file: OpenFile,
+    header: FileHeader,
+    path: Path,
+    slots: np.ndarray,
+    row_limit: int | None = None,
+) -> tuple[Tally, Dictionaries]:
+    tally, dictionaries = Tally(header), Dictionaries(header.schema.dictionary_names)
+    scan_file(file.read_at, header, path, tally, dictionaries, slots=slots, row_limit=row_limit)
+    return tally, dictionaries

@@ -1,0 +1,116 @@
+"""What must hold in a chained file, verified whole: the proof of a walk, and `check` in words.
+
+Depends on batch_scan, chained_tally, chained_view.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.indexfile import layout
+from tierdex.indexfile.batch_scan import scan_file, scan_rows
+from tierdex.indexfile.chained_tally import Tally
+from tierdex.indexfile.dictionary import Dictionaries
+from tierdex.indexfile.header import decode_header
+
+if TYPE_CHECKING:
+    from tierdex.filesystem import OpenFile
+    from tierdex.indexfile.chained import ChainedFile
+    from tierdex.indexfile.chained_view import ChainedView
+    from tierdex.indexfile.header import FileHeader
+
+
+def prove(header: FileHeader, path: object, view: ChainedView, row_count: int) -> tuple[int, int]:
+    """Verify every batch of the first `row_count` rows; return items and sum of fingerprints.
+
+    Reads the rows in order, which also brings them into memory before chains jump about in them.
+    Raises CorruptFileError.
+    """
+    tally = Tally(header, with_ends=False)
+    begin = layout.rows_position(header.slot_count)
+    tally.bind(slots=0, rows=view.data.ctypes.data + begin)
+    scan_rows(tally, row_count, path, None, view.data[begin:], 1, with_proof=True)
+    if tally.next_row != row_count + 1:
+        raise CorruptFileError(
+            path, f"batch {tally.batches} at row {tally.next_row} does not verify"
+        )
+    return tally.items, tally.fingerprint
+
+
+def check_chained(
+    chained: ChainedFile, view: ChainedView, tally: Tally, file: OpenFile
+) -> list[str]:
+    """Return every broken invariant of `chained`, in words. Not beside a running append."""
+    problems: list[str] = []
+    for name, verify in (
+        ("header", _check_header),
+        ("blocks", _check_blocks),
+        ("batches", _check_batches),
+        ("chains", _check_chains),
+    ):
+        try:
+            problems += [f"{name}: {problem}" for problem in verify(chained, view, tally, file)]
+        except CorruptFileError as error:
+            problems.append(f"{name}: {error.reason}")
+    return problems
+
+
+def _check_header(
+    chained: ChainedFile, view: ChainedView, tally: Tally, file: OpenFile
+) -> list[str]:
+    stored = decode_header(file.read_at(0, layout.HEADER_BYTES), chained.path)
+    return [] if stored == chained.header else ["differs from what was opened"]
+
+
+def _check_blocks(
+    chained: ChainedFile, view: ChainedView, tally: Tally, file: OpenFile
+) -> list[str]:
+    return [f"checksum of block {block} differs" for block in view.verify_blocks()]
+
+
+def _check_batches(
+    chained: ChainedFile, view: ChainedView, tally: Tally, file: OpenFile
+) -> list[str]:
+    """Derive everything again from the batches, and compare."""
+    header, published = chained.header, chained.snapshot
+    again, dictionaries = Tally(header), Dictionaries(header.schema.dictionary_names)
+    scan_file(
+        file.read_at,
+        header,
+        chained.path,
+        again,
+        dictionaries,
+        slots=None,
+        row_limit=published.rows,
+    )
+    found = (again.next_row - 1, again.items, *again.time_bounds)
+    problems = []
+    if found != tuple(published):
+        problems.append(f"rows, items, times are {found}, {tuple(published)} are published")
+    if (again.batches, again.crc) != (tally.batches, tally.crc):
+        problems.append("number or checksum of the last batch differs")
+    if again.ends() != tally.ends():
+        problems.append("end offsets differ")
+    problems += [
+        f"dictionary {name} differs"
+        for name in header.schema.dictionary_names
+        if dictionaries.strings(name) != chained.dictionaries.strings(name)
+    ]
+    return problems
+
+
+def _check_chains(
+    chained: ChainedFile, view: ChainedView, tally: Tally, file: OpenFile
+) -> list[str]:
+    """Walk all chains: every item exactly once (the walk proves it), in order of hash."""
+    problems = []
+    last = np.uint64(0)
+    for chunk in chained.rows_in_hash_order():
+        hashes = chunk["key_hash"]
+        if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
+            problems.append(f"rows near hash {int(hashes[0]):#x} come out unsorted")
+        last = hashes[-1]
+    return problems
