@@ -197,6 +197,15 @@ class _Plan:
         names = [n for t in templates if isinstance(t, Template) for n in t.columns]
         return list(dict.fromkeys(names))
 
+    @property
+    def time_columns(self) -> frozenset[str]:
+        """Columns that are read as times and nothing else."""
+        if self.timestamp is None or self.timestamp.columns != [self.timestamp.text]:
+            return frozenset()
+        others = (self.topic, *self.keys, self.message_id, self.queue)
+        used = {n for t in others if isinstance(t, Template) for n in t.columns}
+        return frozenset(self.timestamp.columns) - used
+
     def delimiter(self, path: Path) -> str:
         delimiter = self.options.delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
@@ -243,7 +252,7 @@ def _read(filesystem: FileSystem, path: Path, plan: _Plan, form: CsvFormat) -> I
     if plan.kind == "csv":
         return read_csv_rows(filesystem, path, plan.columns, form)
     if plan.kind == "jsonl":
-        return read_jsonl_rows(filesystem, path, plan.columns)
+        return read_jsonl_rows(filesystem, path, plan.columns, times=plan.time_columns)
     return read_parquet_rows(path, plan.columns)
 
 

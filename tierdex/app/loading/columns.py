@@ -34,7 +34,7 @@ pc: Any = pyarrow.compute
 _SPEC = re.compile(r"(?:0(?P<width>\d{1,2}))?(?:\.(?P<cut>\d{1,3}))?")
 _WHOLE = r"^[+-]?[0-9]{1,19}$"
 _DECIMAL = r"^[+-]?[0-9]+\.[0-9]+$"
-_ZONED = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+_ZONED = r"(?i)[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _QUARTER_US = 15 * 60 * 1_000_000  # zones change their offset at quarters of an hour
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock's time, its zone is looked up
 
@@ -145,7 +145,7 @@ def milliseconds(template: Template, table: pa.Table, timezone: str | None) -> n
         return _from_floats(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
     texts = as_text(column, template.text)
     _refuse_nulls(texts, "timestamp", template.text)
-    return _from_texts(pc.ascii_upper(pc.utf8_trim_whitespace(texts)), timezone)
+    return _from_texts(pc.utf8_trim_whitespace(texts), timezone)
 
 
 def check_timezone(name: str) -> None:
@@ -170,22 +170,21 @@ def _from_texts(texts: Column, timezone: str | None) -> np.ndarray:
     naive = ~(whole | decimal | zoned)
     result = np.empty(len(texts), np.int64)
 
-    def local(part: Column) -> np.ndarray:
-        zone = _zone(timezone, 0, part[0].as_py())
-        return _to_utc(_stamps(part, None), zone) // 1000
-
     kinds: list[tuple[np.ndarray, Callable[[Column], np.ndarray]]] = [
         (whole, lambda part: _by_size(part.cast(pa.int64()).to_numpy())),
         (decimal, lambda part: _from_floats(part.cast(pa.float64()).to_numpy())),
         (zoned, lambda part: _stamps(part, "UTC") // 1000),
-        (naive, local),
+        (naive, lambda part: _stamps(part, None)),
     ]
     for mask, convert in kinds:
         rows = np.flatnonzero(mask)
         if len(rows):
             part = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
             try:
-                result[rows] = _located(part, "timestamp", convert)
+                converted = _located(part, "timestamp", convert)
+                if mask is naive:
+                    converted = _to_utc(converted, _zone(timezone, 0, part[0].as_py())) // 1000
+                result[rows] = converted
             except RowError as error:
                 raise RowError(int(rows[error.row]), str(error)) from error
     return result
@@ -193,6 +192,7 @@ def _from_texts(texts: Column, timezone: str | None) -> np.ndarray:
 
 def _stamps(texts: Column, timezone: str | None) -> np.ndarray:
     """Parse ISO 8601 into microseconds; digits beyond them, as some writers add, are cut off."""
+    texts = pc.ascii_upper(texts)  # RFC 3339 allows t and z, Arrow does not
     try:
         stamps = texts.cast(pa.timestamp("us", timezone))
     except pa.ArrowInvalid:

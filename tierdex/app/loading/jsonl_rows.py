@@ -2,15 +2,16 @@
 
 Arrow wants one type a column. The first lines say which; a block in which a column has several (ids
 that are numbers here and strings there) is parsed line by line instead, with the same outcome,
-slower, and with an exact error when a line is no object. Depends on records, rows; pyarrow, orjson.
+slower, and with an exact error when a line is no object. Numbers keep the digits that the line has:
+a fraction goes through a float only where it is a time. Depends on records, rows; pyarrow.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.json
 
@@ -26,16 +27,22 @@ if TYPE_CHECKING:
 
 _json: Any = pyarrow.json
 _PROBED_LINES = 100
-_TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
 def read_jsonl_rows(
-    filesystem: FileSystem, path: Path, wanted: list[str], *, block_bytes: int = BLOCK_BYTES
+    filesystem: FileSystem,
+    path: Path,
+    wanted: list[str],
+    *,
+    times: frozenset[str] = frozenset(),
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Rows]:
     """Yield the rows with the columns `wanted`; location is `offset` and `size`.
 
-    An absent field is null. Raises InvalidRequestError naming file and line for a line that is not
-    one JSON object, or whose wanted field is an object or a list.
+    Columns in `times` may come as floats, the others are exact; an absent field is null. Raises
+    InvalidRequestError naming file and line for a line that is not one JSON object, or whose wanted
+    field is an object or a list.
     """
     schema: pa.Schema | None = None
     file = filesystem.open(path)
@@ -44,7 +51,7 @@ def read_jsonl_rows(
             if not len(block.starts):
                 continue
             if schema is None:
-                schema = _probe(block, wanted)
+                schema = _probe(block, wanted, times)
             yield _parse_block(block, wanted, schema)
     finally:
         file.close()
@@ -52,7 +59,7 @@ def read_jsonl_rows(
 
 def parse_jsonl_block(block: Block, wanted: list[str]) -> Rows:
     """Return the rows of one block, its types found out from itself."""
-    return _parse_block(block, wanted, _probe(block, wanted))
+    return _parse_block(block, wanted, _probe(block, wanted, frozenset()))
 
 
 def _parse_block(block: Block, wanted: list[str], schema: pa.Schema) -> Rows:
@@ -63,15 +70,17 @@ def _parse_block(block: Block, wanted: list[str], schema: pa.Schema) -> Rows:
     return Rows(table, location, rows.place_of, block.position + len(block.data))
 
 
-def _probe(block: Block, wanted: list[str]) -> pa.Schema:
+def _probe(block: Block, wanted: list[str], times: frozenset[str]) -> pa.Schema:
     """Return the type of each column by its first value; text when the first lines have none."""
     types: dict[str, pa.DataType] = {}
     for record in range(min(len(block.starts), _PROBED_LINES)):
-        row = _parse_line(block, record)
-        for name in wanted if row is not None else ():
-            value = row.get(name) if row else None
+        row = _parse_line(block, record, exact=False) or {}
+        for name in wanted:
+            value = row.get(name)
             if value is not None and name not in types:
                 types[name] = _TYPES.get(type(value), pa.string())
+                if isinstance(value, float) and name in times:
+                    types[name] = pa.float64()
     return pa.schema([(name, types.get(name, pa.string())) for name in wanted])
 
 
@@ -93,9 +102,10 @@ def _parse_whole(block: Block, schema: pa.Schema) -> pa.Table | None:
 
 def _parse_lines(block: Block, wanted: list[str]) -> tuple[pa.Table, Block]:
     """Parse line by line: any mix of plain values becomes text."""
-    records, columns = [], [[] for _ in wanted]  # type: ignore[var-annotated]
+    records: list[int] = []
+    columns: list[list[str | None]] = [[] for _ in wanted]
     for record in range(len(block.starts)):
-        row = _parse_line(block, record)
+        row = _parse_line(block, record, exact=True)
         if row is None:
             continue
         records.append(record)
@@ -113,25 +123,35 @@ def _parse_lines(block: Block, wanted: list[str]) -> tuple[pa.Table, Block]:
     return pa.table([pa.array(column, pa.string()) for column in columns], names=wanted), rows
 
 
-def _parse_line(block: Block, record: int) -> dict[str, Any] | None:
-    """Return the object of one line; None for a line of blanks."""
+def _parse_line(block: Block, record: int, *, exact: bool) -> dict[str, Any] | None:
+    """Return the object of one line, `exact`: its numbers as written; None for a line of blanks."""
     text = block.text(record)
     if not text.strip():
         return None
+    number = str if exact else None
     try:
-        row = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        row = json.loads(
+            text.decode(), parse_int=number, parse_float=number, parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError) as error:
         raise InvalidRequestError(f"is not JSON: {error}", field=block.place_of(record)) from error
     if not isinstance(row, dict):
         raise InvalidRequestError("is not a JSON object", field=block.place_of(record))
     return row
 
 
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no value")
+
+
 def _as_text(value: Any, name: str, block: Block, record: int) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value)
+    if value is None or (isinstance(value, str) and _is_unicode(value)):
+        return value
     raise InvalidRequestError(f"{name} is not a plain value", field=block.place_of(record))
+
+
+def _is_unicode(text: str) -> bool:
+    """Say whether UTF-8 has the text: JSON can escape half a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

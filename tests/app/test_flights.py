@@ -1,0 +1,95 @@
+"""The flights: all of them, at the right times, each pointing at its own line."""
+
+import csv
+from collections import Counter
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.app.recording_index import RecordingIndex
+from tierdex.app.flights import FLIGHT_OPTIONS, LAST_FLIGHT, load_flights, unpack_flights
+from tierdex.app.load import load_file
+from tierdex.app.loading.sources import SourceRegister
+from tierdex.app.show import show_entry
+from tierdex.filesystem import LocalFileSystem
+
+FILES = LocalFileSystem()
+HEAD_ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def flights_csv(tmp_path_factory):
+    return unpack_flights(tmp_path_factory.mktemp("flights"), FILES)
+
+
+class CountingIndex:
+    """Keeps batches as they come: a million rows need no Python objects."""
+
+    def __init__(self):
+        self.batches = []
+        self.flushed = []
+        self.queries = 0
+
+    def put_batch(self, **columns):
+        self.batches.append(columns)
+
+    def flush(self, durability):
+        self.flushed.append(durability)
+
+    def query(self, *, message_id):
+        self.queries += 1
+        ids = [b["message_id"] for b in self.batches if b["message_id"] is not None]
+        found = bool(ids) and ids[-1][-1].as_py() == message_id
+        return type("Answer", (), {"entries": ["it"] if found else []})
+
+
+def test_every_flight_is_loaded_once_and_reused(tmp_path):
+    index = CountingIndex()
+    seen = []
+    report = load_flights(index, tmp_path, lambda done, total: seen.append(done / total))
+    assert (report.rows, report.skipped, report.reused) == (336_776, 2_512, False)
+    assert report.entries == 3 * 336_776 - 2_512
+    assert seen[-1] == 1.0
+    assert index.flushed == ["disk"]
+    ids = [mid for b in index.batches if b["message_id"] for mid in b["message_id"].to_pylist()]
+    assert len(set(ids)) == len(ids) == 336_776
+    assert ids[-1] == LAST_FLIGHT
+    batches = len(index.batches)
+    again = load_flights(index, tmp_path)
+    assert again == report._replace(reused=True)
+    assert len(index.batches) == batches
+
+
+def test_index_that_lacks_the_flights_is_loaded_again(tmp_path):
+    load_flights(CountingIndex(), tmp_path)
+    fresh = CountingIndex()
+    assert not load_flights(fresh, tmp_path).reused
+    assert fresh.batches
+
+
+def test_flights_agree_with_a_plain_reading_of_the_file(tmp_path, flights_csv):
+    head = tmp_path / "flights.csv"
+    with flights_csv.open("rb") as file:
+        data = b"".join(next(file) for _ in range(HEAD_ROWS + 1))
+    head.write_bytes(data)
+    register, index = SourceRegister(FILES, tmp_path), RecordingIndex()
+    load_file(index, head, FLIGHT_OPTIONS, sources=register)
+    rows = list(csv.DictReader(data.decode().splitlines()))
+    zone = ZoneInfo("America/New_York")
+    flights = [put for put in index.puts if put.message_id]
+    assert len(flights) == len(rows) == HEAD_ROWS
+    for put, row in zip(flights, rows, strict=True):
+        local = datetime(
+            *(int(row[name]) for name in ("year", "month", "day", "hour", "minute")), tzinfo=zone
+        )
+        assert put.timestamp == local.timestamp() * 1000
+        assert (put.topic, put.key) == (row["carrier"], row["carrier"] + row["flight"])
+        assert put.location["queue_id"] == ["EWR", "JFK", "LGA"].index(row["origin"])
+        offset, size = put.location["offset"], put.location["size"]
+        assert data[offset : offset + size].decode() == ",".join(row.values())
+    tails = Counter(put.key for put in index.puts if not put.message_id)
+    assert tails == Counter(row["tailnum"] for row in rows if row["tailnum"] != "NA")
+    (entry,) = index.query(message_id="2013-01-01-UA1545-EWR-0515").entries
+    shown = show_entry(FILES, register, entry, message_id="2013-01-01-UA1545-EWR-0515")
+    assert shown.text.startswith(b"2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR")

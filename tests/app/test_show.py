@@ -1,0 +1,111 @@
+"""`--show`: the right bytes, or why there are none."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.app.recording_index import RecordingIndex
+from tierdex.app.load import LoadOptions, load_file
+from tierdex.app.loading.sources import SourceRegister
+from tierdex.app.show import show_entry
+from tierdex.errors import CorruptFileError
+from tierdex.filesystem import LocalFileSystem
+
+FILES = LocalFileSystem()
+OPTIONS = LoadOptions(topic="o", keys=("{a}{b}",), message_id="id")
+
+
+@pytest.fixture
+def register(tmp_path):
+    return SourceRegister(FILES, tmp_path / "data")
+
+
+@pytest.fixture
+def index():
+    return RecordingIndex()
+
+
+def show(register, index, **wanted):
+    (entry,) = index.query("o", **wanted).entries
+    return show_entry(FILES, register, entry, **wanted)
+
+
+def test_csv_line_is_shown_by_key_and_by_message_id(tmp_path, register, index):
+    path = tmp_path / "x.csv"
+    path.write_text('a,b,id\nA,1,m1\nB,2,"m\n2"\n')
+    load_file(index, path, OPTIONS, sources=register)
+    assert show(register, index, key="B2").text == b'B,2,"m\n2"'
+    assert show(register, index, message_id="m\n2").text == b'B,2,"m\n2"'
+
+
+def test_jsonl_line_is_shown(tmp_path, register, index):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a":"A","b":1,"id":"m1"}\n{"a":"B","b":"2"}\n')
+    load_file(index, path, OPTIONS, sources=register)
+    assert show(register, index, key="A1").text == b'{"a":"A","b":1,"id":"m1"}'
+    assert show(register, index, key="B2").text == b'{"a":"B","b":"2"}'
+
+
+def test_parquet_row_is_shown_as_json(tmp_path, register, index):
+    path = tmp_path / "x.parquet"
+    table = pa.table({"a": ["A", "B"], "b": [1, 2], "id": ["m1", "m2"], "other": [[1], [2]]})
+    pq.write_table(table, path, row_group_size=1)
+    load_file(index, path, OPTIONS, sources=register)
+    shown = show(register, index, key="B2")
+    assert json.loads(shown.text) == {"a": "B", "b": 2, "id": "m2", "other": [2]}
+    assert shown.path == path
+
+
+def test_right_one_of_two_files_under_one_topic_is_shown(tmp_path, register, index):
+    for name, letter in (("x.csv", "X"), ("y.csv", "Y")):
+        (tmp_path / name).write_text(f"a,b,id\n{letter},1,m{letter}\n")
+        load_file(index, tmp_path / name, OPTIONS, sources=register)
+    assert show(register, index, key="X1").text == b"X,1,mX"
+    assert show(register, index, key="Y1").text == b"Y,1,mY"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda path: path.unlink(), "is gone"),
+        (lambda path: path.write_text("a,b,id\nZ,9,m9\n"), "has another key"),
+        (lambda path: path.write_text("a,b,id\n"), "shorter"),
+        (lambda path: path.write_text("a,b,id\nA,1,2,3\n"), "changed"),
+    ],
+    ids=["gone", "other row", "shorter", "other shape"],
+)
+def test_changed_file_shows_nothing_and_says_why(tmp_path, register, index, change, reason):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,id\nA,1,m1\n")
+    load_file(index, path, OPTIONS, sources=register)
+    change(path)
+    shown = show(register, index, key="A1")
+    assert shown.text is None
+    assert reason in shown.reason
+
+
+def test_topic_of_no_local_file_is_said_to_be_so(tmp_path, register, index):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,id\nA,1,m1\n")
+    load_file(index, path, OPTIONS)
+    assert "no local file was loaded" in show(register, index, key="A1").reason
+
+
+def test_source_loaded_again_is_remembered_once(tmp_path, register, index):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,id,topic\nA,1,m1,one\n")
+    options = LoadOptions(topic="{topic}", keys=("a",))
+    load_file(index, path, options, sources=register)
+    path.write_text("a,b,id,topic\nA,1,m1,two\n")
+    load_file(index, path, options, sources=register)
+    (source,) = register.sources()
+    assert source.topics == ("one", "two")
+
+
+def test_damaged_list_of_sources_is_an_error(tmp_path, register):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "sources.json").write_text("{")
+    with pytest.raises(CorruptFileError):
+        register.sources()
