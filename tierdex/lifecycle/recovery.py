@@ -16,7 +16,8 @@ a name that is not ours,         moved to quarantine/ and reported (not deleted:
 a file whose header is broken    there is of something)
 one file in two states           the later wins if it verifies, else it is removed
 a part beside its merge          the merge wins if it verifies, else it goes to quarantine
-a file that the manifest knows   the local copy is removed (the object is durable and listed)
+a file that the manifest knows   the local copy is removed (the object is durable and listed); an
+                                 unsealed one, which only an old copy of the folder has, quarantined
 unsealed, not the newest         sealed: the writer was between two files
 unsealed, the newest             kept: the writer goes on with it
 sealed, compacted                kept: the compactor goes on with it
@@ -183,8 +184,8 @@ def plan_recovery(listing: FolderListing, is_published: Callable[[bytes], bool])
     broken = [file for file in listing.files if file.identity is None]
     actions += [_plan_broken(file, sound) for file in broken]
 
-    published = [file for file in sound if _is_dropped(file, is_published)]
-    actions += [DropPublished(file) for file in published]
+    published = [file for file in sound if is_published(_identity(file).uuid)]
+    actions += [_plan_published(file) for file in published]
     local = [file for file in sound if file not in published]
 
     copies, single = _plan_copies(local)
@@ -263,10 +264,14 @@ def _plan_broken(file: FoundFile, sound: Sequence[FoundFile]) -> Action:
     return Quarantine(file.state, file.path, file.reason)
 
 
-def _is_dropped(file: FoundFile, is_published: Callable[[bytes], bool]) -> bool:
-    # An unsealed file cannot have been published; if its uuid was, the folder is an old copy, and
-    # what it holds beyond is nobody's to drop.
-    return file.state is not FileState.UNSEALED and is_published(_identity(file).uuid)
+def _plan_published(file: FoundFile) -> Action:
+    """Drop the local copy, unless it still accepts entries: then the folder is an old copy.
+
+    Were such a file gone on with, its new entries would be dropped as published one day.
+    """
+    if file.state is FileState.UNSEALED:
+        return Quarantine(file.state, file.path, "published already: the folder is an old copy")
+    return DropPublished(file)
 
 
 def _plan_copies(files: list[FoundFile]) -> tuple[list[SettleCopies], list[FoundFile]]:
