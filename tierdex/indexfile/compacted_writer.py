@@ -1,0 +1,281 @@
+"""Writes a compacted file: sorted rows in, pages out as they fill, the tail at the end.
+
+::
+
+    append(rows) -> whole runs -> repeated locations dropped -> full pages -> write(buffer)
+                        `-> distinct hashes -> filter partition -> kept until the tail
+
+In memory: one open run, less than a page of rows, the directory, the current filter partition and
+the finished filter. Used by the compactor, by merges and by Spark's tasks. Nothing is durable here:
+the caller syncs what `write` took. One thread.
+
+Depends on the other modules of the form, and on the page_codec and row_scan kernels.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.indexfile import layout
+from tierdex.indexfile.checksums import checksum, unit_seed
+from tierdex.indexfile.directory import directory_checksums
+from tierdex.indexfile.filter import FilterBuilder
+from tierdex.indexfile.footer import PartEntry, encode_footer
+from tierdex.indexfile.header import FileHeader
+from tierdex.indexfile.kernels import page_codec as codec
+from tierdex.indexfile.kernels.row_scan import count_topics, mark_runs
+from tierdex.indexfile.layout import Form, Part
+from tierdex.indexfile.pages import PagePlan
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.statistics import FileStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+    from tierdex.indexfile.dictionary import Dictionaries
+    from tierdex.indexfile.schema import Schema
+    from tierdex.indexfile.statistics import RowBounds
+
+_RUN_ITEMS_MAX = 1 << 19  # an open run above this is written in pieces: repeats further apart stay
+_SOURCE = "rows to compact"
+
+
+@dataclass(frozen=True)
+class CompactedSummary:
+    """What was written. `topics` are those that items have; times are 0 and -1 without items."""
+
+    item_count: int
+    min_time: int
+    max_time: int
+    bytes: int
+    sidecar_position: int
+    topics: list[str]
+    footer_crc: int
+
+
+class CompactedWriter:
+    """Packs rows that come sorted by hash, newest arrival first among equal hashes."""
+
+    def __init__(
+        self,
+        write: Callable[[Buffer], None],
+        *,
+        uuid: bytes,
+        schema: Schema,
+        dictionaries: Dictionaries,
+        slot_count: int,
+        filter_bits: int,
+        created_ms: int,
+        bounds: RowBounds,
+        expected_items: int,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the header. Every row must lie within `bounds`; `expected_items` sizes the filter."""
+        self._write_out = write
+        self._position = 0
+        self._uuid = uuid
+        self._schema = schema
+        self._dictionaries = dictionaries
+        self._filter_bits = filter_bits
+        self._extra = dict(extra or {})
+        self._plan = PagePlan.from_bounds(schema, bounds, uuid)
+        self._filter = FilterBuilder(uuid, filter_bits, expected_items)
+        topic_count = len(dictionaries.strings(TOPIC_DICTIONARY))
+        self._topics = np.zeros((topic_count, 3), np.int64)
+        self._topics[:, 2] = -1
+        self._masks = _location_masks(schema)
+        self._counters = np.zeros(3, np.int64)
+        self._distinct_count = 0
+        self._item_count = 0
+        self._run = np.zeros(0, schema.dtype)
+        self._partial = np.zeros(0, schema.dtype)
+        self._directory: list[np.ndarray] = []
+        self._pages = 0
+        self._header = FileHeader(
+            form=Form.COMPACTED,
+            uuid=uuid,
+            schema=schema,
+            slot_count=slot_count,
+            item_capacity=max(1, expected_items),
+            row_capacity=0,
+            created_ms=created_ms,
+        ).encode()
+        self._write(self._header)
+
+    def append(self, rows: np.ndarray) -> None:
+        """Take rows (the schema's item dtype) that go on where the last ones ended.
+
+        Raises CorruptFileError when they are not sorted or a value lies outside the bounds, and what
+        `write` raises; the file is useless then.
+        """
+        assert rows.dtype == self._schema.dtype
+        rows = np.ascontiguousarray(rows)
+        if not len(rows):
+            return
+        hashes = rows["key_hash"]
+        if len(self._run):
+            # The open run ends where another hash begins.
+            lead = int(np.searchsorted(hashes, self._run["key_hash"][0], side="right"))
+            self._run = np.concatenate([self._run, rows[:lead]])
+            rows = rows[lead:]
+            if len(rows) or len(self._run) > _RUN_ITEMS_MAX:
+                self._take(self._run)
+                self._run = self._run[:0]
+        if len(rows):
+            cut = int(np.searchsorted(rows["key_hash"], rows["key_hash"][-1], side="left"))
+            self._take(rows[:cut])
+            self._run = rows[cut:].copy()
+
+    def finish(self) -> CompactedSummary:
+        """Write what is left and the tail. Raises what `append` raises."""
+        self._take(self._run)
+        self._put_pages(self._partial)
+        sidecar_position = self._position
+        used = self._topics[:, 0] > 0
+        statistics = FileStatistics(
+            item_count=self._item_count,
+            distinct_count=self._distinct_count,
+            min_time=int(self._topics[used, 1].min()) if self._item_count else 0,
+            max_time=int(self._topics[used, 2].max()) if self._item_count else -1,
+            longest_run=int(self._counters[2]),
+            page_count=self._pages,
+            items_per_page=self._plan.items_per_page,
+            filter_bits=self._filter_bits,
+        )
+        footer_crc = self._write_tail(statistics)
+        names = self._dictionaries.strings(TOPIC_DICTIONARY)
+        return CompactedSummary(
+            item_count=self._item_count,
+            min_time=statistics.min_time,
+            max_time=statistics.max_time,
+            bytes=self._position,
+            sidecar_position=sidecar_position,
+            topics=sorted(names[i] for i in np.flatnonzero(used).tolist()),
+            footer_crc=footer_crc,
+        )
+
+    # -- rows to pages --------------------------------------------------------------------------------
+
+    def _take(self, rows: np.ndarray) -> None:
+        """Drop repeated locations from whole runs and pass on what stays."""
+        count = len(rows)
+        if not count:
+            return
+        keep = np.empty(count, bool)
+        distinct = np.empty(count, np.uint64)
+        item_bytes = self._schema.item_bytes
+        found = mark_runs(
+            rows.ctypes.data, item_bytes, count, self._masks, keep, distinct, self._counters
+        )
+        if found < 0:
+            raise CorruptFileError(_SOURCE, "are not sorted by hash")
+        self._distinct_count += found
+        self._filter.add(distinct[:found])
+        kept = rows if keep.all() else rows[keep]
+        if not count_topics(kept.ctypes.data, item_bytes, len(kept), self._topics):
+            raise CorruptFileError(_SOURCE, "have a topic that is not in the dictionary")
+        self._item_count += len(kept)
+        size = self._plan.items_per_page
+        if len(self._partial):
+            need = size - len(self._partial)
+            self._partial = np.concatenate([self._partial, kept[:need]])
+            kept = kept[need:]
+            if len(self._partial) < size:
+                return
+            self._put_pages(self._partial)
+        full = len(kept) - len(kept) % size
+        self._put_pages(kept[:full])
+        self._partial = kept[full:].copy()
+
+    def _put_pages(self, rows: np.ndarray) -> None:
+        """Pack rows into pages (only the file's last may be short) and write them."""
+        if not len(rows):
+            return
+        pages = -(-len(rows) // self._plan.items_per_page)
+        out = np.empty(pages * layout.PAGE_BYTES_MAX + 16, np.uint8)
+        entries = np.empty(pages, layout.DIRECTORY_ENTRY)
+        length = codec.encode_pages(
+            rows.ctypes.data,
+            len(rows),
+            self._plan.address,
+            self._pages,
+            self._position,
+            out.ctypes.data,
+            entries.ctypes.data,
+        )
+        if length < 0:
+            raise CorruptFileError(_SOURCE, "have a value outside the bounds that were given")
+        self._directory.append(entries)
+        self._pages += pages
+        self._write(out[:length])
+
+    # -- the tail -------------------------------------------------------------------------------------
+
+    def _write_tail(self, statistics: FileStatistics) -> int:
+        """Write all parts, the part table and the footer; return the footer's checksum."""
+        closing = np.zeros(1, layout.DIRECTORY_ENTRY)
+        closing["first_hash"] = np.iinfo(np.uint64).max
+        closing["position"] = self._position
+        closing["min_time"], closing["max_time"] = statistics.min_time, statistics.max_time
+        directory = np.concatenate([*self._directory, closing])
+        self._directory = []
+        topics = np.zeros(len(self._topics), layout.TOPIC)
+        for column, name in enumerate(("item_count", "min_time", "max_time")):
+            topics[name] = self._topics[:, column]
+        partitions, fingerprints = self._filter.finish()
+        extra = json.dumps(self._extra, separators=(",", ":"), sort_keys=True).encode()
+        parts: list[tuple[Part, Sequence[Buffer]]] = [
+            (Part.HEADER_COPY, [self._header.rstrip(b"\0")]),
+            (Part.STATISTICS, [statistics.encode()]),
+            (Part.DICTIONARIES, [self._dictionaries.encode()]),
+            (Part.COLUMNS, [self._plan.columns.tobytes()]),
+            (Part.QUEUES, [self._plan.queues.tobytes()]),
+            (Part.TOPICS, [topics.tobytes()]),
+            (Part.EXTRA, [extra]),
+            (Part.CHECKSUMS, [directory_checksums(directory, self._uuid).tobytes()]),
+            (Part.FILTER_PARTITIONS, [partitions]),
+            (Part.DIRECTORY, [directory.view(np.uint8)]),
+            (Part.FILTER, fingerprints),
+        ]
+        entries = [self._write_part(kind, pieces) for kind, pieces in parts]
+        footer = encode_footer(
+            form=Form.COMPACTED,
+            uuid=self._uuid,
+            item_count=self._item_count,
+            parts=entries,
+            position=self._position,
+        )
+        self._write(footer)
+        record = np.frombuffer(footer[-layout.FOOTER_BYTES :], layout.FOOTER)[0]
+        return int(record["crc"])
+
+    def _write_part(self, kind: Part, pieces: Sequence[Buffer]) -> PartEntry:
+        """Write a part, padded to 8 bytes behind its end; return its entry."""
+        position, crc = self._position, unit_seed(self._uuid, kind)
+        for piece in pieces:
+            crc = checksum(piece, crc)
+            self._write(piece)
+        length = self._position - position
+        if length % 8:
+            self._write(bytes(8 - length % 8))
+        return PartEntry(kind, crc, position, length)
+
+    def _write(self, data: Buffer) -> None:
+        self._write_out(data)
+        self._position += memoryview(data).nbytes
+
+
+def _location_masks(schema: Schema) -> np.ndarray:
+    """Return u8 words that have all ones where the schema's own fields lie in an item."""
+    mask = np.zeros(schema.item_bytes, np.uint8)
+    for name in schema.field_names:
+        begin = schema.position(name)
+        mask[begin : begin + schema.dtype[name].itemsize] = 0xFF
+    return mask[layout.ITEM_FIELDS_POSITION :].view(np.uint64)

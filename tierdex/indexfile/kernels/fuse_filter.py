@@ -1,0 +1,295 @@
+"""Building and asking the partitions of a 4-wise binary fuse filter.
+
+A partition is an array of fingerprints in `segment_count + 3` segments of `segment_length` (a power
+of two). A mixed hash names one position in each of four neighbouring segments; the filter says
+"maybe" when the four fingerprints there, xored, give the fingerprint of the hash. Building peels:
+a position that only one key uses decides that key, the key is taken out, which frees others; the
+fingerprints are then written in the opposite order. After T. M. Graf and D. Lemire, "Binary Fuse
+Filters: Fast and Smaller Than Xor Filters" (2022).
+
+A file's filter is many partitions by hash range, each small enough to be built in the cache; their
+table has a `layout.FILTER_PARTITION` of 32 bytes each. `filter` is the address of the i8 array that
+`filter.FuseFilter` prepares (FILTER_WORDS numbers); a partition is verified when first asked.
+
+Depends on the kernel decorator, intrinsics and checksum only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tierdex.indexfile.kernels.checksum import crc32c, numbered_seed
+from tierdex.indexfile.kernels.compile import kernel
+from tierdex.indexfile.kernels.intrinsics import (
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_u64,
+    mul_high,
+    prefetch,
+    store_u8,
+)
+
+# The words of an open filter.
+PARTITIONS, PARTITION_COUNT, FINGERPRINTS, BITS, VERIFIED, SEED = range(6)
+FILTER_WORDS = 8
+NO, MAYBE, DAMAGED = 0, 1, -1
+
+_GROUP = 64  # hashes whose cache misses overlap in a batch
+_U0 = np.uint64(0)
+_U1 = np.uint64(1)
+_U8 = np.uint64(8)
+_U18 = np.uint64(18)
+_U32 = np.uint64(32)
+_U33 = np.uint64(33)
+_U36 = np.uint64(36)
+_BYTE = np.uint64(0xFF)
+_MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
+_MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
+
+
+@kernel
+def mix(key_hash: Any, seed: Any) -> Any:
+    """Return a bijection of `key_hash` that another `seed` changes wholly; both u8."""
+    value = key_hash + seed
+    value = (value ^ (value >> _U33)) * _MIX_1
+    value = (value ^ (value >> _U33)) * _MIX_2
+    return value ^ (value >> _U33)
+
+
+@kernel
+def _positions(value: Any, length: Any, span: Any) -> Any:
+    """Return the four positions of a mixed hash; `span` = segment_length * segment_count."""
+    mask = length - _U1
+    first = mul_high(value, span)
+    second = (first + length) ^ ((value >> _U36) & mask)
+    third = (first + length + length) ^ ((value >> _U18) & mask)
+    fourth = (first + length + length + length) ^ (value & mask)
+    return first, second, third, fourth
+
+
+@kernel
+def _count_keys(hashes: Any, seed: Any, length: Any, span: Any, words: Any, counts: Any) -> bool:
+    """Xor every mixed hash into its four positions; say whether no position overflows its count.
+
+    The upper six bits of a count are keys, the lower two the xor of their side numbers.
+    """
+    crowded = np.int64(0)
+    for i in range(hashes.shape[0]):
+        value = mix(hashes[i], seed)
+        at0, at1, at2, at3 = _positions(value, length, span)
+        words[at0] ^= value
+        words[at1] ^= value
+        words[at2] ^= value
+        words[at3] ^= value
+        count0 = np.int64(counts[at0]) + 4
+        count1 = (np.int64(counts[at1]) + 4) ^ 1
+        count2 = (np.int64(counts[at2]) + 4) ^ 2
+        count3 = (np.int64(counts[at3]) + 4) ^ 3
+        counts[at0] = np.uint8(count0)
+        counts[at1] = np.uint8(count1)
+        counts[at2] = np.uint8(count2)
+        counts[at3] = np.uint8(count3)
+        crowded |= count0 | count1 | count2 | count3
+    return crowded < 256
+
+
+@kernel
+def _peel(
+    size: int, length: Any, span: Any, words: Any, counts: Any, alone: Any, stack: Any, sides: Any
+) -> int:
+    """Take out key after key that has a position to itself; return how many could be taken."""
+    waiting = 0
+    for position in range(size):
+        alone[waiting] = position
+        waiting += (counts[position] >> 2) == 1
+    peeled = 0
+    at = np.empty(4, np.uint64)
+    while waiting > 0:
+        waiting -= 1
+        position = alone[waiting]
+        if counts[position] >> 2 != 1:
+            continue
+        value = words[position]
+        side = np.int64(counts[position]) & 3
+        stack[peeled] = value
+        sides[peeled] = side
+        peeled += 1
+        at[0], at[1], at[2], at[3] = _positions(value, length, span)
+        for step in range(1, 4):
+            other_side = (side + step) & 3
+            other = at[other_side]
+            count = np.int64(counts[other])
+            alone[waiting] = other
+            waiting += (count >> 2) == 2
+            counts[other] = np.uint8((count - 4) ^ other_side)
+            words[other] ^= value
+    return peeled
+
+
+@kernel
+def _assign(
+    count: int, length: Any, span: Any, bits: int, stack: Any, sides: Any, fingerprints: Any
+) -> None:
+    """Write fingerprints in the opposite order of the peeling; `fingerprints` (u2) begins zeroed."""
+    at = np.empty(4, np.uint64)
+    mask = (_U1 << np.uint64(bits)) - _U1
+    for i in range(count - 1, -1, -1):
+        value = stack[i]
+        at[0], at[1], at[2], at[3] = _positions(value, length, span)
+        wanted = np.uint16((value ^ (value >> _U32)) & mask)
+        # The target itself is still zero, so xoring all four is xoring the other three.
+        others = (
+            fingerprints[at[0]] ^ fingerprints[at[1]] ^ fingerprints[at[2]] ^ fingerprints[at[3]]
+        )
+        fingerprints[at[sides[i]]] = wanted ^ others
+
+
+@kernel
+def build_partition(
+    hashes: Any,
+    seed: Any,
+    segment_length: int,
+    segment_count: int,
+    bits: int,
+    words: Any,
+    counts: Any,
+    alone: Any,
+    stack: Any,
+    sides: Any,
+    fingerprints: Any,
+) -> bool:
+    """Write the fingerprints of distinct `hashes` (u8[n]) into `fingerprints` (u2, one a position).
+
+    Scratch, one element a position: `words` u8, `counts` u1, and one more: `alone` u4; one a key:
+    `stack` u8, `sides` u1. False means that this seed leaves keys that cannot be peeled.
+    """
+    length = np.uint64(segment_length)
+    span = length * np.uint64(segment_count)
+    size = segment_length * (segment_count + 3)
+    for position in range(size):
+        words[position] = _U0
+        counts[position] = 0
+        fingerprints[position] = 0
+    if not _count_keys(hashes, seed, length, span, words, counts):
+        return False
+    count = _peel(size, length, span, words, counts, alone, stack, sides)
+    if count != hashes.shape[0]:
+        return False
+    _assign(count, length, span, bits, stack, sides, fingerprints)
+    return True
+
+
+@kernel
+def _word(filter_words: int, word: int) -> int:
+    return load_i64(filter_words + 8 * word)
+
+
+@kernel
+def partition_is_sound(filter_words: int, partition: int) -> bool:
+    """Verify a partition that nobody asked yet, and remember it; two threads may do it at once."""
+    verified = _word(filter_words, VERIFIED) + partition
+    if load_u8(verified) != 0:
+        return True
+    entry = _word(filter_words, PARTITIONS) + 32 * partition
+    if load_u32(entry + 24) != 0:
+        size = np.int64(load_u32(entry + 16)) * (np.int64(load_u32(entry + 20)) + 3)
+        begin = _word(filter_words, FINGERPRINTS) + load_i64(entry)
+        seed = numbered_seed(np.uint32(_word(filter_words, SEED)), np.uint64(partition))
+        length = (size * _word(filter_words, BITS)) >> 3
+        if crc32c(begin, length, seed) != load_u32(entry + 28):
+            return False
+    store_u8(verified, np.uint8(1))
+    return True
+
+
+@kernel
+def partition_of(filter_words: int, key_hash: Any) -> int:
+    return np.int64(mul_high(key_hash, np.uint64(_word(filter_words, PARTITION_COUNT))))
+
+
+@kernel
+def filter_positions(filter_words: int, partition: int, key_hash: Any) -> Any:
+    """Return the mixed hash and the addresses of its four fingerprints."""
+    entry = _word(filter_words, PARTITIONS) + 32 * partition
+    value = mix(key_hash, load_u64(entry + 8))
+    length = np.uint64(load_u32(entry + 16))
+    at0, at1, at2, at3 = _positions(value, length, length * np.uint64(load_u32(entry + 20)))
+    begin = _word(filter_words, FINGERPRINTS) + load_i64(entry)
+    wide = np.uint64(_word(filter_words, BITS) == 16)
+    a0 = begin + np.int64(at0 << wide)
+    a1 = begin + np.int64(at1 << wide)
+    a2 = begin + np.int64(at2 << wide)
+    a3 = begin + np.int64(at3 << wide)
+    return value, a0, a1, a2, a3
+
+
+@kernel
+def fingerprints_match(value: Any, a0: int, a1: int, a2: int, a3: int, bits: int) -> bool:
+    """Say whether the four fingerprints of a mixed hash xor to its own."""
+    wanted = value ^ (value >> _U32)
+    if bits == 16:
+        return np.uint16(wanted & np.uint64(0xFFFF)) == (
+            load_u16(a0) ^ load_u16(a1) ^ load_u16(a2) ^ load_u16(a3)
+        )
+    return np.uint8(wanted & _BYTE) == (load_u8(a0) ^ load_u8(a1) ^ load_u8(a2) ^ load_u8(a3))
+
+
+@kernel
+def contains(filter_words: int, key_hash: Any) -> int:
+    """Return NO, MAYBE or DAMAGED for one hash (u8)."""
+    if _word(filter_words, BITS) == 0:
+        return MAYBE
+    partition = partition_of(filter_words, key_hash)
+    if not partition_is_sound(filter_words, partition):
+        return DAMAGED
+    if load_u32(_word(filter_words, PARTITIONS) + 32 * partition + 24) == 0:
+        return NO
+    value, a0, a1, a2, a3 = filter_positions(filter_words, partition, key_hash)
+    return MAYBE if fingerprints_match(value, a0, a1, a2, a3, _word(filter_words, BITS)) else NO
+
+
+@kernel
+def contains_many(filter_words: int, hashes: int, count: int, answers: int) -> int:
+    """Write 0 or 1 for each of `count` hashes; return -1, or the damaged partition met first.
+
+    Goes through groups twice: the first pass names the cache lines, the second finds them there.
+    """
+    bits = _word(filter_words, BITS)
+    places = np.empty((_GROUP, 5), np.int64)
+    for first in range(0, count, _GROUP):
+        group = min(_GROUP, count - first)
+        for i in range(group):
+            key_hash = load_u64(hashes + 8 * (first + i))
+            partition = partition_of(filter_words, key_hash)
+            if not partition_is_sound(filter_words, partition):
+                return partition
+            value, a0, a1, a2, a3 = filter_positions(filter_words, partition, key_hash)
+            if load_u32(_word(filter_words, PARTITIONS) + 32 * partition + 24) == 0:
+                a0 = np.int64(0)
+            else:
+                prefetch(a0)
+                prefetch(a1)
+                prefetch(a2)
+                prefetch(a3)
+            places[i, 0] = np.int64(value)
+            places[i, 1] = a0
+            places[i, 2] = a1
+            places[i, 3] = a2
+            places[i, 4] = a3
+        for i in range(group):
+            found = False
+            if places[i, 1] != 0:
+                found = fingerprints_match(
+                    np.uint64(places[i, 0]),
+                    places[i, 1],
+                    places[i, 2],
+                    places[i, 3],
+                    places[i, 4],
+                    bits,
+                )
+            store_u8(answers + first + i, np.uint8(found))
+    return -1

@@ -1,0 +1,217 @@
+"""Passes over rows before they are packed: bounds of every column, runs and repeated locations.
+
+`measure_rows` sees rows in any order; `mark_runs` sees them sorted by hash, newest first, and whole
+runs at a time. Both take the address of the rows.
+
+Depends on the kernel decorator and intrinsics only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tierdex.indexfile import layout
+from tierdex.indexfile.kernels.compile import kernel
+from tierdex.indexfile.kernels.intrinsics import (
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_u64,
+)
+
+QUEUE_FREE = np.uint64(0xFFFFFFFFFFFFFFFF)  # topic 2**32 - 1 is never given out
+ORDER_BROKEN = -1
+
+_SIGN = np.uint64(0x8000000000000000)
+_SHIFT_32 = np.uint64(32)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_TOPIC_MASK = np.uint32(layout.TOPIC_MASK)
+_TAG_POSITION = layout.ITEM_TAG_POSITION
+_SMALL_RUN = 16  # runs up to here are compared pair by pair
+
+
+@kernel
+def load_ordered(field: int, size: int, signed: bool) -> Any:
+    """Load a field as u8 so that unsigned order is the field's order (the sign bit is flipped)."""
+    if size == 8:
+        value = load_u64(field)
+    elif size == 4:
+        value = np.uint64(np.int64(load_i32(field))) if signed else np.uint64(load_u32(field))
+    elif size == 2:
+        number = np.int64(load_u16(field))
+        value = np.uint64(number - 65536 if signed and number > 32767 else number)
+    else:
+        number = np.int64(load_u8(field))
+        value = np.uint64(number - 256 if signed and number > 127 else number)
+    return value ^ _SIGN if signed else value
+
+
+@kernel
+def _queue_place(keys: Any, key: Any) -> int:
+    """Return where `key` stands, or the free place where it belongs; `keys` is a power of two long."""
+    mask = np.uint64(keys.shape[0] - 1)
+    place = ((key * _SPREAD) >> _SHIFT_32) & mask
+    while keys[place] != key and keys[place] != QUEUE_FREE:
+        place = (place + np.uint64(1)) & mask
+    return np.int64(place)
+
+
+@kernel
+def measure_rows(
+    rows: int,
+    item_bytes: int,
+    count: int,
+    columns: Any,
+    bounds: Any,
+    positions: Any,
+    keys: Any,
+    least: Any,
+    end: Any,
+    used: int,
+) -> Any:
+    """Widen bounds by `count` rows; return (rows done, queues used).
+
+    `columns` i8[c, 3] has byte, size and signedness of each; `bounds` u8[c, 2] least and greatest
+    in unsigned order. `positions` i8[3] has the bytes of offset, size and queue_id (-1: none);
+    `keys` (topic << 32 | queue), `least` offset and `end` offset are an open hash table of queues.
+    Stops early when that table is half full: the caller makes it larger and goes on.
+    """
+    for c in range(columns.shape[0]):
+        low, high = bounds[c, 0], bounds[c, 1]
+        field, size, signed = rows + columns[c, 0], columns[c, 1], columns[c, 2] != 0
+        for i in range(count):
+            value = load_ordered(field + i * item_bytes, size, signed)
+            low = min(low, value)
+            high = max(high, value)
+        bounds[c, 0], bounds[c, 1] = low, high
+    if positions[0] < 0:
+        return count, used
+    place = np.int64(0)
+    for i in range(count):
+        row = rows + i * item_bytes
+        topic = np.uint64(load_u32(row + _TAG_POSITION) & _TOPIC_MASK)
+        key = (topic << _SHIFT_32) | np.uint64(load_u32(row + positions[2]))
+        offset = load_i64(row + positions[0])
+        if keys[place] != key:
+            place = _queue_place(keys, key)
+            if keys[place] == QUEUE_FREE:
+                if 2 * used >= keys.shape[0]:
+                    return i, used
+                keys[place] = key
+                least[place] = offset
+                end[place] = offset
+                used += 1
+        least[place] = min(least[place], offset)
+        end[place] = max(end[place], offset + np.int64(load_u32(row + positions[1])))
+    return count, used
+
+
+@kernel
+def _same_location(a: int, b: int, masks: Any) -> bool:
+    """Say whether two rows have the same tag and location; `masks` (u8) leaves padding out."""
+    if load_u32(a + _TAG_POSITION) != load_u32(b + _TAG_POSITION):
+        return False
+    for word in range(masks.shape[0]):
+        at = layout.ITEM_FIELDS_POSITION + 8 * word
+        if (load_u64(a + at) ^ load_u64(b + at)) & masks[word] != np.uint64(0):
+            return False
+    return True
+
+
+@kernel
+def _mark_run(rows: int, item_bytes: int, first: int, last: int, masks: Any, keep: Any) -> int:
+    """Mark the rows [first, last) of one run whose location no newer row has; return how many."""
+    kept = 0
+    if last - first <= _SMALL_RUN:
+        for i in range(first, last):
+            fresh = True
+            for j in range(first, i):
+                if keep[j] and _same_location(rows + i * item_bytes, rows + j * item_bytes, masks):
+                    fresh = False
+                    break
+            keep[i] = fresh
+            kept += fresh
+        return kept
+    size = 64
+    while size < 2 * (last - first):
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    for i in range(first, last):
+        row = rows + i * item_bytes
+        mixed = np.uint64(load_u32(row + _TAG_POSITION))
+        for word in range(masks.shape[0]):
+            value = load_u64(row + layout.ITEM_FIELDS_POSITION + 8 * word) & masks[word]
+            mixed = (mixed ^ value) * _SPREAD
+            mixed ^= mixed >> _SHIFT_32
+        place = np.int64(mixed & np.uint64(size - 1))
+        while table[place] >= 0 and not _same_location(
+            row, rows + table[place] * item_bytes, masks
+        ):
+            place = (place + 1) & (size - 1)
+        fresh = table[place] < 0
+        if fresh:
+            table[place] = i
+        keep[i] = fresh
+        kept += fresh
+    return kept
+
+
+@kernel
+def mark_runs(
+    rows: int, item_bytes: int, count: int, masks: Any, keep: Any, distinct: Any, counters: Any
+) -> int:
+    """Mark what stays in `keep` (b1[count]) and write each new hash to `distinct` (u8[count]).
+
+    The rows are whole runs, sorted by hash, newest first. `counters` i8[3] goes from call to call:
+    hash of the last run (bit pattern), its kept items (0: no run yet), longest run so far. Returns
+    the number of new hashes, or ORDER_BROKEN.
+    """
+    found = 0
+    previous = np.uint64(counters[0])
+    run = counters[1]
+    i = 0
+    while i < count:
+        key_hash = load_u64(rows + i * item_bytes)
+        j = i + 1
+        while j < count and load_u64(rows + j * item_bytes) == key_hash:
+            j += 1
+        if run > 0 and key_hash <= previous:
+            if key_hash < previous:
+                return ORDER_BROKEN
+        else:
+            distinct[found] = key_hash
+            found += 1
+            run = 0
+        if j - i == 1:
+            keep[i] = True
+            run += 1
+        else:
+            run += _mark_run(rows, item_bytes, i, j, masks, keep)
+        counters[2] = max(counters[2], run)
+        previous = key_hash
+        i = j
+    counters[0] = np.int64(previous)
+    counters[1] = run
+    return found
+
+
+@kernel
+def count_topics(rows: int, item_bytes: int, count: int, topics: Any) -> bool:
+    """Add rows to `topics` i8[t, 3] (items, least and greatest time); False: a topic is unknown."""
+    for i in range(count):
+        row = rows + i * item_bytes
+        topic = np.int64(load_u32(row + _TAG_POSITION) & _TOPIC_MASK)
+        if topic >= topics.shape[0]:
+            return False
+        time = load_i64(row + layout.ITEM_TIME_POSITION)
+        if topics[topic, 0] == 0:
+            topics[topic, 1] = time
+            topics[topic, 2] = time
+        topics[topic, 0] += 1
+        topics[topic, 1] = min(topics[topic, 1], time)
+        topics[topic, 2] = max(topics[topic, 2], time)
+    return True
