@@ -176,7 +176,7 @@ def fake_app(file_count: int = 365, api_key: str | None = None) -> FastAPI:
                         "done_items": app.state.done % 20_000_000, "total_items": 20_000_000,
                         "done_bytes": app.state.done * 11, "rate_items_s": 6_204_113.2},
             "last_done_ms": YEAR_2013 + 364 * DAY,
-            "last_error": {"at_ms": YEAR_2013 + 363 * DAY, "file": files[-3]["file_id"],
+            "last_error": {"at_ms": YEAR_2013 + 365 * DAY, "file": files[-3]["file_id"],
                            "message": f"the store does not answer {HOSTILE}", "attempts": 4},
             "totals": {"compacted_files": 361, "compacted_items": 325_001_442,
                        "uploaded_bytes": 3_902_445_021,

@@ -60,7 +60,7 @@ export class CompactionView {
     const zone = this.zone();
     byId("compaction-age").textContent = `seen ${formatTime(BigInt(Date.now()), zone).slice(11, 19)} ${zoneName(zone)}, every 2 s`;
     byId("compaction-body").replaceChildren(
-      tiles(status, zone), running(status.running), curves(this.history), ...lastError(status.last_error, zone),
+      tiles(status, zone), running(status.running), curves(this.history), ...lastError(status, zone),
       ...totals(status),
     );
   }
@@ -72,11 +72,16 @@ function tiles(status, zone) {
     ["Waiting", formatCount(status.backlog_files), `files, ${formatBytes(status.backlog_bytes)}`],
     ["Oldest unpublished", status.oldest_unpublished_age_s === null ? "–" : formatAge(age), "since it was sealed"],
     ["Last done", status.last_done_ms ? formatTime(status.last_done_ms, zone).slice(0, 19) : "–", zoneName(zone)],
-    ["State", status.last_error ? "retrying" : status.running ? "working" : "idle", status.last_error ? "see the error below" : "no error"],
+    ["State", isRetrying(status) ? "retrying" : status.running ? "working" : "idle", status.last_error ? "see the error below" : "no error"],
   ];
   return element("dl", { class: "facts panel" }, list.map(([name, value, more]) => element(
     "div", {}, element("dt", {}, name), element("dd", {}, value), element("dd", { class: "hint" }, more),
   )));
+}
+
+/** Say whether the last error is newer than the last success: then its job waits for its next attempt. */
+function isRetrying({ last_error: error, last_done_ms: doneMs }) {
+  return Boolean(error) && Number(error.at_ms ?? Infinity) >= Number(doneMs ?? 0);
 }
 
 function running(job) {
@@ -90,7 +95,7 @@ function running(job) {
     "section", { class: "panel", "aria-labelledby": "running-title" },
     element(
       "div", { class: "answer-head" },
-      element("h2", { id: "running-title" }, `${job.job ?? "job"}: ${job.stage ?? ""}`),
+      element("h2", { id: "running-title" }, [...new Set([job.job, job.stage])].filter(Boolean).join(": ")),
       element("span", { class: "code quiet", title: String(job.file_id) }, shortFileId(job.file_id ?? "")),
     ),
     element("progress", { max: 1, value: share, "aria-labelledby": "running-title" }),
@@ -101,12 +106,14 @@ function running(job) {
   );
 }
 
-function lastError(error, zone) {
+function lastError(status, zone) {
+  const error = status.last_error;
   if (!error) return [];
+  const title = isRetrying(status) ? "Last error; it is tried again, nothing is dropped" : "Last error; work went on since";
   const pairs = typeof error === "object" ? Object.entries(error) : [["message", error]];
   return [element(
-    "section", { class: "note warn", "aria-labelledby": "error-title" },
-    element("h2", { id: "error-title" }, "Last error; it is tried again, nothing is dropped"),
+    "section", { class: `note ${isRetrying(status) ? "warn" : ""}`, "aria-labelledby": "error-title" },
+    element("h2", { id: "error-title" }, title),
     facts(pairs.map(([name, value]) => [
       formatName(name.replace(/_ms$/, "")), name.endsWith("_ms") ? `${formatTime(value, zone)} ${zoneName(zone)}` : formatAny(value),
     ])),

@@ -7,7 +7,7 @@ import { stateBadge } from "./results.js";
 
 const OUTCOMES = {
   read: "read", missing: "missing", pruned_by_filter: "pruned by filter", pruned_by_time: "pruned by time",
-  skipped: "skipped: enough found",
+  pruned_by_topic: "pruned by topic", skipped: "skipped: enough found",
 };
 const LINES_SHOWN = 100;
 const CHART_WIDTH = 1000; // units of the drawing; it stretches to the column
@@ -49,10 +49,12 @@ function funnel(explain) {
     ["pruned by filter", Number(explain.files_pruned_by_filter ?? 0), "pruned_by_filter"],
     ["read", Number(explain.files_read ?? 0), "read"],
   ];
+  const rest = considered - rows.slice(1).reduce((sum, [, count]) => sum + count, 0);
+  if (rest > 0) rows.splice(3, 0, ["not needed, missing", rest, "skipped"]);
   let left = 0; // what earlier rows took away shifts the next bar, as in a waterfall
   const bars = rows.map(([name, count, outcome]) => {
     const start = outcome === "considered" ? 0 : left;
-    if (outcome.startsWith("pruned")) left += count;
+    left += outcome === "considered" ? 0 : count;
     return [name, formatCount(count), outcome, start, count];
   });
   return barTable("Files", bars, Math.max(considered, 1));

@@ -23,7 +23,7 @@ export function completenessBanner(answer, entryCount, zone) {
   const missing = answer.missing ?? [];
   return element(
     "div", { class: "note warn", role: "status" },
-    element("strong", {}, `Incomplete: ${missing.length ? `${plural(missing.length, "file")} could not be asked` : "not every file was asked"}`),
+    element("strong", {}, `Incomplete: ${notAsked(missing)}`),
     ` · ${fresh}. There may be more entries than these.`,
     missing.length ? missingList(missing) : null,
   );
@@ -32,7 +32,8 @@ export function completenessBanner(answer, entryCount, zone) {
 /** Return the table of entries; columns that an answer of another schema adds come last. */
 export function entriesTable(entries, zone) {
   const others = new Set(entries.flatMap((entry) => Object.keys(entry)).filter((name) => !KNOWN.includes(name)));
-  const columns = [...KNOWN.filter((name) => entries.some((entry) => name in entry)), ...others];
+  const isUsed = (name) => entries.some((entry) => entry[name] !== null && entry[name] !== undefined);
+  const columns = [...KNOWN, ...others].filter(isUsed);
   const head = columns.map((name) => element(
     "th", { scope: "col", class: NUMERIC.has(name) ? "number" : null },
     TITLES[name] ?? formatName(name), name === "timestamp" ? element("small", {}, ` ${zoneName(zone)}`) : null,
@@ -59,8 +60,16 @@ function cell(name, value, zone) {
     const link = element("a", { href: writeLink("files", { file: value }), title: String(value) }, shortFileId(value));
     return element("td", { class: "code" }, link);
   }
-  if (NUMERIC.has(name)) return element("td", { class: "number code", title: String(value) }, formatCount(value));
-  return element("td", { class: "code" }, typeof value === "object" ? formatAny(value) : String(value ?? "–"));
+  if (NUMERIC.has(name)) return element("td", { class: "number code", title: String(value ?? "") }, formatCount(value));
+  return element("td", { class: "code" }, typeof value === "string" ? value : formatAny(value));
+}
+
+/** Say how many files and whole nodes are missing; a node is written `node:<name>`. */
+function notAsked(missing) {
+  const nodes = missing.filter(({ file }) => String(file).startsWith("node:")).length;
+  const files = missing.length - nodes;
+  const parts = [files ? plural(files, "file") : null, nodes ? plural(nodes, "node") : null].filter(Boolean);
+  return parts.length ? `${parts.join(" and ")} could not be asked` : "not every file was asked";
 }
 
 function missingList(missing) {
