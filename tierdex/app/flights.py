@@ -91,24 +91,23 @@ def load_flights(
         "skipped": report.skipped["tailnum"],
         "entries": report.entries,
     }
-    report_path.write_text(json.dumps(counts))
+    unfinished = folder / f"{REPORT_NAME}.new"
+    unfinished.write_text(json.dumps(counts))
+    filesystem.rename(unfinished, report_path)
     return FlightsReport(**counts, csv_path=csv_path, reused=False)
 
 
 def unpack_flights(folder: Path, filesystem: FileSystem) -> Path:
-    """Return the path of flights.csv in `folder`, unpacked unless it is there."""
+    """Return the path of flights.csv in `folder`, unpacked unless it is there, whole."""
     target = folder / CSV_NAME
-    if filesystem.exists(target):
-        return target.absolute()
     filesystem.make_folder(folder)
-    unfinished = folder / f"{CSV_NAME}.new"
-    with (
-        zipfile.ZipFile(_packed_flights()) as archive,
-        archive.open(CSV_NAME) as packed,
-        unfinished.open("wb") as unpacked,
-    ):
-        shutil.copyfileobj(packed, unpacked)
-    filesystem.rename(unfinished, target)  # a half unpacked file never has the name
+    with zipfile.ZipFile(_packed_flights()) as archive:
+        size = archive.getinfo(CSV_NAME).file_size
+        if not filesystem.exists(target) or filesystem.file_size(target) != size:
+            unfinished = folder / f"{CSV_NAME}.new"
+            with archive.open(CSV_NAME) as packed, unfinished.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked)
+            filesystem.rename(unfinished, target)  # a half unpacked file never has the name
     return target.absolute()
 
 

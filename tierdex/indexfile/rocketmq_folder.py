@@ -95,6 +95,7 @@ class RocketmqFolder:
         self._filesystem = filesystem
         self._capacities = {"slot_capacity": slot_capacity, "item_capacity": item_capacity}
         self._guard = threading.Lock()
+        self._topics: tuple[tuple[int, int], dict[str, int]] | None = None
         self._open: dict[Path, tuple[tuple[int, int], RocketmqIndexFile]] = {}
 
     def topics(self) -> dict[str, int]:
@@ -105,6 +106,10 @@ class RocketmqFolder:
         path = self.root / METADATA
         if not self._filesystem.exists(path):
             return {}
+        version = (self._filesystem.file_size(path), self._filesystem.modified_ms(path))
+        known = self._topics
+        if known and known[0] == version:
+            return known[1]
         file = self._filesystem.open(path)
         try:
             text = file.read_at(0, file.size())
@@ -112,9 +117,11 @@ class RocketmqFolder:
             file.close()
         try:
             table = _parse_loose_json(text.decode())["topicMetadataTable"]
-            return {str(topic): int(row["topicId"]) for topic, row in table.items()}
+            numbers = {str(topic): int(row["topicId"]) for topic, row in table.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptFileError(path, f"is not a table of topics: {error}") from error
+        self._topics = (version, numbers)
+        return numbers
 
     def files(self) -> tuple[list[RocketmqIndexFile], list[UnreadableFile]]:
         """Return the readable files, newest begin first, and the unreadable ones with reasons."""
