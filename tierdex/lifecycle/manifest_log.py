@@ -276,7 +276,10 @@ class ManifestLog:
             self.store.put_if_absent(self.paths.manifest(commit.number), encode_commit(commit))
         except AlreadyExistsError:
             # The refusal may answer a retry of our own request whose first attempt took effect.
-            found = self._read(commit.number)
+            try:
+                found = self._read(commit.number)
+            except NotFoundError:  # refused in favour of a request that then failed: try again
+                return False
             return isinstance(found, Commit) and found.commit_id == commit.commit_id
         return True
 

@@ -355,25 +355,25 @@ def _settle(
     mending: Mending,
     recovered: Recovered,
 ) -> None:
-    later = action.later
-    wrong = list(mending.verify(later.state, later.path))
-    if not wrong:
-        # The later one is whole; its name may not be durable yet, so that first.
-        sync_folders(filesystem, later.path)
-        for earlier in action.earlier:
-            _remove(filesystem, earlier.path, recovered)
-        recovered.files.append((later.state, later.number, later.path))
-    elif action.is_merge:
+    later, earlier = action.later, list(action.earlier)
+    wrong = mending.verify(later.state, later.path)
+    if action.is_merge and wrong:
         # It may have taken the place of one of its parts, so it is all there is of that one. The
         # other parts were kept by actions of their own.
         _quarantine(filesystem, paths, later.state, later.path, "; ".join(wrong), recovered)
-    else:
+        return
+    while wrong:
         _remove(filesystem, later.path, recovered)
-        earlier = action.earlier[-1]
-        if earlier.state is FileState.UNSEALED:
-            _seal(filesystem, paths, earlier, mending, recovered)
-        else:
-            recovered.files.append((earlier.state, earlier.number, earlier.path))
+        later = earlier.pop()
+        # The last copy stays whatever is wrong with it: nothing is better.
+        wrong = mending.verify(later.state, later.path) if earlier else []
+    sync_folders(filesystem, later.path)  # its name is durable before the earlier ones go
+    for file in reversed(earlier):
+        _remove(filesystem, file.path, recovered)
+    if later.state is FileState.UNSEALED:  # a later copy was there, so nobody writes to it
+        _seal(filesystem, paths, later, mending, recovered)
+    else:
+        recovered.files.append((later.state, later.number, later.path))
 
 
 def _seal(
