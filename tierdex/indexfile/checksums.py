@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import google_crc32c
 
 if TYPE_CHECKING:
+    import numpy as np
     from typing_extensions import Buffer
 
     from tierdex.indexfile.layout import Part
@@ -26,6 +27,6 @@ def unit_seed(uuid: bytes, part: Part, number: int = 0) -> int:
     return int(google_crc32c.extend(part_seed(uuid, part), number.to_bytes(8, "little")))
 
 
-def checksum(data: Buffer, seed: int) -> int:
+def checksum(data: Buffer | np.ndarray, seed: int) -> int:
     """Return the CRC32C of `data` continued from `seed`; numpy arrays are not copied."""
     return int(google_crc32c.extend(seed, data))

@@ -13,7 +13,6 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
 from tierdex.indexfile.checksums import checksum, unit_seed
-from tierdex.indexfile.layout import Part
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:

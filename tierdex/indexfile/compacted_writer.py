@@ -9,7 +9,7 @@ In memory: one open run, less than a page of rows, the directory, the current fi
 the finished filter. Used by the compactor, by merges and by Spark's tasks. Nothing is durable here:
 the caller syncs what `write` took. One thread.
 
-Depends on the other modules of the form, and on the page_codec and row_scan kernels.
+Depends on the other modules of the form, and on the page_encode and row_scan kernels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tierdex.indexfile.directory import directory_checksums
 from tierdex.indexfile.filter import FilterBuilder
 from tierdex.indexfile.footer import PartEntry, encode_footer
 from tierdex.indexfile.header import FileHeader
-from tierdex.indexfile.kernels import page_codec as codec
+from tierdex.indexfile.kernels.page_encode import encode_pages
 from tierdex.indexfile.kernels.row_scan import count_topics, mark_runs
 from tierdex.indexfile.layout import Form, Part
 from tierdex.indexfile.pages import PagePlan
@@ -201,7 +201,7 @@ class CompactedWriter:
         pages = -(-len(rows) // self._plan.items_per_page)
         out = np.empty(pages * layout.PAGE_BYTES_MAX + 16, np.uint8)
         entries = np.empty(pages, layout.DIRECTORY_ENTRY)
-        length = codec.encode_pages(
+        length = encode_pages(
             rows.ctypes.data,
             len(rows),
             self._plan.address,
@@ -231,7 +231,7 @@ class CompactedWriter:
             topics[name] = self._topics[:, column]
         partitions, fingerprints = self._filter.finish()
         extra = json.dumps(self._extra, separators=(",", ":"), sort_keys=True).encode()
-        parts: list[tuple[Part, Sequence[Buffer]]] = [
+        parts: list[tuple[Part, Sequence[Buffer | np.ndarray]]] = [
             (Part.HEADER_COPY, [self._header.rstrip(b"\0")]),
             (Part.STATISTICS, [statistics.encode()]),
             (Part.DICTIONARIES, [self._dictionaries.encode()]),
@@ -256,7 +256,7 @@ class CompactedWriter:
         record = np.frombuffer(footer[-layout.FOOTER_BYTES :], layout.FOOTER)[0]
         return int(record["crc"])
 
-    def _write_part(self, kind: Part, pieces: Sequence[Buffer]) -> PartEntry:
+    def _write_part(self, kind: Part, pieces: Sequence[Buffer | np.ndarray]) -> PartEntry:
         """Write a part, padded to 8 bytes behind its end; return its entry."""
         position, crc = self._position, unit_seed(self._uuid, kind)
         for piece in pieces:
@@ -267,9 +267,10 @@ class CompactedWriter:
             self._write(bytes(8 - length % 8))
         return PartEntry(kind, crc, position, length)
 
-    def _write(self, data: Buffer) -> None:
-        self._write_out(data)
-        self._position += memoryview(data).nbytes
+    def _write(self, data: Buffer | np.ndarray) -> None:
+        view = memoryview(data)
+        self._write_out(view)
+        self._position += view.nbytes
 
 
 def _location_masks(schema: Schema) -> np.ndarray:

@@ -44,8 +44,8 @@ class Directory:
         blocks = -(-size // _BLOCK)
         if memoryview(data).nbytes != size or memoryview(checksums).nbytes != 4 * blocks:
             raise CorruptFileError(path, f"directory does not fit {page_count} pages")
-        self.entries = np.frombuffer(data, layout.DIRECTORY_ENTRY)
-        self.checksums = np.frombuffer(checksums, "<u4")
+        self.entries = np.frombuffer(memoryview(data), layout.DIRECTORY_ENTRY)
+        self.checksums = np.frombuffer(memoryview(checksums), "<u4")
         self.verified = np.zeros(blocks, np.uint8)
         self.page_count = page_count
 

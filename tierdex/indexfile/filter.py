@@ -170,8 +170,8 @@ class FuseFilter:
         size = memoryview(table).nbytes
         if size % layout.FILTER_PARTITION.itemsize or (bits and not size):
             raise CorruptFileError(path, f"filter partitions have {size} bytes")
-        self.partitions = np.frombuffer(table, layout.FILTER_PARTITION)
-        self.fingerprints = np.frombuffer(fingerprints, np.uint8)
+        self.partitions = np.frombuffer(memoryview(table), layout.FILTER_PARTITION)
+        self.fingerprints = np.frombuffer(memoryview(fingerprints), np.uint8)
         self._check_table()
         self._verified = np.zeros(len(self.partitions), np.uint8)
         self._words = np.zeros(kernels.FILTER_WORDS, np.int64)

@@ -168,10 +168,8 @@ def _greatest_distance(queues: np.ndarray) -> int | None:
     span = _queue_span(queues)[1]
     if (int(queues["topic"].max()) + 1) * span > _DENSE_BASES_MAX:
         return None
-    return max(
-        end - base
-        for base, end in zip(queues["base"].tolist(), queues["end"].tolist(), strict=True)
-    )
+    ends, bases = queues["end"].astype(object), queues["base"].astype(object)
+    return int((ends - bases).max())
 
 
 def _dense_bases(queues: np.ndarray, least: int, span: int) -> np.ndarray:

@@ -72,7 +72,7 @@ def _positions(value: Any, length: Any, span: Any) -> Any:
 
 
 @kernel
-def _count_keys(hashes: Any, seed: Any, length: Any, span: Any, words: Any, counts: Any) -> bool:
+def _count_keys(hashes: Any, seed: Any, length: Any, span: Any, words: Any, counts: Any) -> Any:
     """Xor every mixed hash into its four positions; say whether no position overflows its count.
 
     The upper six bits of a count are keys, the lower two the xor of their side numbers.
@@ -100,7 +100,7 @@ def _count_keys(hashes: Any, seed: Any, length: Any, span: Any, words: Any, coun
 @kernel
 def _peel(
     size: int, length: Any, span: Any, words: Any, counts: Any, alone: Any, stack: Any, sides: Any
-) -> int:
+) -> Any:
     """Take out key after key that has a position to itself; return how many could be taken."""
     waiting = 0
     for position in range(size):
@@ -161,7 +161,7 @@ def build_partition(
     stack: Any,
     sides: Any,
     fingerprints: Any,
-) -> bool:
+) -> Any:
     """Write the fingerprints of distinct `hashes` (u8[n]) into `fingerprints` (u2, one a position).
 
     Scratch, one element a position: `words` u8, `counts` u1, and one more: `alone` u4; one a key:
@@ -184,12 +184,12 @@ def build_partition(
 
 
 @kernel
-def _word(filter_words: int, word: int) -> int:
+def _word(filter_words: int, word: int) -> Any:
     return load_i64(filter_words + 8 * word)
 
 
 @kernel
-def partition_is_sound(filter_words: int, partition: int) -> bool:
+def partition_is_sound(filter_words: int, partition: int) -> Any:
     """Verify a partition that nobody asked yet, and remember it; two threads may do it at once."""
     verified = _word(filter_words, VERIFIED) + partition
     if load_u8(verified) != 0:
@@ -207,7 +207,7 @@ def partition_is_sound(filter_words: int, partition: int) -> bool:
 
 
 @kernel
-def partition_of(filter_words: int, key_hash: Any) -> int:
+def partition_of(filter_words: int, key_hash: Any) -> Any:
     return np.int64(mul_high(key_hash, np.uint64(_word(filter_words, PARTITION_COUNT))))
 
 
@@ -228,7 +228,7 @@ def filter_positions(filter_words: int, partition: int, key_hash: Any) -> Any:
 
 
 @kernel
-def fingerprints_match(value: Any, a0: int, a1: int, a2: int, a3: int, bits: int) -> bool:
+def fingerprints_match(value: Any, a0: int, a1: int, a2: int, a3: int, bits: int) -> Any:
     """Say whether the four fingerprints of a mixed hash xor to its own."""
     wanted = value ^ (value >> _U32)
     if bits == 16:
@@ -239,7 +239,7 @@ def fingerprints_match(value: Any, a0: int, a1: int, a2: int, a3: int, bits: int
 
 
 @kernel
-def contains(filter_words: int, key_hash: Any) -> int:
+def contains(filter_words: int, key_hash: Any) -> Any:
     """Return NO, MAYBE or DAMAGED for one hash (u8)."""
     if _word(filter_words, BITS) == 0:
         return MAYBE
@@ -253,7 +253,7 @@ def contains(filter_words: int, key_hash: Any) -> int:
 
 
 @kernel
-def contains_many(filter_words: int, hashes: int, count: int, answers: int) -> int:
+def contains_many(filter_words: int, hashes: int, count: int, answers: int) -> Any:
     """Write 0 or 1 for each of `count` hashes; return -1, or the damaged partition met first.
 
     Goes through groups twice: the first pass names the cache lines, the second finds them there.

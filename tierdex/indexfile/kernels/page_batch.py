@@ -194,10 +194,10 @@ def _collect_run(
     tag: Any,
     begin: int,
     end: int,
-    page: int,
+    page: Any,
     last: int,
-    address: int,
-    row: int,
+    address: Any,
+    row: Any,
     rows: int,
     room: int,
 ) -> Any:

@@ -54,12 +54,12 @@ _U0 = np.uint64(0)
 
 
 @kernel
-def file_word(file: int, word: int) -> int:
+def file_word(file: int, word: int) -> Any:
     return load_i64(file + 8 * word)
 
 
 @kernel
-def entry_is_sound(file: int, entry: int) -> bool:
+def entry_is_sound(file: int, entry: int) -> Any:
     """Verify the block of directory entry `entry` when it is first used."""
     block = entry // _ENTRIES_PER_BLOCK
     verified = file_word(file, DIRECTORY_VERIFIED) + block
@@ -81,7 +81,7 @@ def _first_hash(file: int, page: int) -> Any:
 
 
 @kernel
-def pages_below(file: int, key_hash: Any) -> int:
+def pages_below(file: int, key_hash: Any) -> Any:
     """Return how many pages begin with a hash below `key_hash`, or DAMAGED_DIRECTORY.
 
     Hashes are close to evenly spread: the search starts where even spread puts the hash and widens.
@@ -131,7 +131,7 @@ def page_range(file: int, key_hash: Any) -> Any:
 
 
 @kernel
-def page_ranges(file: int, hashes: int, count: int, ranges: int) -> int:
+def page_ranges(file: int, hashes: int, count: int, ranges: int) -> Any:
     """Write first and last page (i8[count, 2]) of each hash; return 0 or DAMAGED_DIRECTORY."""
     for i in range(count):
         first, last = page_range(file, load_u64(hashes + 8 * i))
@@ -155,7 +155,7 @@ def page_place(file: int, page: int) -> Any:
 
 
 @kernel
-def mapped_page(file: int, page: int) -> int:
+def mapped_page(file: int, page: int) -> Any:
     """Return the address of a mapped page, verified when first used; 0 when it is damaged."""
     position, length = page_place(file, page)
     if length == 0:
@@ -186,7 +186,7 @@ def _narrow(page: int, key_hash: Any, width: int) -> Any:
 
 
 @kernel
-def first_row(page: int, key_hash: Any) -> int:
+def first_row(page: int, key_hash: Any) -> Any:
     """Return the first row of a verified page whose hash is not below `key_hash`.
 
     `key_hash` is not below the page's first hash: the directory led here.
@@ -204,7 +204,7 @@ def first_row(page: int, key_hash: Any) -> int:
 
 
 @kernel
-def tag_matches(tag: Any, wanted: Any) -> bool:
+def tag_matches(tag: Any, wanted: Any) -> Any:
     """Say whether an item's tag is the wanted one; TAG_ANY_MESSAGE_ID fits every message ID."""
     if wanted == _TAG_ANY_MESSAGE_ID:
         return (tag & _KIND_BIT) != 0
@@ -258,7 +258,7 @@ def collect_from_page(
     begin: int,
     end: int,
     rows: int,
-) -> int:
+) -> Any:
     """Verify a fetched page and write its matching rows to `rows`; -1 when it is damaged."""
     if page_item_count(page, length, plan, number) < 0:
         return -1
@@ -285,7 +285,7 @@ def decode_pages(file: int, first: int, count: int, address: int, rows: int) -> 
 
 
 @kernel
-def page_in_span(file: int, page: int, begin: int, end: int) -> bool:
+def page_in_span(file: int, page: int, begin: int, end: int) -> Any:
     """Say whether some time in the page may be in [begin, end]; the entry was verified before."""
     entry = file_word(file, DIRECTORY) + _ENTRY * page
     return load_i64(entry + 16) <= end and load_i64(entry + 24) >= begin
@@ -298,8 +298,8 @@ def find_rows(
     tag: Any,
     begin: int,
     end: int,
-    page: int,
-    row: int,
+    page: Any,
+    row: Any,
     rows: int,
     room: int,
 ) -> Any:

@@ -51,7 +51,7 @@ def load_ordered(field: int, size: int, signed: bool) -> Any:
 
 
 @kernel
-def _queue_place(keys: Any, key: Any) -> int:
+def _queue_place(keys: Any, key: Any) -> Any:
     """Return where `key` stands, or the free place where it belongs; `keys` is a power of two long."""
     mask = np.uint64(keys.shape[0] - 1)
     place = ((key * _SPREAD) >> _SHIFT_32) & mask
@@ -111,7 +111,7 @@ def measure_rows(
 
 
 @kernel
-def _same_location(a: int, b: int, masks: Any) -> bool:
+def _same_location(a: int, b: int, masks: Any) -> Any:
     """Say whether two rows have the same tag and location; `masks` (u8) leaves padding out."""
     if load_u32(a + _TAG_POSITION) != load_u32(b + _TAG_POSITION):
         return False
@@ -123,7 +123,7 @@ def _same_location(a: int, b: int, masks: Any) -> bool:
 
 
 @kernel
-def _mark_run(rows: int, item_bytes: int, first: int, last: int, masks: Any, keep: Any) -> int:
+def _mark_run(rows: int, item_bytes: int, first: int, last: int, masks: Any, keep: Any) -> Any:
     """Mark the rows [first, last) of one run whose location no newer row has; return how many."""
     kept = 0
     if last - first <= _SMALL_RUN:
@@ -163,7 +163,7 @@ def _mark_run(rows: int, item_bytes: int, first: int, last: int, masks: Any, kee
 @kernel
 def mark_runs(
     rows: int, item_bytes: int, count: int, masks: Any, keep: Any, distinct: Any, counters: Any
-) -> int:
+) -> Any:
     """Mark what stays in `keep` (b1[count]) and write each new hash to `distinct` (u8[count]).
 
     The rows are whole runs, sorted by hash, newest first. `counters` i8[3] goes from call to call:
@@ -200,7 +200,7 @@ def mark_runs(
 
 
 @kernel
-def count_topics(rows: int, item_bytes: int, count: int, topics: Any) -> bool:
+def count_topics(rows: int, item_bytes: int, count: int, topics: Any) -> Any:
     """Add rows to `topics` i8[t, 3] (items, least and greatest time); False: a topic is unknown."""
     for i in range(count):
         row = rows + i * item_bytes
