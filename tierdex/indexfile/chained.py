@@ -349,7 +349,7 @@ class ChainedFile:
         Items lie in the order of the parts. Raises InvalidRequestError, FileFullError (roll) and
         OSError (disk full ...); then nothing was applied, and the file stays usable.
         """
-        self._refuse_unless_writable()
+        view = self._refuse_unless_writable()
         try:
             sources = batch_append.prepare(parts, self.schema, self.dictionaries)
             items = sum(source.size for source in sources)
@@ -365,7 +365,7 @@ class ChainedFile:
         try:
             with self._tally_lock:
                 batch_append.write(
-                    self._tally, self._view.data, self._rows_begin, self.uuid, sources, staged
+                    self._tally, view.data, self._rows_begin, self.uuid, sources, staged
                 )
         except BaseException:
             # Only an interrupt or exhausted memory comes here. Readers may be among the rows of the
@@ -622,11 +622,14 @@ class ChainedFile:
         tally = self._tally
         self._published = Published(tally.next_row - 1, tally.items, *tally.time_bounds)
 
-    def _refuse_unless_writable(self) -> None:
+    def _refuse_unless_writable(self) -> ChainedView:
+        """Return the memory to write; whoever holds it keeps it mapped."""
+        view = self._view
         if not self._writable:
             raise ReadOnlyError(f"{self.path} is open for reading only")
         if self.suspect:
             raise OSError(f"{self.path} takes no more: an earlier write or sync failed")
+        return view
 
     def _drop_mapping(self) -> None:
         """Let go of the mapped pages; they go once the last reader is done with them."""
