@@ -29,7 +29,7 @@ from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.sidecar import PageSpan, Sidecar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -89,18 +89,27 @@ class CompactedFile(Sidecar):
         """Map a whole file. Raises OSError, CorruptFileError, UnsupportedFormatError."""
         file = filesystem.open(path)
         try:
-            size = file.size()
-            header = decode_header(file.read_at(0, layout.HEADER_BYTES), path, form=Form.COMPACTED)
-            footer = read_footer(file.read_at, size, path, uuid=header.uuid)
-            mapping = file.map(size, writable=False)
+            mapping = file.map(file.size(), writable=False)
         finally:
             file.close()
-        position = footer.part(Part.HEADER_COPY, path).position
-        data = np.asarray(mapping.array)
-        opened = cls(data[position:], position=position, name=path, pages=data)
+        opened = cls.from_bytes(np.asarray(mapping.array), name=path)
         opened._mapping = mapping
+        return opened
+
+    @classmethod
+    def from_bytes(cls, data: Buffer | np.ndarray, *, name: object = "bytes") -> CompactedFile:
+        """Open a file all of whose bytes are in memory. Raises CorruptFileError."""
+        whole = np.frombuffer(data, np.uint8)  # type: ignore[arg-type]
+
+        def read_at(position: int, length: int) -> bytes:
+            return bytes(whole[position : position + length])
+
+        header = decode_header(read_at(0, layout.HEADER_BYTES), name, form=Form.COMPACTED)
+        footer = read_footer(read_at, len(whole), name, uuid=header.uuid)
+        position = footer.part(Part.HEADER_COPY, name).position
+        opened = cls(whole[position:], position=position, name=name, pages=whole)
         if opened.header != header:
-            raise CorruptFileError(path, "the header differs from its copy in the tail")
+            raise CorruptFileError(name, "the header differs from its copy in the tail")
         return opened
 
     def close(self) -> None:
@@ -122,14 +131,18 @@ class CompactedFile(Sidecar):
 
     # -- one key ------------------------------------------------------------------------------------
 
-    def tag(self, lookup: Lookup) -> int:
+    def tag_of(self, topic: str | None, kind: int) -> int:
         """Return the tag that items must have; TAG_NONE when the topic is not in this file."""
-        if lookup.topic is None:
-            return layout.TAG_ANY_MESSAGE_ID if lookup.kind else layout.TAG_NONE
-        index = self.dictionaries.index(TOPIC_DICTIONARY, lookup.topic)
+        if topic is None:
+            return layout.TAG_ANY_MESSAGE_ID if kind else layout.TAG_NONE
+        index = self.dictionaries.index(TOPIC_DICTIONARY, topic)
         if index < 0:
             return layout.TAG_NONE
-        return index | (layout.KIND_BIT if lookup.kind else 0)
+        return index | (layout.KIND_BIT if kind else 0)
+
+    def tags_of(self, topics: Sequence[str | None], kind: int) -> np.ndarray:
+        """Return the tag (u4[n]) of each topic, as `tag_of` does."""
+        return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
 
     def page_span(
         self, key_hash: int, begin: int, end: int, *, max_bytes: int = MAX_GET_BYTES
@@ -168,7 +181,7 @@ class CompactedFile(Sidecar):
             raise CorruptFileError(
                 self.path, f"{len(buffer)} bytes of pages, {span.length} were asked for"
             )
-        tag, found = self.tag(lookup), []
+        tag, found = self.tag_of(lookup.topic, lookup.kind), []
         for page in range(span.first_page, span.first_page + span.page_count):
             position, length = self.page_place(page)
             rows = np.zeros(self.statistics.items_per_page + 1, self.schema.dtype)
@@ -203,7 +216,10 @@ class CompactedFile(Sidecar):
 
     def _find_mapped(self, lookup: Lookup, begin: int, end: int) -> Iterator[np.ndarray]:
         page, row, room = (-1 if self.item_count else -2), -1, self.statistics.items_per_page + 1
-        key_hash, tag = np.uint64(lookup.key_hash), np.uint32(self.tag(lookup))
+        key_hash, tag = (
+            np.uint64(lookup.key_hash),
+            np.uint32(self.tag_of(lookup.topic, lookup.kind)),
+        )
         while page >= -1:
             rows = np.zeros(room, self.schema.dtype)
             count, page, row = k.find_rows(
@@ -230,7 +246,7 @@ class CompactedFile(Sidecar):
     ) -> RowMatches:
         """Return up to `limit` newest rows of each lookup of a mapped file.
 
-        `hashes` u8[n], `tags` u4[n] (see `tag`), `begin` and `end` i8[n] or one for all. Raises
+        `hashes` u8[n], `tags` u4[n] (see `tag_of`), `begin` and `end` i8[n] or one for all. Raises
         CorruptFileError. Fastest when the hashes are sorted.
         """
         assert self._pages is not None, "fetched files are asked by plan_pages and find_in_span"

@@ -13,11 +13,14 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
 from tierdex.indexfile.checksums import checksum, unit_seed
+from tierdex.indexfile.kernels.row_scan import count_topics, mark_runs
+from tierdex.indexfile.pages import location_masks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from tierdex.indexfile.compacted import CompactedFile
 
+_PAGES_AT_ONCE = 256
 _FAULTS_MAX = 100  # a file that is broken everywhere needs no longer list
 
 
@@ -81,87 +84,92 @@ class _RowCheck:
     def __init__(self, file: CompactedFile) -> None:
         self._file = file
         self._faults: list[str] = []
-        self._topics = np.zeros(len(file.topic_rows), layout.TOPIC)
-        self._topics["max_time"] = -1
         self._items = 0
         self._distinct = 0
-        self._longest = 0
-        self._run = 0
-        self._last_hash = -1
+        self._counters = np.zeros(3, np.int64)  # of mark_runs: last hash, its run, longest run
+        self._masks = location_masks(file.schema)
+        self._topics = np.zeros((len(file.topic_rows), 3), np.int64)
+        self._topics[:, 2] = -1
         self._used: dict[str, np.ndarray] = {
             name: np.zeros(len(file.dictionaries.strings(name)), bool)
             for name in file.schema.dictionary_names
         }
 
     def run(self) -> list[str]:
-        for page in range(self._file.page_count):
-            span = self._file.span(page, 1)
-            try:
-                rows = self._file.decode_span(span, self._file.page_bytes(span))
-            except CorruptFileError as error:
-                self._faults.append(error.reason)
-                continue
-            self._page(page, rows)
+        pages = self._file.page_count
+        for first in range(0, pages, _PAGES_AT_ONCE):
+            self._pages(first, min(_PAGES_AT_ONCE, pages - first))
             if len(self._faults) >= _FAULTS_MAX:
                 return self._faults
         if not self._faults:  # a page that could not be read makes every count wrong
             self._totals()
         return self._faults
 
-    def _page(self, page: int, rows: np.ndarray) -> None:
-        file, hashes, times = self._file, rows["key_hash"], rows["timestamp"]
-        entry = file.directory.entries[page]
-        full = page + 1 < file.page_count
-        if full and len(rows) != file.statistics.items_per_page:
-            self._fault(page, f"has {len(rows)} items")
-        if int(entry["first_hash"]) != int(hashes[0]):
-            self._fault(page, "does not begin with the hash that the directory says")
-        if (entry["min_time"], entry["max_time"]) != (times.min(), times.max()):
-            self._fault(page, "has other times than the directory says")
-        if int(hashes[0]) < self._last_hash or np.any(hashes[1:] < hashes[:-1]):
-            self._fault(page, "is not sorted by hash")
-        if not file.filter.may_contain_many(hashes).all():
-            self._fault(page, "has a hash that the filter excludes")
-        self._count(page, rows)
+    def _pages(self, first: int, count: int) -> None:
+        span = self._file.span(first, count)
+        try:
+            rows = self._file.decode_span(span, self._file.page_bytes(span))
+        except CorruptFileError as error:
+            self._faults.append(error.reason)
+            # The pages beside the damaged one are still looked at, one by one.
+            if count > 1:
+                self._faults.pop()
+                for page in range(first, first + count):
+                    self._pages(page, 1)
+            return
+        full = self._file.statistics.items_per_page
+        last_is_full = first + count < self._file.page_count
+        if len(rows) > count * full or len(rows) <= (count - 1) * full + last_is_full * (full - 1):
+            self._faults.append(f"a page of {first} to {first + count - 1} is not full")
+            return
+        self._compare_directory(first, count, rows)
+        self._count(first, rows)
 
-    def _count(self, page: int, rows: np.ndarray) -> None:
-        """Add a page to the totals; note dictionary strings that its rows use."""
-        hashes = rows["key_hash"]
-        starts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]])
-        lengths = np.diff(np.r_[starts, len(rows)])
-        goes_on = int(hashes[0]) == self._last_hash
-        if goes_on:
-            lengths[0] += self._run
-        self._distinct += len(starts) - goes_on
-        self._longest = max(self._longest, int(lengths.max()))
-        self._run, self._last_hash = int(lengths[-1]), int(hashes[-1])
-        self._items += len(rows)
+    def _compare_directory(self, first: int, count: int, rows: np.ndarray) -> None:
+        """Compare first hashes and time bounds of pages with the directory's entries."""
+        entries = self._file.directory.entries[first : first + count]
+        starts = np.arange(count) * self._file.statistics.items_per_page
+        times = np.ascontiguousarray(rows["timestamp"])
+        wrong = entries["first_hash"] != rows["key_hash"][starts]
+        for page in (first + np.flatnonzero(wrong)).tolist():
+            self._fault(page, "does not begin with the hash that the directory says")
+        wrong = entries["min_time"] != np.minimum.reduceat(times, starts)
+        wrong |= entries["max_time"] != np.maximum.reduceat(times, starts)
+        for page in (first + np.flatnonzero(wrong)).tolist():
+            self._fault(page, "has other times than the directory says")
+
+    def _count(self, first: int, rows: np.ndarray) -> None:
+        """Add rows to the totals; note dictionary strings that they use."""
+        count, size = len(rows), rows.dtype.itemsize
+        hashes = np.empty(count, np.uint64)
+        keep = np.empty(count, bool)
+        found = mark_runs(rows.ctypes.data, size, count, self._masks, keep, hashes, self._counters)
+        if found < 0:
+            self._fault(first, "or one after it is not sorted by hash")
+            return
+        if not keep.all():
+            self._fault(first, "or one after it has a location twice for one hash")
+        if not self._file.filter.may_contain_many(hashes[:found]).all():
+            self._fault(first, "or one after it has a hash that the filter excludes")
+        self._distinct += found
+        self._items += count
         for name, used in self._used.items():
-            column = (
-                rows["tag"] & np.uint32(layout.TOPIC_MASK)
-                if name == TOPIC_DICTIONARY
-                else rows[name]
-            )
+            tags = rows["tag"] & np.uint32(layout.TOPIC_MASK)
+            column = tags if name == TOPIC_DICTIONARY else rows[name]
             if int(column.max()) >= len(used):
-                self._fault(page, f"names string {int(column.max())} of dictionary {name}")
+                self._fault(first, f"or one after it names an unknown string of dictionary {name}")
                 return
             used[column] = True
-        topics = rows["tag"] & np.uint32(layout.TOPIC_MASK)
-        for topic in np.unique(topics).tolist():
-            times = rows["timestamp"][topics == topic]
-            row = self._topics[topic]
-            first = row["item_count"] == 0
-            row["min_time"] = times.min() if first else min(row["min_time"], times.min())
-            row["max_time"] = times.max() if first else max(row["max_time"], times.max())
-            row["item_count"] += len(times)
+        count_topics(rows.ctypes.data, size, count, self._topics)
 
     def _totals(self) -> None:
         file, statistics = self._file, self._file.statistics
-        found = (self._items, self._distinct, self._longest)
+        found = (self._items, self._distinct, int(self._counters[2]))
         said = (statistics.item_count, statistics.distinct_count, statistics.longest_run)
         if found != said:
             self._faults.append(f"items, distinct hashes, longest run are {found}, not {said}")
-        if not np.array_equal(self._topics, file.topic_rows):
+        names = ("item_count", "min_time", "max_time")
+        if any((self._topics[:, i] != file.topic_rows[name]).any() for i, name in enumerate(names)):
             self._faults.append("the items and times of a topic differ from the statistics")
         if file.statistics.filter_bits and file.filter.key_count != self._distinct:
             self._faults.append(

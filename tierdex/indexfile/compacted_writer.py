@@ -30,7 +30,7 @@ from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.page_encode import encode_pages
 from tierdex.indexfile.kernels.row_scan import count_topics, mark_runs
 from tierdex.indexfile.layout import Form, Part
-from tierdex.indexfile.pages import PagePlan
+from tierdex.indexfile.pages import PagePlan, location_masks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import FileStatistics
 
@@ -90,7 +90,7 @@ class CompactedWriter:
         topic_count = len(dictionaries.strings(TOPIC_DICTIONARY))
         self._topics = np.zeros((topic_count, 3), np.int64)
         self._topics[:, 2] = -1
-        self._masks = _location_masks(schema)
+        self._masks = location_masks(schema)
         self._counters = np.zeros(3, np.int64)
         self._distinct_count = 0
         self._item_count = 0
@@ -268,15 +268,7 @@ class CompactedWriter:
         return PartEntry(kind, crc, position, length)
 
     def _write(self, data: Buffer | np.ndarray) -> None:
-        view = memoryview(data)
-        self._write_out(view)
-        self._position += view.nbytes
-
-
-def _location_masks(schema: Schema) -> np.ndarray:
-    """Return u8 words that have all ones where the schema's own fields lie in an item."""
-    mask = np.zeros(schema.item_bytes, np.uint8)
-    for name in schema.field_names:
-        begin = schema.position(name)
-        mask[begin : begin + schema.dtype[name].itemsize] = 0xFF
-    return mask[layout.ITEM_FIELDS_POSITION :].view(np.uint64)
+        view = memoryview(data)  # type: ignore[arg-type]
+        if view.nbytes:
+            self._write_out(view)
+            self._position += view.nbytes

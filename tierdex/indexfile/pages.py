@@ -197,3 +197,12 @@ def _check_columns(columns: np.ndarray, names: tuple[str, ...], schema: Schema) 
             allowed = layout.COLUMN_RELATIVE
         if flags & ~allowed:
             raise ValueError(f"column {name} has flags {flags}")
+
+
+def location_masks(schema: Schema) -> np.ndarray:
+    """Return u8 words that have all ones where the schema's own fields lie in an item."""
+    mask = np.zeros(schema.item_bytes, np.uint8)
+    for name in schema.field_names:
+        begin = schema.position(name)
+        mask[begin : begin + schema.dtype[name].itemsize] = 0xFF
+    return mask[layout.ITEM_FIELDS_POSITION :].view(np.uint64)

@@ -147,7 +147,7 @@ class Sidecar:
         rows = self.plan.queues[["topic", "queue_id", "end"]].tolist()
         return {(names[topic], queue): end for topic, queue, end in rows}
 
-    def bounds(self) -> RowBounds:
+    def row_bounds(self) -> RowBounds:
         """Return bounds of all columns, for a writer that merges this file."""
         return self.plan.bounds() if self.item_count else RowBounds()
 
