@@ -97,6 +97,7 @@ class ChainedFile:
         self.dictionaries = dictionaries
         self.suspect = False  # a sync failed: what is on the device is not known
         self.sealed = False
+        self._proven = False  # a suspect file was read again since its last failure
         self.synced = 0  # rows that are durable
         self._file = file
         self._mapping: Mapping | None = mapping
@@ -420,7 +421,7 @@ class ChainedFile:
         try:
             self._mapping.sync(begin, _row_end(self.header, published) - begin)
         except OSError:
-            self.suspect = True
+            self.suspect, self._proven = True, False
             raise
         self.synced = published
         return published
@@ -428,17 +429,21 @@ class ChainedFile:
     def seal(self) -> None:
         """Make the file immutable: parts and footer, durable; then cut to its length.
 
-        Raises OSError; then the file is as it was, and a later seal may succeed. After a crash
-        within, recovery finds either an unsealed file with all its batches, or a sealed one.
+        Raises OSError: after a full disk the file is as it was; after a failed sync it is suspect,
+        and has to be read again before the next try. After a crash within, recovery finds either an
+        unsealed file with all its batches, or a sealed one.
         """
         if self.sealed:
             return
         assert self._writable, "opened for reading"
+        if self.suspect and not self._proven:
+            raise OSError(f"{self.path} has to be read again: an earlier write or sync failed")
         data = self._view.data
         end = rows_end(self.header, self._tally.next_row - 1)
         used = self._used_bytes()
-        self._file.reserve(used, end - used)
-        data[used:end] = 0
+        if end > used:
+            self._file.reserve(used, end - used)
+            data[used:end] = 0
         if self._view.slots is not None:  # after a re-read the file's own slots are not trusted
             slots = self._view.slots
             data[layout.HEADER_BYTES :][: slots.nbytes] = slots.view(np.uint8)
@@ -446,9 +451,15 @@ class ChainedFile:
         self._file.reserve(end, len(tail))
         # Durable before: batches, slots, parts, footer. Only then is the length the sealed one.
         self._file.write_at(end, tail)
-        self._file.sync()
-        self._file.truncate(end + len(tail))
-        self._file.sync()
+        try:
+            self._file.sync()
+            self._file.truncate(end + len(tail))
+            self._file.sync()
+        except OSError:
+            self.suspect, self._proven = True, False
+            with suppress(OSError):  # the first error is the one to tell
+                self._file.truncate(_full_length(self.header))
+            raise
         self.synced = self.published
         self.suspect = False
         self._writable = False
@@ -470,6 +481,7 @@ class ChainedFile:
         with self._tally_lock:
             self._tally, self.dictionaries, self._current_view = tally, dictionaries, view
             self._bind()
+        self._proven = True
         self._publish()
         return self.published
 
