@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tierdex.app.keys import KeyFile, Scope, parse_scope
-from tierdex.clock import ManualClock
 from tierdex.errors import (
     AuthenticationError,
     CorruptFileError,
@@ -12,6 +13,9 @@ from tierdex.errors import (
 )
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
+
+if TYPE_CHECKING:
+    from tierdex.clock import ManualClock
 
 
 @pytest.fixture
@@ -55,6 +59,7 @@ def test_running_service_sees_new_and_removed_keys_within_a_second(make_keys, cl
     with pytest.raises(AuthenticationError):
         service.identify(key)
     assert len(service) == 0
+    assert service.had_keys
 
 
 def test_removing_an_unknown_key_says_so(make_keys):

@@ -74,12 +74,19 @@ class Service:
 
     @property
     def has_keys(self) -> bool:
-        return self.keys is not None and len(self.keys) > 0
+        """Say whether keys decide: since the first one was seen, until the service starts anew."""
+        return self.keys is not None and self.keys.had_keys
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any, slow: bool = False) -> Any:
-        """Run a call of the index off the event loop."""
+        """Run a call of the index off the event loop.
+
+        A slow one is left behind when its request is cancelled (a stop must not wait for the
+        store): nobody was told that it succeeded.
+        """
         limiter = self.slow if slow else self.quick
-        return await anyio.to_thread.run_sync(call, *arguments, limiter=limiter)
+        return await anyio.to_thread.run_sync(
+            call, *arguments, limiter=limiter, abandon_on_cancel=slow
+        )
 
 
 @dataclass(frozen=True, slots=True)

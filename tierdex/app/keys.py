@@ -80,6 +80,7 @@ class KeyFile:
         self._seen: tuple[int, int] | None = None
         self._looked_at = clock.monotonic()
         self._rows: dict[str, StoredKey] = {}
+        self.had_keys = False  # stays true: a service never opens because its last key was removed
         self._read()
 
     def __len__(self) -> int:
@@ -154,8 +155,7 @@ class KeyFile:
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(self._path, f"not a key file: {error}") from error
-        self._rows = {row.id: row for row in rows}
-        self._seen = stamp
+        self._believe({row.id: row for row in rows}, stamp)
 
     def _write(self, rows: dict[str, StoredKey]) -> None:
         """Replace the file: written and synced aside, renamed, folder synced, then believed."""
@@ -179,8 +179,12 @@ class KeyFile:
             file.close()
         self._filesystem.rename(aside, self._path)
         self._filesystem.sync_folder(folder)
+        self._believe(rows, self._stamp())
+
+    def _believe(self, rows: dict[str, StoredKey], stamp: tuple[int, int] | None) -> None:
         self._rows = rows
-        self._seen = self._stamp()
+        self._seen = stamp
+        self.had_keys = self.had_keys or bool(rows)
 
 
 def _hash(key: str) -> str:

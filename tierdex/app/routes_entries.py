@@ -26,6 +26,7 @@ from tierdex.app.operations import (
 from tierdex.app.request_body import media_type, refuse_media_type
 from tierdex.app.times import parse_time
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.request import check_integer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -125,6 +126,8 @@ async def look_many_up(service: Service, request: Request) -> Response:
     values = q.read_query(
         request.scope["query_string"], {"on_error": _read_on_error, "max_count": q.integer}
     )
+    if "max_count" in values:
+        check_integer(values["max_count"], "max_count", 1, service.limits.max_count_limit)
     kind = media_type(request)
     if kind not in (JSON, ARROW_STREAM):
         raise refuse_media_type(kind, (JSON, ARROW_STREAM))

@@ -46,7 +46,10 @@ class Given(BaseModel):
 
 _HAS_KEY: Any = {"required": ["key"], "properties": {"key": {"type": "string"}}}
 _HAS_KEYS: Any = {"required": ["keys"], "properties": {"keys": {"type": "array", "minItems": 1}}}
-_HAS_MESSAGE_ID: Any = {"required": ["message_id"], "properties": {"message_id": {"type": "string"}}}
+_HAS_MESSAGE_ID: Any = {
+    "required": ["message_id"],
+    "properties": {"message_id": {"type": "string"}},
+}
 
 
 class EntryToPut(Given):
@@ -192,6 +195,9 @@ class File(BaseModel):
     slot_count: int
     bytes: int
     node: str
+    sealed_at: Int64 | None = None
+    topics: list[str] | None = None
+    reason: str | None = None
 
 
 class Files(BaseModel):

@@ -45,7 +45,7 @@ class ServerSettings(BaseSettings):
         30.0, gt=0, description="seconds without a byte of the body after which a request is ended"
     )
     stop_timeout: float = Field(
-        8.0, gt=0, description="seconds that running requests get to finish after SIGTERM"
+        5.0, gt=0, description="seconds that running requests get to finish after SIGTERM"
     )
     default_max_count: int = Field(64, gt=0, description="entries answered when none are asked for")
     log_requests: bool = Field(True, description="one structured line a request on stderr")

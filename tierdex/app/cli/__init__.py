@@ -1,0 +1,23 @@
+"""The command line: `tierdex COMMAND`. One small module a command, gathered here.
+
+Exit codes: 0 found or done, 1 error, 2 usage, 3 not found, 4 incomplete (wins over 0 and 3).
+A place is kept for `tierdex spark ...`, which registers itself in `commands.py` like the others.
+
+Depends on typer; heavy modules are imported inside the commands, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tierdex.app.cli.commands import make_cli
+
+
+def main() -> None:
+    """Run the command line; the entry point `tierdex`."""
+    try:
+        make_cli()(prog_name="tierdex")
+    except BrokenPipeError:  # `tierdex files | head`: whoever read has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,34 @@
+"""`tierdex adopt`: publish a fenced folder's files under a new node. Depends on index_service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.opening import parse_settings
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_fields
+from tierdex.errors import NotFoundError
+
+
+def adopt(
+    data: Annotated[Path, typer.Option(help="The data folder whose node was taken over.")],
+    node: Annotated[str, typer.Option(help="Name of the new node.")],
+    store: options.Store = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Publish the files of a data folder, whose node another owner took over, under a new node."""
+    from tierdex.index_service.index import Index
+
+    if not data.is_dir():
+        raise NotFoundError(f"there is no data folder {data}")
+    settings = {**parse_settings(setting), "node": node, "background": False}
+    with Index.open(data, store=store, **settings) as index:
+        index.roll()
+        done = index.run_compaction()
+        status = index.compaction_status()
+    write_fields(output, {"node": node, "done": done, **status})

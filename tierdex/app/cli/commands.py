@@ -1,0 +1,68 @@
+"""The list of commands. Depends on the modules of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from tierdex import __version__
+from tierdex.app.cli import (
+    adopt,
+    bench,
+    compact,
+    cost,
+    demo,
+    expire,
+    files,
+    inspect,
+    keys,
+    load,
+    put,
+    query,
+    serve,
+    verify,
+)
+from tierdex.app.cli.exits import reporting
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "serve": serve.serve,
+    "load": load.load,
+    "put": put.put,
+    "query": query.query,
+    "files": files.files,
+    "inspect": inspect.inspect,
+    "verify": verify.verify,
+    "compact": compact.compact,
+    "expire": expire.expire,
+    "adopt": adopt.adopt,
+    "bench": bench.bench,
+    "cost": cost.cost,
+    "demo": demo.demo,
+}
+
+
+def make_cli() -> typer.Typer:
+    """Return the command line application."""
+    cli = typer.Typer(
+        help="Finds any message of a log by its key or message ID, however old.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+    )
+    cli.callback()(_with_version)
+    for name, command in COMMANDS.items():
+        cli.command(name)(reporting(command))
+    cli.add_typer(keys.make_cli(), name="keys")
+    return cli
+
+
+def _with_version(
+    version: bool = typer.Option(False, "--version", help="Say the version.", is_eager=True),
+) -> None:
+    if version:
+        typer.echo(f"tierdex {__version__}")
+        raise typer.Exit
+
+
+# A command group of another module (`tierdex spark`) joins with `cli.add_typer` in make_cli.

@@ -1,0 +1,65 @@
+"""How a command ends: exit codes, and errors said in one line on stderr.
+
+Depends on typer, errors.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+import typer
+
+from tierdex.errors import (
+    FolderInUseError,
+    IncompleteAnswerError,
+    InvalidRequestError,
+    TierdexError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Exit(IntEnum):
+    """Exit codes."""
+
+    FOUND = 0
+    ERROR = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    INCOMPLETE = 4
+    INTERRUPTED = 130
+
+
+def reporting(command: Callable[P, T]) -> Callable[P, T]:
+    """Turn our errors into one line on stderr and an exit code; faults keep their traceback."""
+
+    @wraps(command)
+    def run(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        except InvalidRequestError as error:
+            say(f"error: {error}")
+            raise typer.Exit(Exit.USAGE) from None
+        except IncompleteAnswerError as error:
+            say(f"error: {error}")
+            raise typer.Exit(Exit.INCOMPLETE) from None
+        except (TierdexError, OSError) as error:
+            say(f"error: {error}")
+            if isinstance(error, FolderInUseError):
+                say("hint: the process that holds the folder can do it: use --url if it serves")
+            raise typer.Exit(Exit.ERROR) from None
+
+    return run
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, where it never mixes with output."""
+    typer.echo(text, err=True)

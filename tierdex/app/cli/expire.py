@@ -1,0 +1,34 @@
+"""`tierdex expire`: drop files sealed before a time. Depends on opening, output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_rows
+from tierdex.app.documents import FILE_FIELDS, file_document
+from tierdex.app.times import parse_time
+
+
+def expire(
+    before: Annotated[
+        str, typer.Option(help="Files sealed before this go: milliseconds or RFC 3339.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name them.")] = False,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Drop this node's published files that were sealed before a time."""
+    time_ms = parse_time(before, field="--before")
+    settings = {"background": False, **parse_settings(setting)}
+    with opened(data, store, url, api_key, writes=True, settings=settings) as index:
+        rows = [file_document(f) for f in index.expire(before=time_ms, dry_run=dry_run)]
+    write_rows(output, rows, FILE_FIELDS, whole={"files": rows, "dry_run": dry_run})

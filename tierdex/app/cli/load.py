@@ -1,0 +1,84 @@
+"""`tierdex load FILE`: CSV, JSON lines or Parquet into the index. Depends on app.load."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.opening import DEFAULT_DATA, opened, parse_settings
+from tierdex.app.cli.options import Form, Level
+from tierdex.app.cli.output import write_fields
+from tierdex.app.cli.progress_bar import progress_bar
+
+
+class Kind(StrEnum):
+    """Kinds of files."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+def load(
+    file: Annotated[Path, typer.Argument(help="CSV, JSON lines or Parquet.")],
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Name, or {template} of columns.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", help="Column or {template}; repeatable."),
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Column or {template}.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(help="Column or {template} (default: the file's own time).")
+    ] = None,
+    timezone: Annotated[str | None, typer.Option(help="Zone of times that do not say it.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Number, column or {template}.")] = None,
+    kind: Annotated[
+        Kind | None, typer.Option(help="csv, jsonl or parquet (default: by the name).")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV.")] = None,
+    durability: Annotated[Level, typer.Option(help="Level to reach.")] = Level.DISK,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Load a file: each row becomes an entry that points back at its bytes."""
+    from tierdex.app.load import LoadOptions, load_file
+    from tierdex.app.loading.sources import SourceRegister
+    from tierdex.filesystem import LocalFileSystem
+
+    what = LoadOptions(
+        topic=topic,
+        keys=tuple(key or ()),
+        message_id=message_id,
+        timestamp=timestamp,
+        timezone=timezone,
+        queue=queue,
+        kind=None if kind is None else kind.value,
+        delimiter=delimiter,
+    )
+    sources = SourceRegister(LocalFileSystem(), data or DEFAULT_DATA) if url is None else None
+    with (
+        opened(data, store, url, api_key, writes=True, settings=parse_settings(setting)) as index,
+        progress_bar(file.name) as progress,
+    ):
+        report = load_file(
+            index, file, what, progress=progress, sources=sources, durability=durability.value
+        )
+    write_fields(
+        output,
+        {
+            "rows": report.rows,
+            "entries": report.entries,
+            "message_ids": report.message_ids,
+            "skipped": report.skipped,
+        },
+    )

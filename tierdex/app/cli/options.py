@@ -1,0 +1,62 @@
+"""Options that several commands share, declared once. Depends on typer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Form(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+
+
+class Level(StrEnum):
+    """Levels of acknowledgement."""
+
+    RECEIVED = "received"
+    OS = "os"
+    DISK = "disk"
+    REMOTE = "remote"
+
+
+class ScopeName(StrEnum):
+    """Scopes of a key; each includes the ones before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Data folder (default: ./data).", envvar="TIERDEX_DATA", show_default=False),
+]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        help="Store: a folder, or a file://, s3:// URL (default: DATA/store).",
+        envvar="TIERDEX_STORE",
+        show_default=False,
+    ),
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="Ask this service instead of a data folder.", envvar="TIERDEX_URL"),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(help="Key for --url; better in the environment.", envvar="TIERDEX_API_KEY"),
+]
+Output = Annotated[Form, typer.Option("--output", "-o", help="How results are written.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the index; repeatable."),
+]

@@ -1,0 +1,80 @@
+"""`tierdex put`: put one entry, or entries from JSON lines. Depends on opening."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.options import Form, Level
+from tierdex.app.cli.output import write_fields
+from tierdex.app.times import parse_time
+from tierdex.errors import InvalidRequestError
+
+
+def put(
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Message ID.")
+    ] = None,
+    queue_id: Annotated[int, typer.Option(help="Queue.")] = 0,
+    offset: Annotated[int | None, typer.Option(help="Place of the message in its queue.")] = None,
+    size: Annotated[int, typer.Option(help="Bytes of the message.")] = 0,
+    timestamp: Annotated[
+        str | None, typer.Option(help="Time: milliseconds or RFC 3339 (default: now).")
+    ] = None,
+    lines: Annotated[
+        Path | None,
+        typer.Option("--lines", help="Entries as JSON lines from this file; `-` is stdin."),
+    ] = None,
+    durability: Annotated[Level, typer.Option(help="Level to reach.")] = Level.DISK,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Put one entry, or many from JSON lines: all of them or none."""
+    entries = _read_lines(lines) if lines is not None else None
+    entry: dict[str, Any] = {}
+    if entries is None:
+        if topic is None or offset is None:
+            raise InvalidRequestError("--topic and --offset are needed", field="put")
+        entry = {
+            "topic": topic, "keys": key or None, "message_id": message_id, "queue_id": queue_id,
+            "offset": offset, "size": size, "timestamp": _time(timestamp),
+        }  # fmt: skip
+    options_ = parse_settings(setting)
+    with opened(data, store, url, api_key, writes=True, settings=options_) as index:
+        if entries is None:
+            level, count = index.put(**entry, durability=durability.value), 1
+        else:
+            level, count = _put_all(index, entries, durability.value)
+    write_fields(output, {"accepted": count, "durability": level})
+
+
+def _time(text: str | None) -> int:
+    if text is not None:
+        return parse_time(text, field="--timestamp")
+    from tierdex.clock import SystemClock
+
+    return SystemClock().now_ms()
+
+
+def _read_lines(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+
+
+def _put_all(index: Any, lines: bytes, durability: str) -> tuple[str, int]:
+    from tierdex.app.json_entries import parse_ndjson, rows_of_json
+    from tierdex.settings import load_settings
+
+    limits = load_settings()
+    rows = rows_of_json(parse_ndjson(lines, limits), limits)
+    return rows.put_into(index, durability), rows.count

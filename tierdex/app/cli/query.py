@@ -1,0 +1,161 @@
+"""`tierdex query`: look a key or a message ID up. Depends on opening, output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, say
+from tierdex.app.cli.opening import DEFAULT_DATA, opened, parse_settings
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_rows, write_table
+from tierdex.app.times import format_time, parse_time
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from tierdex.index_service.answer import Answer, Entry
+
+COLUMNS = ("time", "topic", "queue_id", "offset", "size", "state", "node", "file_id")
+CSV_COLUMNS = (
+    "topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node", "location",
+    "source",
+)  # fmt: skip
+
+
+def query(
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the key.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key to look up.")] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Message ID to look up.")
+    ] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option("--begin", "-b", help="Earliest time: milliseconds or RFC 3339."),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")] = None,
+    max_count: Annotated[
+        int, typer.Option("--max-count", "-m", help="Most entries to answer.")
+    ] = 64,
+    cursor: Annotated[
+        str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Tell the plan that ran.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the located bytes, for local sources.")
+    ] = False,
+    on_error: Annotated[
+        str, typer.Option(help="A file that cannot be asked: partial answer, or fail.")
+    ] = "partial",
+    rocketmq: Annotated[
+        Path | None, typer.Option(help="Look into RocketMQ's tiered index files in this folder.")
+    ] = None,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Look a key or a message ID up.
+
+    Exit code 0 found, 3 not found, 4 incomplete.
+    """
+    values = {
+        "begin": None if begin is None else parse_time(begin, field="--begin"),
+        "end": None if end is None else parse_time(end, field="--end"),
+    }
+    if show and url is not None:
+        raise InvalidRequestError("shows local sources: use --data", field="--show")
+    with opened(
+        data, store, url, api_key, writes=False, settings=parse_settings(setting),
+        rocketmq=rocketmq,
+    ) as index:  # fmt: skip
+        answer: Answer = index.query(
+            topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
+            explain=explain, on_error=on_error,
+        )  # fmt: skip
+    shown = [_bytes_of(data, entry, key, message_id) for entry in answer.entries] if show else None
+    _write(output, answer, shown)
+    if answer.explain is not None and output is not Form.JSON:
+        _write_explain(answer)
+    if answer.next_cursor is not None and output is not Form.JSON:
+        say(f"there may be more: --cursor {answer.next_cursor}")
+    if not answer.complete:
+        for file, reason in answer.missing:
+            say(f"incomplete: {file} could not be asked: {reason}")
+        raise typer.Exit(Exit.INCOMPLETE)
+    if not answer.entries:
+        raise typer.Exit(Exit.NOT_FOUND)
+
+
+def _write(form: Form, answer: Answer, shown: list[str] | None) -> None:
+    document = answer.to_dict()
+    rows: list[dict[str, Any]] = document["entries"]
+    for number, row in enumerate(rows):
+        if shown is not None:
+            row["shown"] = shown[number]
+        if form is Form.TABLE:
+            row["time"] = format_time(row["timestamp"])
+    has_location = any("location" in row for row in rows)
+    columns: tuple[str, ...] = CSV_COLUMNS if form is Form.CSV else COLUMNS
+    if form is Form.TABLE and has_location:
+        columns = ("time", "topic", "location", "state", "node", "file_id")
+    if form is Form.TABLE and not rows:
+        say("not found")
+        return
+    if shown is not None and form is Form.CSV:
+        columns = (*columns, "shown")
+    write_rows(form, rows, columns, whole=document)
+    if shown is not None and form is Form.TABLE:
+        for text in shown:
+            typer.echo(text)
+
+
+def _bytes_of(data: Path | None, entry: Entry, key: str | None, message_id: str | None) -> str:
+    from tierdex.app.loading.sources import SourceRegister
+    from tierdex.app.show import show_entry
+    from tierdex.filesystem import LocalFileSystem
+
+    filesystem = LocalFileSystem()
+    register = SourceRegister(filesystem, data or DEFAULT_DATA)
+    shown = show_entry(filesystem, register, entry, key=key, message_id=message_id)
+    if shown.text is None:
+        return f"({shown.reason})"
+    return shown.text.decode(errors="backslashreplace")
+
+
+def _write_explain(answer: Answer) -> None:
+    """Say what the query took, on stderr, a line a file below."""
+    assert answer.explain is not None
+    told = answer.explain.to_dict()
+    files, stages = told.pop("files"), told.pop("stages")
+    say("  ".join(f"{name}={_short(value)}" for name, value in told.items()))
+    say("  ".join(f"{stage['name']}={stage['ms']:.3f}ms" for stage in stages))
+    import contextlib
+    import sys
+
+    with contextlib.redirect_stdout(sys.stderr):
+        write_table(
+            [
+                {**file, "ms": _short(file["ms"]), "start_ms": _short(file["start_ms"])}
+                for file in files
+            ],
+            (
+                "file_id",
+                "state",
+                "outcome",
+                "start_ms",
+                "ms",
+                "requests",
+                "bytes",
+                "items",
+                "entries",
+            ),
+        )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

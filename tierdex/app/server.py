@@ -1,0 +1,140 @@
+"""Runs the HTTP service: starts it where that is safe, and stops it in order.
+
+Stop (SIGTERM, SIGINT): no new connections; running requests get `stop_timeout`; the index is closed,
+which brings everything received to `disk`; exit 0. A watch ends the process when that hangs: what
+was acknowledged is in the page cache at least, so a hard end loses nothing that was promised at
+`os` or above.
+
+Depends on uvicorn. Must not open the index: its caller does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from tierdex.app.keys import Scope
+from tierdex.app.logs import make_logger, route_standard_logging
+from tierdex.app.service import create_app
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierdex.app.index_port import IndexPort
+    from tierdex.app.keys import KeyFile
+    from tierdex.app.server_settings import ServerSettings
+    from tierdex.settings import Settings
+
+_HARD_STOP_MARGIN_S = 4.0  # for closing the index
+_LARGEST_HEAD_BYTES = 32 * 1024
+
+
+def check_exposure(settings: ServerSettings, keys: KeyFile) -> None:
+    """Refuse to listen beyond this machine without keys. Raises InvalidRequestError."""
+    if is_loopback(settings.host) or keys.had_keys or settings.allow_anonymous is not None:
+        return
+    raise InvalidRequestError(
+        f"{settings.host} can be reached from other machines and there are no keys: make one with "
+        "`tierdex keys create --scope admin`, or say --allow-anonymous read|write|admin",
+        field="host",
+    )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def serve(
+    index: IndexPort,
+    settings: ServerSettings,
+    keys: KeyFile,
+    *,
+    limits: Settings,
+    announce: Callable[[str], None] = lambda _url: None,
+) -> None:
+    """Serve until a signal comes; close `index` at the end. Raises OSError when the port is taken."""
+    check_exposure(settings, keys)
+    logger = make_logger()
+    route_standard_logging(logger)
+    app = create_app(index, settings, keys, limits=limits, logger=logger)
+    listener = _listen(settings.host, settings.port)
+    url = _url(listener)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        ws="none",
+        lifespan="on",
+        server_header=False,
+        http="h11",
+        h11_max_incomplete_event_size=_LARGEST_HEAD_BYTES,
+        timeout_graceful_shutdown=max(1, round(settings.stop_timeout)),
+    )
+    server = _Server(config, settings.stop_timeout + _HARD_STOP_MARGIN_S)
+    logger.info(
+        "serving", url=url, keys=len(keys), anonymous=_anonymous(settings, keys).name.lower()
+    )
+    announce(url)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        index.close()
+        logger.info("stopped")
+
+
+def _anonymous(settings: ServerSettings, keys: KeyFile) -> Scope:
+    if settings.allow_anonymous is not None:
+        return Scope[settings.allow_anonymous.upper()]
+    return Scope.NONE if keys.had_keys else Scope.ADMIN
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """A server whose end by a signal is an ordinary return: the exit code is ours to give."""
+
+    def __init__(self, config: uvicorn.Config, hard_stop_s: float) -> None:
+        super().__init__(config)
+        self._hard_stop_s = hard_stop_s
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        # They stay ours until the process ends: a second signal must not cut the close short.
+        yield
+
+    def _stop(self, number: int, frame: object) -> None:
+        if not self.should_exit:
+            watch = threading.Timer(self._hard_stop_s, os._exit, (0,))
+            watch.daemon = True
+            watch.start()
+        self.should_exit = True

@@ -1,0 +1,70 @@
+"""What a service answers, as the same classes that the embedded `Index` returns.
+
+Pure: bytes in, values out. Depends on index_service.answer, index_service.file_info, orjson.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+import orjson
+
+from tierdex.index_service.answer import Answer, Entry, Explain, FileExplain, Missing, Stage
+from tierdex.index_service.file_info import FileInfo
+
+_COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")
+_common_values = itemgetter(*_COMMON)
+
+
+def read_json(body: bytes) -> Any:
+    return orjson.loads(body)
+
+
+def read_answer(body: bytes) -> Answer:
+    return answer_of(orjson.loads(body))
+
+
+def read_answers(body: bytes) -> list[Answer]:
+    return [answer_of(document) for document in orjson.loads(body)["answers"]]
+
+
+def read_files(body: bytes) -> list[FileInfo]:
+    return [file_of(document) for document in orjson.loads(body)["files"]]
+
+
+def read_file(body: bytes) -> FileInfo:
+    return file_of(orjson.loads(body))
+
+
+def answer_of(document: dict[str, Any]) -> Answer:
+    """Return the answer that a JSON object describes; members of newer services are left out."""
+    explain = document.get("explain")
+    return Answer(
+        entries=[_entry(entry) for entry in document["entries"]],
+        complete=document["complete"],
+        missing=[Missing(item["file"], item["reason"]) for item in document["missing"]],
+        next_cursor=document["next_cursor"],
+        as_of=document["as_of"],
+        explain=None if explain is None else _explain(explain),
+    )
+
+
+def file_of(document: dict[str, Any]) -> FileInfo:
+    return FileInfo(**{name: document[name] for name in FileInfo._fields if name in document})
+
+
+def _entry(document: dict[str, Any]) -> Entry:
+    if len(document) == len(_COMMON):
+        return Entry(*_common_values(document))
+    return Entry(**{name: document[name] for name in Entry._fields if name in document})
+
+
+def _explain(document: dict[str, Any]) -> Explain:
+    known = {name: document[name] for name in Explain.__slots__ if name in document}
+    known["stages"] = [Stage(stage["name"], stage["ms"]) for stage in document.get("stages", [])]
+    known["files"] = [
+        FileExplain(**{name: file[name] for name in FileExplain.__slots__ if name in file})
+        for file in document.get("files", [])
+    ]
+    return Explain(**known)

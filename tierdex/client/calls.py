@@ -1,0 +1,214 @@
+"""Each verb of the index as an HTTP call: what to send, and how to read what comes back.
+
+Pure, so that the synchronous and the asynchronous client are thin: both send the same calls.
+Depends on orjson, and on pyarrow where columns are sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import quote
+
+import orjson
+
+from tierdex.client import answers
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tierdex.index_service.answer import Answer
+    from tierdex.index_service.file_info import FileInfo
+
+T = TypeVar("T")
+JSON = "application/json"
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request. `is_read`: sending it twice changes nothing, so it may be retried."""
+
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    media_type: str = JSON
+    is_read: bool = True
+
+
+def put(entry: Mapping[str, Any], durability: str) -> Call[str]:
+    given = {name: value for name, value in entry.items() if value is not None}
+    if "keys" in given and not isinstance(given["keys"], str):
+        given["keys"] = list(given["keys"])
+    body = {"entries": [given], "durability": durability}
+    return Call("POST", "/v1/entries", _durability, body=_json(body), is_read=False)
+
+
+def put_batch(columns: Mapping[str, Any], durability: str) -> Call[str]:
+    return Call(
+        "POST",
+        "/v1/entries",
+        _durability,
+        {"durability": durability},
+        _arrow_body(_table(columns)),
+        ARROW_STREAM,
+        is_read=False,
+    )
+
+
+def flush(durability: str) -> Call[str]:
+    body = {"entries": [], "durability": durability}
+    return Call("POST", "/v1/entries", _durability, body=_json(body))
+
+
+def query(**values: Any) -> Call[Answer]:
+    return Call("GET", "/v1/entries", answers.read_answer, _query_string(values))
+
+
+def query_batch(lookups: Sequence[Mapping[str, Any]], on_error: str) -> Call[list[Answer]]:
+    body = _json({"lookups": list(lookups)})
+    return Call("POST", "/v1/entries:batchGet", answers.read_answers, {"on_error": on_error}, body)
+
+
+def query_batch_arrow(lookups: Any, max_count: int, on_error: str) -> Call[Any]:
+    return Call(
+        "POST",
+        "/v1/entries:batchGet",
+        _read_table,
+        {"on_error": on_error, "max_count": str(max_count)},
+        _arrow_body(lookups),
+        ARROW_STREAM,
+    )
+
+
+def topics() -> Call[list[str]]:
+    return Call("GET", "/v1/topics", lambda body: list(answers.read_json(body)["topics"]))
+
+
+def watermark(topic: str, queue_id: int) -> Call[dict[str, int | None]]:
+    def read(body: bytes) -> dict[str, int | None]:
+        document = answers.read_json(body)
+        return {level: document[level] for level in ("os", "disk", "remote")}
+
+    return Call("GET", "/v1/watermark", read, {"topic": topic, "queue_id": str(queue_id)})
+
+
+def files() -> Call[list[FileInfo]]:
+    return Call("GET", "/v1/admin/files", answers.read_files)
+
+
+def file(file_id: str) -> Call[FileInfo]:
+    return Call("GET", f"/v1/admin/files/{quote(file_id, safe='')}", answers.read_file)
+
+
+def verify_file(file_id: str) -> Call[list[str]]:
+    path = f"/v1/admin/files/{quote(file_id, safe='')}:verify"
+    return Call("POST", path, lambda body: list(answers.read_json(body)["problems"]))
+
+
+def compaction_status() -> Call[dict[str, Any]]:
+    return Call("GET", "/v1/admin/compaction", answers.read_json)
+
+
+def run_compaction() -> Call[int]:
+    path = "/v1/admin/compaction:run"
+    return Call("POST", path, lambda body: int(answers.read_json(body)["done"]), is_read=False)
+
+
+def roll() -> Call[bool]:
+    path = "/v1/admin/roll"
+    return Call("POST", path, lambda body: bool(answers.read_json(body)["rolled"]), is_read=False)
+
+
+def refresh() -> Call[None]:
+    return Call("POST", "/v1/admin/refresh", lambda _body: None)
+
+
+def expire(before: int, dry_run: bool) -> Call[list[FileInfo]]:
+    body = _json({"before": before, "dry_run": dry_run})
+    return Call("POST", "/v1/admin/expire", answers.read_files, body=body, is_read=False)
+
+
+def _json(document: Any) -> bytes:
+    try:
+        return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:  # what JSON cannot say: a number beyond 64 bits, a lone surrogate
+        raise InvalidRequestError(f"cannot be sent: {error}") from error
+
+
+def _durability(body: bytes) -> str:
+    return str(answers.read_json(body)["durability"])
+
+
+def _query_string(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values that are set, as text; False is the default of the one flag there is."""
+    return {
+        name: "true" if value is True else str(value)
+        for name, value in values.items()
+        if value is not None and value is not False
+    }
+
+
+def _table(columns: Mapping[str, Any]) -> Any:
+    """Return an Arrow table; a single value stands for every row."""
+    import pyarrow as pa
+
+    given = {name: value for name, value in columns.items() if value is not None}
+    lengths = [len(value) for value in given.values() if not _is_single(value)]
+    count = lengths[0] if lengths else 1
+    arrays: dict[str, Any] = {}
+    for name, value in given.items():
+        try:
+            arrays[name] = pa.repeat(value, count) if _is_single(value) else _column(value)
+        except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
+            raise InvalidRequestError(f"cannot be sent: {error}", field=name) from error
+        if len(arrays[name]) != count:
+            raise InvalidRequestError(
+                f"has {len(arrays[name])} rows, another column has {count}", field=name
+            )
+    return pa.table(arrays)
+
+
+def _column(value: Any) -> Any:
+    import pyarrow as pa
+
+    return value if isinstance(value, pa.Array | pa.ChunkedArray) else pa.array(value)
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, str | int | float | bytes) or not hasattr(value, "__len__")
+
+
+def _arrow_body(table: Any) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _read_table(body: bytes) -> Any:
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        return reader.read_all()
+
+
+def entry_of(
+    topic: str,
+    keys: Iterable[str] | None,
+    message_id: str | None,
+    queue_id: int,
+    offset: int,
+    size: int,
+    timestamp: int | str,
+) -> dict[str, Any]:
+    """Return one entry in the shape that every door takes."""
+    return {
+        "topic": topic, "keys": keys, "message_id": message_id, "queue_id": queue_id,
+        "offset": offset, "size": size, "timestamp": timestamp,
+    }  # fmt: skip

@@ -1,0 +1,377 @@
+"""`Client` and `AsyncClient`: the verbs of `Index`, over HTTP.
+
+Same names, same classes of answers, same errors as the embedded index; `received` means the
+service's memory. Both clients send the calls of calls.py; what differs is only who waits. Reads
+are tried again when the service or the way to it fails; puts are not (see retrying.py).
+
+Depends on httpx2, client.calls. Async lives here and in app/ only.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import httpx2
+
+from tierdex import __version__
+from tierdex.client import calls
+from tierdex.client.refusals import error_of
+from tierdex.client.retrying import Retry
+from tierdex.clock import SystemClock
+from tierdex.errors import InvalidRequestError
+from tierdex.ids import SystemIds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from tierdex.client.calls import Call
+    from tierdex.clock import Clock
+    from tierdex.ids import IdSource
+    from tierdex.index_service.answer import Answer
+    from tierdex.index_service.file_info import FileInfo
+
+T = TypeVar("T")
+_DEFAULT_TIMEOUT_S = 30.0
+_DEFAULT_ATTEMPTS = 4
+
+
+class _Connection:
+    """What both clients are made of: address, headers, how a response is read."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = _DEFAULT_TIMEOUT_S,
+        attempts: int = _DEFAULT_ATTEMPTS,
+        transport: Any = None,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+    ) -> None:
+        """Make a client; nothing is sent yet. `attempts` counts the first one.
+
+        `transport` stands in for the network in tests. Raises InvalidRequestError for a bad URL.
+        """
+        if not url.startswith(("http://", "https://")):
+            raise InvalidRequestError("an address like http://host:8080", field="url")
+        self.url = url.rstrip("/")
+        self._attempts = attempts
+        self._clock = clock or SystemClock()
+        self._ids = ids or SystemIds()
+        headers = {"user-agent": f"tierdex/{__version__}"}
+        if api_key is not None:
+            headers["authorization"] = f"Bearer {api_key}"
+        self._options: dict[str, Any] = {
+            "base_url": self.url,
+            "headers": headers,
+            "timeout": timeout_s,
+            "transport": transport,
+        }
+
+    def _retry(self, call: Call[Any]) -> Retry:
+        return Retry(self._attempts, is_read=call.is_read, ids=self._ids)
+
+
+def _request(call: Call[Any]) -> dict[str, Any]:
+    headers = {"content-type": call.media_type} if call.body else {}
+    return {
+        "method": call.method,
+        "url": call.path,
+        "params": dict(call.query) or None,
+        "content": call.body or None,
+        "headers": headers,
+    }
+
+
+def _read(call: Call[T], response: httpx2.Response) -> T:
+    if response.status_code != 200:
+        raise error_of(response.status_code, response.headers, response.content)
+    return call.read(response.content)
+
+
+class Client(_Connection):
+    """A service, called synchronously. Safe to share between threads."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._http = httpx2.Client(**self._options)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    def _send(self, call: Call[T]) -> T:
+        retry = self._retry(call)
+        while True:
+            try:
+                return _read(call, self._http.request(**_request(call)))
+            except Exception as error:  # noqa: BLE001 - Retry raises what is not to be tried again
+                pause_s = retry.pause_after(error)
+            self._clock.wait(threading.Event(), pause_s)
+
+    def put(
+        self,
+        *,
+        topic: str,
+        keys: Iterable[str] | None = None,
+        message_id: str | None = None,
+        queue_id: int,
+        offset: int,
+        size: int,
+        timestamp: int | str,
+        durability: str = "os",
+    ) -> str:
+        """Put one entry; return the level reached. Raises what `Index.put` raises."""
+        entry = calls.entry_of(topic, keys, message_id, queue_id, offset, size, timestamp)
+        return self._send(calls.put(entry, durability))
+
+    def put_batch(
+        self,
+        *,
+        topic: Any,
+        keys: Any = None,
+        message_id: Any = None,
+        queue_id: Any,
+        offset: Any,
+        size: Any,
+        timestamp: Any,
+        durability: str = "os",
+    ) -> str:
+        """Put columns (Arrow, numpy, lists, or one value for all rows), all or nothing."""
+        columns = {
+            "topic": topic, "keys": keys, "message_id": message_id, "queue_id": queue_id,
+            "offset": offset, "size": size, "timestamp": timestamp,
+        }  # fmt: skip
+        return self._send(calls.put_batch(columns, durability))
+
+    def flush(self, durability: str = "os") -> str:
+        """Bring everything put so far to a level; return it."""
+        return self._send(calls.flush(durability))
+
+    def query(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: int | str | None = None,
+        end: int | str | None = None,
+        max_count: int | None = None,
+        cursor: str | None = None,
+        explain: bool = False,
+        on_error: str = "partial",
+    ) -> Answer:
+        """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
+        call = calls.query(
+            topic=topic, key=key, message_id=message_id, begin=begin, end=end,
+            max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
+        )  # fmt: skip
+        return self._send(call)
+
+    def query_batch(
+        self, lookups: Sequence[Mapping[str, Any]], *, on_error: str = "partial"
+    ) -> list[Answer]:
+        """Answer many lookups in order."""
+        return self._send(calls.query_batch(lookups, on_error))
+
+    def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
+        """Answer a table of lookups as a table of entries with a column `lookup`."""
+        return self._send(calls.query_batch_arrow(lookups, max_count, on_error))
+
+    def topics(self) -> list[str]:
+        """Return the topics that have entries, sorted."""
+        return self._send(calls.topics())
+
+    def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
+        """Return the end offset of each level: `os`, `disk`, `remote`."""
+        return self._send(calls.watermark(topic, queue_id))
+
+    def files(self) -> list[FileInfo]:
+        """Return every index file, newest first."""
+        return self._send(calls.files())
+
+    def file(self, file_id: str) -> FileInfo:
+        """Return one file. Raises NotFoundError."""
+        return self._send(calls.file(file_id))
+
+    def verify_file(self, file_id: str) -> list[str]:
+        """Return what is broken in a file, in words."""
+        return self._send(calls.verify_file(file_id))
+
+    def compaction_status(self) -> dict[str, Any]:
+        """Return backlog, running job, last error, totals, oldest unpublished age."""
+        return self._send(calls.compaction_status())
+
+    def run_compaction(self) -> int:
+        """Compact and publish all that is due; return the number of units done."""
+        return self._send(calls.run_compaction())
+
+    def roll(self) -> bool:
+        """Go on in the next file; say whether there was anything to roll."""
+        return self._send(calls.roll())
+
+    def refresh(self) -> None:
+        """Let the service look at every node's manifest now."""
+        self._send(calls.refresh())
+
+    def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
+        """Drop (or only name) the files sealed before `before` (ms)."""
+        return self._send(calls.expire(before, dry_run))
+
+
+class AsyncClient(_Connection):
+    """A service, called from a coroutine: the same verbs, awaited."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._http = httpx2.AsyncClient(**self._options)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._http.aclose()
+
+    async def _send(self, call: Call[T]) -> T:
+        retry = self._retry(call)
+        while True:
+            try:
+                return _read(call, await self._http.request(**_request(call)))
+            except Exception as error:  # noqa: BLE001 - Retry raises what is not to be tried again
+                pause_s = retry.pause_after(error)
+            await anyio.sleep(pause_s)
+
+    async def put(
+        self,
+        *,
+        topic: str,
+        keys: Iterable[str] | None = None,
+        message_id: str | None = None,
+        queue_id: int,
+        offset: int,
+        size: int,
+        timestamp: int | str,
+        durability: str = "os",
+    ) -> str:
+        """Put one entry; return the level reached. Raises what `Index.put` raises."""
+        entry = calls.entry_of(topic, keys, message_id, queue_id, offset, size, timestamp)
+        return await self._send(calls.put(entry, durability))
+
+    async def put_batch(
+        self,
+        *,
+        topic: Any,
+        keys: Any = None,
+        message_id: Any = None,
+        queue_id: Any,
+        offset: Any,
+        size: Any,
+        timestamp: Any,
+        durability: str = "os",
+    ) -> str:
+        """Put columns (Arrow, numpy, lists, or one value for all rows), all or nothing."""
+        columns = {
+            "topic": topic, "keys": keys, "message_id": message_id, "queue_id": queue_id,
+            "offset": offset, "size": size, "timestamp": timestamp,
+        }  # fmt: skip
+        return await self._send(calls.put_batch(columns, durability))
+
+    async def flush(self, durability: str = "os") -> str:
+        """Bring everything put so far to a level; return it."""
+        return await self._send(calls.flush(durability))
+
+    async def query(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: int | str | None = None,
+        end: int | str | None = None,
+        max_count: int | None = None,
+        cursor: str | None = None,
+        explain: bool = False,
+        on_error: str = "partial",
+    ) -> Answer:
+        """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
+        call = calls.query(
+            topic=topic, key=key, message_id=message_id, begin=begin, end=end,
+            max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
+        )  # fmt: skip
+        return await self._send(call)
+
+    async def query_batch(
+        self, lookups: Sequence[Mapping[str, Any]], *, on_error: str = "partial"
+    ) -> list[Answer]:
+        """Answer many lookups in order."""
+        return await self._send(calls.query_batch(lookups, on_error))
+
+    async def query_batch_arrow(
+        self, lookups: Any, *, max_count: int = 1, on_error: str = "fail"
+    ) -> Any:
+        """Answer a table of lookups as a table of entries with a column `lookup`."""
+        return await self._send(calls.query_batch_arrow(lookups, max_count, on_error))
+
+    async def topics(self) -> list[str]:
+        """Return the topics that have entries, sorted."""
+        return await self._send(calls.topics())
+
+    async def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
+        """Return the end offset of each level: `os`, `disk`, `remote`."""
+        return await self._send(calls.watermark(topic, queue_id))
+
+    async def files(self) -> list[FileInfo]:
+        """Return every index file, newest first."""
+        return await self._send(calls.files())
+
+    async def file(self, file_id: str) -> FileInfo:
+        """Return one file. Raises NotFoundError."""
+        return await self._send(calls.file(file_id))
+
+    async def verify_file(self, file_id: str) -> list[str]:
+        """Return what is broken in a file, in words."""
+        return await self._send(calls.verify_file(file_id))
+
+    async def compaction_status(self) -> dict[str, Any]:
+        """Return backlog, running job, last error, totals, oldest unpublished age."""
+        return await self._send(calls.compaction_status())
+
+    async def run_compaction(self) -> int:
+        """Compact and publish all that is due; return the number of units done."""
+        return await self._send(calls.run_compaction())
+
+    async def roll(self) -> bool:
+        """Go on in the next file; say whether there was anything to roll."""
+        return await self._send(calls.roll())
+
+    async def refresh(self) -> None:
+        """Let the service look at every node's manifest now."""
+        await self._send(calls.refresh())
+
+    async def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
+        """Drop (or only name) the files sealed before `before` (ms)."""
+        return await self._send(calls.expire(before, dry_run))

@@ -1,0 +1,57 @@
+"""When a call is sent again, and after which pause. Pure, shared by both clients.
+
+A connection that could not be made is tried again for every call, since nothing was sent. Any other
+failure is tried again for reads only. A put is never sent twice on its own: the caller decides
+(it would be harmless, since entries of one location are answered once).
+
+Depends on errors, ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from tierdex.errors import TierdexError, UnavailableError
+
+if TYPE_CHECKING:
+    from tierdex.ids import IdSource
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
+
+
+class Retry:
+    """The attempts of one call."""
+
+    def __init__(self, attempts: int, *, is_read: bool, ids: IdSource) -> None:
+        self._left = attempts - 1
+        self._is_read = is_read
+        self._ids = ids
+        self._pause_s = _FIRST_PAUSE_S
+
+    def pause_after(self, error: Exception) -> float:
+        """Return the seconds to wait before the next attempt. Raises the typed error at the end."""
+        was_sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+        may_pass = isinstance(error, httpx2.TransportError | UnavailableError)
+        if not may_pass or self._left <= 0 or (was_sent and not self._is_read):
+            ours = typed(error)
+            if ours is error:
+                raise error
+            raise ours from error
+        self._left -= 1
+        pause_s = self._pause_s * (0.5 + self._ids.random())
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        if isinstance(error, UnavailableError):  # the service knows better when
+            pause_s = max(pause_s, min(error.retry_after_s, _LONGEST_PAUSE_S))
+        return pause_s
+
+
+def typed(error: Exception) -> Exception:
+    """Return an error of ours for whatever the transport raised."""
+    if isinstance(error, TierdexError):
+        return error
+    if isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
+        return UnavailableError(f"no answer from the service: {str(error) or type(error).__name__}")
+    return error
