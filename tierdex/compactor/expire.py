@@ -37,11 +37,12 @@ def due_for_expiry(parts: CompactorParts, before_ms: int | None = None) -> list[
     return plan_expiry(state.files.values(), state.retention, now_ms, before_ms=before_ms)
 
 
-def expire(parts: CompactorParts, rows: Sequence[FileRow]) -> None:
-    """Drop `rows` from the manifest: invisible to every reader once it has refreshed."""
+def expire(parts: CompactorParts, rows: Sequence[FileRow]) -> int:
+    """Drop `rows` from the manifest, invisible to readers once they refreshed; return how many."""
     if rows:
         parts.claim.get().remove([row.uuid for row in rows], RemoveReason.EXPIRED)
         parts.show_manifest()
+    return len(rows)
 
 
 def drop_replaced(parts: CompactorParts, others: Sequence[ManifestState]) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.rewrite import write_merged
+from tierdex.indexfile.compacted import CompactedFile
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import FileRef, FileRow, listed_topics
 from tierdex.lifecycle.paths import StorePaths
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.compactor.parts import CompactorParts
-    from tierdex.indexfile.compacted import CompactedFile
     from tierdex.lifecycle.manifest import ManifestState
     from tierdex.settings import Settings
 
@@ -64,7 +64,12 @@ def merge_published(parts: CompactorParts, group: Sequence[FileRow]) -> int:
     try:
         # Nothing here is visible: a crash leaves a temporary file, which recovery removes, and
         # perhaps an orphan in the store, which garbage collection removes.
-        merged = write_merged(parts, temporary, uuid, [_open(parts, row) for row in reversed(group)])
+        dates = {
+            "begin_ms": group[0].begin_ms,
+            "sealed_at_ms": max(row.sealed_at_ms for row in group),
+        }
+        sources = [_open(parts, row) for row in reversed(group)]
+        merged = write_merged(parts, temporary, uuid, sources, dates)
         key = StorePaths(node.log.node).file_object(node.state.number, uuid)
         file = parts.filesystem.open(temporary)
         try:
@@ -74,7 +79,7 @@ def merge_published(parts: CompactorParts, group: Sequence[FileRow]) -> int:
         row = _merged_row(group, merged, uuid, key, node.log.node)
         # The commit: every reader sees either all parts or the merged file.
         node.merge(row, [part.uuid for part in group])
-        parts.keep_sidecar(row, merged.sidecar_bytes())
+        parts.keep_sidecar(row, merged.sidecar_bytes().data)
         merged.close()
     finally:
         parts.filesystem.unlink(temporary)
@@ -84,13 +89,14 @@ def merge_published(parts: CompactorParts, group: Sequence[FileRow]) -> int:
 
 def _open(parts: CompactorParts, row: FileRow) -> CompactedFile:
     """Open a published file for reading it from end to end."""
-    from tierdex.indexfile.compacted import CompactedFile
 
     def read(position: int, length: int) -> bytes:
         return parts.store.get(row.object_key, position, length)
 
     tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
-    return CompactedFile.from_sidecar(tail, read, position=row.sidecar_position, name=row.object_key)
+    return CompactedFile.from_sidecar(
+        tail, read, position=row.sidecar_position, name=row.object_key
+    )
 
 
 def _merged_row(

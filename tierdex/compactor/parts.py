@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from typing_extensions import Buffer
+
     from tierdex.clock import Clock
     from tierdex.compactor.claim import NodeClaim
     from tierdex.compactor.progress import Progress
@@ -42,6 +44,6 @@ class CompactorParts:
     sync_lock: threading.Lock  # held while a file is sealed: nobody else syncs it then
     is_active: Callable[[FileHandle], bool]  # does the writer still put into this file?
     reader_of_row: Callable[[FileRow], Closing]  # reader of a published file of this node
-    keep_sidecar: Callable[[FileRow, bytes], object]  # store a sidecar before it is asked for
+    keep_sidecar: Callable[[FileRow, Buffer], object]  # store a sidecar before it is asked for
     show_manifest: Callable[[], None]  # a commit of ours was made: bring the table up to it
     quarantine: Callable[[FileHandle, str], None]  # a file cannot be read: name it in answers

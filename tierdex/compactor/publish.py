@@ -98,8 +98,10 @@ def drop_local_copy(parts: CompactorParts, handle: FileHandle) -> None:
         _drop_superseded(parts, handle, state)
         return
     reader: CompactedFile = handle.reader
-    parts.keep_sidecar(row, reader.sidecar_bytes())
-    parts.table.move(handle, FileState.UPLOADED, reader=parts.reader_of_row(row), row=row, path=None)
+    parts.keep_sidecar(row, reader.sidecar_bytes().data)
+    parts.table.move(
+        handle, FileState.UPLOADED, reader=parts.reader_of_row(row), row=row, path=None
+    )
     retire(parts.filesystem, [handle.path])
 
 

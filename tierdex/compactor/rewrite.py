@@ -1,34 +1,44 @@
 """Writes a compacted file: one chained file's rows in hash order, or several files merged.
 
 Streams: rows come in chunks, pages go out in order; memory holds the directory, one filter
-partition and the finished filter. Nothing of the result counts until the caller has synced,
-verified and renamed it (`lifecycle.transition.swap_in`).
+partition and the finished filter. Nothing of the result counts until it was synced, verified whole
+and renamed (`lifecycle.transition.swap_in`), or uploaded and committed.
 
-Depends on indexfile and filesystem.
+::
+
+    sealed/N ---> compacted/N.tmp ---> synced, verified ---> compacted/N ---> sealed/N unlinked
+
+Depends on indexfile, lifecycle and filesystem.
 """
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from tierdex.indexfile.compacted_writer import CompactedSummary, CompactedWriter
-from tierdex.indexfile.merge_rows import MergeSource, merge_rows
+from tierdex.indexfile.check import check_file
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.compacted_writer import CompactedWriter
+from tierdex.indexfile.merge_rows import RowMerge
+from tierdex.indexfile.statistics import RowBounds
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.transition import swap_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from tierdex.compactor.progress import Progress
-    from tierdex.filesystem import FileSystem, OpenFile
+    import numpy as np
+
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.filesystem import OpenFile
     from tierdex.indexfile.chained import ChainedFile
-    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.lifecycle.file_handle import FileHandle
 
 _WRITE_BYTES = 1 << 20
 CHUNK_ITEMS = 65_536
 
 
-class _AppendingFile:
+class AppendingFile:
     """Gathers small writes into large ones at the end of a file."""
 
     def __init__(self, file: OpenFile) -> None:
@@ -45,3 +55,92 @@ class _AppendingFile:
         self._file.write_at(self._position, self._waiting)
         self._position += len(self._waiting)
         self._waiting = bytearray()
+
+
+def compact_file(parts: CompactorParts, handle: FileHandle) -> None:
+    """Bring a sealed file to `compacted`. Raises CorruptFileError when its chains do not add up."""
+    source: ChainedFile = handle.reader
+    assert handle.path is not None
+    target = parts.paths.path_of(FileState.COMPACTED, handle.number)
+    dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms}
+
+    def write(path: Path) -> None:
+        writer_of = {
+            "uuid": source.uuid,
+            "schema": source.schema,
+            "dictionaries": source.dictionaries,
+            "slot_count": source.slot_count,
+            "bounds": RowBounds.measure(source.schema, source.rows_in_hash_order(CHUNK_ITEMS)),
+            "expected_items": source.item_count,
+            "extra": dates,
+        }
+        _write(parts, path, source.rows_in_hash_order(CHUNK_ITEMS), writer_of)
+
+    swap_in(
+        parts.filesystem,
+        target=target,
+        old=[handle.path],
+        write=write,
+        verify=lambda path: check_file(parts.filesystem, path),
+    )
+    reader = CompactedFile.open_local(parts.filesystem, target)
+    parts.table.move(
+        handle,
+        FileState.COMPACTED,
+        reader=reader,
+        path=target,
+        topics=frozenset(reader.topics),
+        fixed_item_count=reader.item_count,
+        fixed_min_time=reader.min_time,
+        fixed_max_time=reader.max_time,
+        fixed_bytes=reader.bytes_used,
+    )
+
+
+def write_merged(
+    parts: CompactorParts,
+    path: Path,
+    uuid: bytes,
+    sources: Sequence[CompactedFile],
+    dates: dict[str, int],
+) -> CompactedFile:
+    """Write the rows of `sources` (newest file first) as one file at `path`, verify and open it."""
+    merge = RowMerge(sources)
+    writer_of = {
+        "uuid": uuid,
+        "schema": merge.schema,
+        "dictionaries": merge.dictionaries,
+        "slot_count": sources[0].slot_count,
+        "bounds": merge.bounds,
+        "expected_items": merge.item_count,
+        "extra": dates,
+    }
+    parts.filesystem.unlink(path)  # of an earlier attempt
+    _write(parts, path, merge.rows(CHUNK_ITEMS), writer_of)
+    merged = CompactedFile.open_local(parts.filesystem, path)
+    if wrong := merged.check():
+        merged.close()
+        raise AssertionError(f"a merge wrote a file that does not verify: {wrong[:3]}")
+    return merged
+
+
+def _write(
+    parts: CompactorParts, path: Path, chunks: Iterable[np.ndarray], writer_of: dict[str, Any]
+) -> None:
+    """Write all chunks through a CompactedWriter into a fresh file, and close it."""
+    file = parts.filesystem.open(path, writable=True, create=True, exclusive=True)
+    try:
+        out = AppendingFile(file)
+        writer = CompactedWriter(
+            out.write,
+            filter_bits=parts.settings.filter_bits,
+            created_ms=parts.clock.now_ms(),
+            **writer_of,
+        )
+        for rows in chunks:
+            writer.append(rows)
+            parts.progress.advance(len(rows), rows.nbytes)
+        writer.finish()
+        out.flush()
+    finally:
+        file.close()

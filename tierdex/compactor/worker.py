@@ -68,11 +68,19 @@ class Compactor:
     name = "compactor"
 
     def __init__(
-        self, parts: CompactorParts, other_states: Callable[[], list[ManifestState]]
+        self,
+        parts: CompactorParts,
+        *,
+        other_states: Callable[[], list[ManifestState]],
+        on_fenced: Callable[[FencedError], None],
     ) -> None:
-        """`other_states` returns what the manifests of the other nodes say, as far as known."""
+        """`other_states` returns what the manifests of the other nodes say, as far as known.
+
+        `on_fenced` is called once, when another owner turns out to have the node.
+        """
         self._parts = parts
         self._other_states = other_states
+        self._on_fenced = on_fenced
         self._store_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
         self._local_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
         self._housekeeping_at = float("-inf")
@@ -89,26 +97,23 @@ class Compactor:
             try:
                 done = self._run(unit)
             except _RETRYABLE as error:
-                logger.warning(
-                    "will retry",
-                    extra={"job": unit.job, "file_id": unit.file_id, "error": str(error)},
-                )
+                extra = {"job": unit.job, "file_id": unit.file_id, "error": str(error)}
+                logger.warning("will retry", extra=extra)
                 backoff.fail()
-                return self._pause()
+                continue  # a unit of another kind may free what this one lacks
             except OwnershipError:
                 continue  # noted by _run; local work goes on
-            if unit.needs_store or not done:
-                backoff.succeed()
-            return 0.0 if done else self._pause()
+            backoff.succeed()
+            if done:
+                return 0.0
         return self._pause()
 
     def run_all(self) -> int:
         """Do all that is due now and return the number of units; the first error is raised."""
         self._housekeeping_at = float("-inf")
         count = 0
-        while (unit := next(self._units(), None)) is not None:
-            done = self._run(unit)
-            count += done > 0
+        while any(self._run(unit) for unit in self._units()):
+            count += 1
         return count
 
     def _pause(self) -> float:
@@ -123,6 +128,7 @@ class Compactor:
             done = unit.run()
         except FencedError as error:
             self.fenced = error
+            self._on_fenced(error)
             parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
             raise
         except CorruptFileError as error:
@@ -160,7 +166,9 @@ class Compactor:
             return [
                 handle
                 for handle in reversed(snapshot.files)
-                if handle.state in LOCAL_STATES and not self._parts.is_active(handle)
+                if handle.state in LOCAL_STATES
+                and handle.node == self._parts.settings.node
+                and not self._parts.is_active(handle)
             ]
 
     def _file_unit(self, job: str, handle: FileHandle, *, needs_store: bool) -> Unit:
@@ -177,22 +185,17 @@ class Compactor:
         now = parts.clock.monotonic()
         if now - self._housekeeping_at < _HOUSEKEEPING_S:
             return
-        rows = due_for_expiry(parts) if parts.claim.is_claimed else []
-        if rows:
-            yield Unit("expire", "", 0, True, lambda: expire(parts, rows))
-        yield Unit("replace", "", 0, True, lambda: drop_replaced(parts, self._other_states()))
-        group = plan_merge(parts.claim.get().state, parts.settings) if parts.claim.is_claimed else ()
-        if group:
-            items = sum(row.item_count for row in group)
-            yield Unit("merge", "", items, True, lambda: merge_published(parts, group))
-        yield Unit("collect", "", 0, True, self._collect)
-
-    def _collect(self) -> int:
-        """Collect until nothing is left; a round with nothing to do ends the housekeeping."""
-        done = collect_garbage(self._parts)
-        if not done:
-            self._housekeeping_at = self._parts.clock.monotonic()
-        return done
+        if parts.claim.is_claimed:
+            rows = due_for_expiry(parts)
+            if rows:
+                yield Unit("expire", "", 0, True, lambda: expire(parts, rows))
+            yield Unit("replace", "", 0, True, lambda: drop_replaced(parts, self._other_states()))
+            group = plan_merge(parts.claim.get().state, parts.settings)
+            if group:
+                items = sum(row.item_count for row in group)
+                yield Unit("merge", "", items, True, lambda: merge_published(parts, group))
+        yield Unit("collect", "", 0, True, lambda: collect_garbage(parts))
+        self._housekeeping_at = now  # nothing was left to do
 
 
 _COUNTED = {

@@ -65,7 +65,7 @@ class WorkerThread:
             self._wake.clear()
             try:
                 pause = self._worker.step()
-            except Exception as error:  # noqa: BLE001 - a bug must not silently end the work
+            except Exception as error:
                 logger.exception("worker failed", extra={"worker": self._worker.name})
                 self.last_error = error
                 pause = _PAUSE_AFTER_ERROR_S

@@ -52,9 +52,7 @@ class Catalogue:
         with self._table.snapshot() as snapshot:
             shown = [describe_handle(handle) for handle in snapshot.files]
         for name, reason in ({} if self._quarantine is None else self._quarantine.names()).items():
-            shown.append(
-                FileInfo(name, "quarantine", 0, None, None, 0, 0, 0, "", reason=reason)
-            )
+            shown.append(FileInfo(name, "quarantine", 0, None, None, 0, 0, 0, "", reason=reason))
         return shown
 
     def topics(self) -> list[str]:

@@ -97,6 +97,35 @@ def make_entry_columns(
     )
 
 
+def make_string_column(values: object, name: str, max_bytes: int, *, rows: str) -> Any:
+    """Return an Arrow string column without nulls, every text legal. Raises InvalidRequestError."""
+    try:
+        column = _strings(values, name, 0)
+        _check_texts(column, name, max_bytes)
+        if column is not None and column.null_count:
+            row = int(np.argmax(np.asarray(column.is_null())))
+            raise InvalidRequestError("is required", field=_row_field(row, name))
+    except InvalidRequestError as error:
+        raise _renamed(error, rows) from error
+    return column
+
+
+def make_topic_column(
+    values: object, count: int, *, rows: str
+) -> tuple[list[str], np.ndarray | None]:
+    """Return the distinct topics and the row -> topic column. Raises InvalidRequestError."""
+    try:
+        return _topics(values, count)
+    except InvalidRequestError as error:
+        raise _renamed(error, rows) from error
+
+
+def _renamed(error: InvalidRequestError, rows: str) -> InvalidRequestError:
+    """Return the error with the rows called what the caller calls them."""
+    field = None if error.field is None else error.field.replace("entries[", f"{rows}[", 1)
+    return InvalidRequestError(error.detail, field=field)
+
+
 def _row_field(row: int, name: str) -> str:
     return f"entries[{row}].{name}"
 
@@ -169,7 +198,7 @@ def _check_texts(column: Any | None, name: str, max_bytes: int) -> None:
     if bounds["min"].as_py() >= 1 and bounds["max"].as_py() <= max_bytes:
         return
     bad = pc.or_(pc.less(lengths, 1), pc.greater(lengths, max_bytes))
-    row = pc.index(bad, True).as_py()  # noqa: FBT003
+    row = pc.index(bad, True).as_py()
     raise InvalidRequestError(
         f"must be 1 to {max_bytes} bytes of UTF-8, not {lengths[row].as_py()}",
         field=_row_field(row, name),
@@ -247,9 +276,9 @@ def _integers(
         number = check_integer(values, _row_field(0, name), lowest, highest)
         return np.full(count, number, dtype)
     array = _integer_array(values, name, lowest, highest)
-    if count and dtype.kind + str(dtype.itemsize) != array.dtype.kind + str(array.dtype.itemsize):
-        _check_bounds(array, name, lowest, highest)
-    elif count and (lowest, highest) != (np.iinfo(dtype).min, np.iinfo(dtype).max):
+    limits = np.iinfo(dtype)
+    any_value_fits = array.dtype == dtype and (lowest, highest) == (limits.min, limits.max)
+    if count and not any_value_fits:
         _check_bounds(array, name, lowest, highest)
     return np.ascontiguousarray(array, dtype)
 

@@ -9,6 +9,7 @@ Depends on everything in index_service. Wiring is in open.py.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo
-    from tierdex.index_service.open import Parts
+    from tierdex.index_service.parts import Parts, WritingParts
+    from tierdex.index_service.writer import Writer
     from tierdex.indexfile.schema import Schema
     from tierdex.storage_layer.base import Store
 
@@ -47,7 +49,7 @@ class Index:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._settings = parts.settings
-        self._writer = parts.writer
+        self._writer: Writer | None = None if parts.writing is None else parts.writing.writer
         self._checker = parts.checker
         self._queries = parts.queries
 
@@ -70,6 +72,12 @@ class Index:
         `filesystem` are seams for tests and simulations. Raises FolderInUseError when another
         process writes there, InvalidRequestError for a bad setting or URL.
         """
+        from tierdex.settings import load_settings
+
+        checked = load_settings(**settings)
+        if checked.kernel_cache_dir is not None:
+            # numba fixes its cache folder when the first kernel is loaded, which the next import does
+            os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
         from tierdex.index_service.open import open_parts
 
         parts = open_parts(
@@ -79,7 +87,7 @@ class Index:
             clock=clock,
             ids=ids,
             filesystem=filesystem,
-            overrides=settings,
+            settings=checked,
         )
         return cls(parts)
 
@@ -114,12 +122,12 @@ class Index:
         backlog is full, FencedError when another owner took the node over.
         """
         entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
-        if durability == "received":
-            (self._writer or self._no_writer()).receive(entry)
-            return durability
-        _check_level(durability)
-        (self._writer or self._no_writer()).receive(entry)
-        return self.flush(durability)
+        if durability != "received":
+            _check_level(durability)
+        if self._writer is None:
+            self._writing()
+        self._writer.receive(entry)  # type: ignore[union-attr]
+        return durability if durability == "received" else self.flush(durability)
 
     def put_batch(
         self,
@@ -150,8 +158,7 @@ class Index:
             timestamp=timestamp,
             fields=location,
         )
-        writer = self._writer or self._no_writer()
-        writer.append(columns, schema)
+        self._writing().writer.append(columns, schema)
         return "os" if durability in {"received", "os"} else self.flush(durability)
 
     def flush(self, durability: str = "os") -> str:
@@ -161,13 +168,13 @@ class Index:
         and waits until it is published. Raises UnavailableError when it cannot be reached now.
         """
         _check_level(durability)
-        writer = self._writer or self._no_writer()
+        writing = self._writing()
         if durability == "remote":
-            self._parts.remote.flush()
+            writing.remote.flush()
         elif durability == "disk":
-            writer.flush_disk()
+            writing.writer.flush_disk()
         elif durability == "os":
-            writer.flush_buffer()
+            writing.writer.flush_buffer()
         return durability
 
     def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
@@ -238,19 +245,18 @@ class Index:
 
     def roll(self) -> bool:
         """Let the unsealed file go to the compactor, when it holds anything; say whether it did."""
-        return (self._writer or self._no_writer()).roll()
+        return self._writing().writer.roll()
 
     def run_compaction(self) -> int:
         """Do all that is due, through to published, and return the number of units done.
 
         Raises the error that stopped it (the store is down, say); nothing is lost by that.
         """
-        self._writer or self._no_writer()
-        return self._parts.maintenance.run_all()
+        return self._writing().maintenance.run_all()
 
     def refresh(self) -> None:
         """Look at every node's manifest now."""
-        self._parts.nodes.refresh()
+        self._parts.surroundings.refresh()
 
     def files(self) -> list[FileInfo]:
         """Return every file of this view, newest first, quarantined ones last."""
@@ -277,7 +283,7 @@ class Index:
 
     def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
         """Drop published files of this node that were sealed before `before` (ms); return them."""
-        self._writer or self._no_writer()
+        self._writing()
         return self._parts.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
 
     def close(self) -> None:
@@ -286,8 +292,12 @@ class Index:
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _no_writer(self) -> Any:
-        raise ReadOnlyError("this index was opened read-only; open it with read_only=False and a data folder")
+    def _writing(self) -> WritingParts:
+        if self._parts.writing is None:
+            raise ReadOnlyError(
+                "this index was opened read-only; open it with read_only=False and a data folder"
+            )
+        return self._parts.writing
 
 
 def _check_level(level: str) -> None:

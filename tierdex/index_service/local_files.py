@@ -25,6 +25,7 @@ class _LocalReader:
     """What both forms share: decoding with the file's own dictionaries."""
 
     is_local = True
+    hash_function: str | None = None
 
     __slots__ = ("_decoder", "_file")
 
@@ -46,10 +47,9 @@ class ChainedReader(_LocalReader):
 
     def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
         file: ChainedFile = self._file
-        walk = file.find(request.lookup(), begin=request.begin, end=request.end)
-        for rows in walk:
-            meter.charge_items(len(rows))
-            yield rows
+        return file.find(
+            request.lookup(), begin=request.begin, end=request.end, on_walked=meter.charge_items
+        )
 
 
 class CompactedReader(_LocalReader):

@@ -64,8 +64,10 @@ class LocalView:
                 if number is not None:
                     # of two copies the later wins: it is whole once it has its name
                     found[number] = (state, self._paths.folder(state) / name)
-        for name in self._filesystem.list_folder(self._paths.quarantine):
-            missing.append(Missing(name, "in quarantine; see `tierdex verify`"))
+        missing += [
+            Missing(name, "in quarantine; see `tierdex verify`")
+            for name in self._filesystem.list_folder(self._paths.quarantine)
+        ]
         fresh: list[FileHandle] = []
         with self._table.snapshot() as snapshot:
             shown = {handle.key: handle for handle in snapshot.files}
@@ -76,9 +78,7 @@ class LocalView:
                 gone.remove(before)
                 continue
             try:
-                fresh.append(
-                    open_for_reading(self._filesystem, self._node, state, number, path)
-                )
+                fresh.append(open_for_reading(self._filesystem, self._node, state, number, path))
             except CorruptFileError as error:
                 missing.append(Missing(f"{state.value}/{path.name}", error.reason))
         replaced = {handle.key for handle in fresh}

@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tierdex.errors import BacklogFullError, FencedError, TierdexError, UnavailableError
+from tierdex.errors import BacklogFullError, FencedError, UnavailableError
 
 if TYPE_CHECKING:
     from tierdex.compactor.worker import Compactor
-    from tierdex.index_service.nodes import Nodes
-    from tierdex.index_service.quarantine import Quarantine
+    from tierdex.index_service.surroundings import ViewSurroundings
     from tierdex.index_service.writer import Writer
     from tierdex.settings import Settings
 
@@ -63,25 +62,18 @@ class Maintenance:
     """Everything that is due, in one call; what `run_compaction()` does."""
 
     def __init__(
-        self, writer: Writer, compactor: Compactor, nodes: Nodes, quarantine: Quarantine
+        self, writer: Writer, compactor: Compactor, surroundings: ViewSurroundings
     ) -> None:
         self._writer = writer
         self._compactor = compactor
-        self._nodes = nodes
-        self._quarantine = quarantine
+        self._surroundings = surroundings
 
     def run_all(self) -> int:
         """Refresh, roll what is old, bring every rolled file to published; return the units done.
 
         Raises the first error; the files stay where they are.
         """
-        self._nodes.refresh()
-        self._quarantine.refresh()
+        self._surroundings.refresh()
         self._writer.flush_buffer()
         self._writer.roll_when_old()
         return self._compactor.run_all()
-
-
-def note_fencing(writer: Writer, error: TierdexError) -> None:
-    """Stop puts after the node was taken over; queries go on."""
-    writer.refuse(error)

@@ -45,8 +45,6 @@ _STORE_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError)
 class Nodes:
     """Follows the manifests of all nodes under the store. Safe to share between threads."""
 
-    name = "refresh"
-
     def __init__(
         self,
         *,
@@ -95,9 +93,9 @@ class Nodes:
 
     # -- following -------------------------------------------------------------------------------
 
-    def step(self) -> float:
-        """Refresh once, for a background thread; errors show up in answers, not here."""
-        self.refresh()
+    @property
+    def refresh_interval(self) -> float:
+        """Return the seconds between two refreshes."""
         return self._settings.refresh_interval
 
     def refresh(self) -> int:

@@ -42,7 +42,7 @@ from tierdex.index_service.put_request import PutChecker
 from tierdex.index_service.quarantine import Quarantine
 from tierdex.index_service.query import QueryRunner
 from tierdex.index_service.remote import RemoteFlush
-from tierdex.index_service.rocketmq_source import rocketmq_handles
+from tierdex.index_service.rocketmq_source import RocketmqView
 from tierdex.index_service.sidecar_cache import SidecarCache
 from tierdex.index_service.surroundings import ViewSurroundings
 from tierdex.index_service.watermark import Watermarks
@@ -57,8 +57,10 @@ from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recove
 from tierdex.storage_layer.open import open_store
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from tierdex.clock import Clock
-    from tierdex.filesystem import FileSystem
+    from tierdex.filesystem import FileSystem, FolderLock
     from tierdex.ids import IdSource
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
@@ -88,6 +90,7 @@ class _View:
     table: FileTable
     sidecars: SidecarCache
     nodes: Nodes
+    rocketmq: RocketmqView | None
     executor: ThreadPoolExecutor
 
 
@@ -109,16 +112,18 @@ def open_parts(
     if root is None:
         settings = settings.model_copy(update={"read_only": True})
     paths = None if root is None else DataPaths(root)
-    view = _open_view(paths, store, settings, seams)
-    if rocketmq is not None:
-        view.table.insert(*rocketmq_handles(seams.filesystem, Path(rocketmq)))
+    ancestor = None if rocketmq is None else Path(rocketmq).absolute()
     if settings.read_only or paths is None:
-        return _open_reading(paths, view)
-    return _open_writing(paths, view)
+        return _open_reading(paths, _open_view(paths, store, ancestor, settings, seams))
+    return _open_writing(paths, store, ancestor, settings, seams)
 
 
 def _open_view(
-    paths: DataPaths | None, store: str | Store | None, settings: Settings, seams: Seams
+    paths: DataPaths | None,
+    store: str | Store | None,
+    rocketmq: Path | None,
+    settings: Settings,
+    seams: Seams,
 ) -> _View:
     if store is None:
         store = "memory://none" if paths is None else str(paths.root / "store")
@@ -146,7 +151,8 @@ def _open_view(
     executor = ThreadPoolExecutor(
         max_workers=4 * settings.look_ahead, thread_name_prefix="tierdex-read"
     )
-    return _View(settings, seams, store, table, sidecars, nodes, executor)
+    ancestor = None if rocketmq is None else RocketmqView(seams.filesystem, rocketmq, table)
+    return _View(settings, seams, store, table, sidecars, nodes, ancestor, executor)
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -157,7 +163,7 @@ def _open_reading(paths: DataPaths | None, view: _View) -> Parts:
     if paths is not None:
         node = view.settings.node
         local_view = LocalView(view.seams.filesystem, paths, node, view.table)
-    surroundings = ViewSurroundings(view.nodes, None, local_view)
+    surroundings = ViewSurroundings(view.nodes, local_view=local_view, rocketmq=view.rocketmq)
     surroundings.refresh()
     catalogue = Catalogue(
         clock=view.seams.clock,
@@ -173,7 +179,12 @@ def _open_reading(paths: DataPaths | None, view: _View) -> Parts:
     return parts
 
 
-def _make_parts(view: _View, surroundings: ViewSurroundings, catalogue: Catalogue) -> Parts:
+def _make_parts(
+    view: _View,
+    surroundings: ViewSurroundings,
+    catalogue: Catalogue,
+    writer: Writer | None = None,
+) -> Parts:
     settings, seams = view.settings, view.seams
     queries = QueryRunner(
         settings=settings,
@@ -188,10 +199,13 @@ def _make_parts(view: _View, surroundings: ViewSurroundings, catalogue: Catalogu
         table=view.table,
         surroundings=surroundings,
         queries=queries,
-        batch_queries=BatchQueryRunner(settings, view.table, surroundings, queries),
+        batch_queries=BatchQueryRunner(settings, view.table, surroundings, queries, view.executor),
         catalogue=catalogue,
         watermarks=Watermarks(
-            view.table, settings.node, lambda: view.nodes.log_of(settings.node).state.end_offsets
+            view.table,
+            settings.node,
+            lambda: view.nodes.log_of(settings.node).state.end_offsets,
+            writer.durable_ends if writer is not None else lambda number: {},
         ),
         checker=PutChecker(settings.max_key_bytes),
         executor=view.executor,
@@ -207,20 +221,26 @@ def _start(parts: Parts, threads: list[WorkerThread]) -> None:
 # -- writing ----------------------------------------------------------------------------------
 
 
-def _open_writing(paths: DataPaths, view: _View) -> Parts:
-    seams = view.seams
+def _open_writing(
+    paths: DataPaths,
+    store: str | Store | None,
+    rocketmq: Path | None,
+    settings: Settings,
+    seams: Seams,
+) -> Parts:
+    # Nothing in the folder is looked at, let alone mended, before it is ours.
     lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
     try:
-        return _open_locked(paths, view, lock)
+        for folder in paths.folders:
+            seams.filesystem.make_folder(folder)
+        return _open_locked(paths, _open_view(paths, store, rocketmq, settings, seams), lock)
     except BaseException:
         lock.release()
         raise
 
 
-def _open_locked(paths: DataPaths, view: _View, lock: object) -> Parts:
+def _open_locked(paths: DataPaths, view: _View, lock: FolderLock) -> Parts:
     settings, seams, table, nodes = view.settings, view.seams, view.table, view.nodes
-    for folder in paths.folders:
-        seams.filesystem.make_folder(folder)
     numbers = NextNumber(seams.clock)
     quarantine = Quarantine(seams.filesystem, paths, table)
     claim = NodeClaim(
@@ -228,7 +248,6 @@ def _open_locked(paths: DataPaths, view: _View, lock: object) -> Parts:
     )
     state = _claim_or_go_on(claim, nodes, settings.node)
     newest = _recover(paths, view, state, quarantine, numbers)
-    nodes.refresh()
     sync_lock = threading.Lock()
     threads: list[WorkerThread] = []
 
@@ -255,7 +274,10 @@ def _open_locked(paths: DataPaths, view: _View, lock: object) -> Parts:
         other_states=lambda: [log.state for log in nodes.logs if log.node != settings.node],
         on_fenced=writer.refuse,
     )
-    surroundings = ViewSurroundings(nodes, quarantine, None)
+    surroundings = ViewSurroundings(
+        nodes, quarantine=quarantine, rocketmq=view.rocketmq, unwritten=writer.unwritten
+    )
+    surroundings.refresh()
     maintenance = Maintenance(writer, compactor, surroundings)
     catalogue = Catalogue(
         clock=seams.clock,
@@ -265,7 +287,7 @@ def _open_locked(paths: DataPaths, view: _View, lock: object) -> Parts:
         compaction=compaction,
         worker_error=lambda: next((t.last_error for t in threads if t.last_error), None),
     )
-    parts = _make_parts(view, surroundings, catalogue)
+    parts = _make_parts(view, surroundings, catalogue, writer)
 
     def advance() -> None:
         if threads:
@@ -278,7 +300,7 @@ def _open_locked(paths: DataPaths, view: _View, lock: object) -> Parts:
         remote=RemoteFlush(settings, seams.clock, table, writer, advance),
         compactor=compactor,
         maintenance=maintenance,
-        lock=lock,  # type: ignore[arg-type]
+        lock=lock,
     )
     if settings.background:
         workers = (compactor, surroundings, PutFlusher(settings, writer), WriterTending(writer))
@@ -345,7 +367,7 @@ def _compactor_parts(
         active = writer.active
         return active is not None and active.key == handle.key
 
-    def keep_sidecar(row: FileRow, data: bytes) -> object:
+    def keep_sidecar(row: FileRow, data: Buffer) -> object:
         return view.sidecars.keep(row, settings.node, data)
 
     return CompactorParts(

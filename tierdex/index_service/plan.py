@@ -35,7 +35,8 @@ def plan_query(snapshot: FileSnapshot, request: QueryRequest) -> Plan:
     outside = [handle for handle in snapshot.files if id(handle) not in asked]
     if request.topic is None:
         return Plan(overlapping, outside, [])
-    candidates, other_topics = [], []
+    candidates: list[FileHandle] = []
+    other_topics: list[FileHandle] = []
     for handle in overlapping:
         listed = handle.topics
         chosen = candidates if listed is None or request.topic in listed else other_topics

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.rows import RowDecoder
+from tierdex.indexfile.compacted import CompactedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import ThreadPoolExecutor
 
     import numpy as np
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.reader import Candidate, FileMeter
     from tierdex.index_service.request import QueryRequest
     from tierdex.index_service.sidecar_cache import SidecarCache
-    from tierdex.indexfile.compacted import CompactedFile
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
@@ -33,6 +34,7 @@ class PublishedFile:
     """Reads one object. Immutable: safe to share between threads."""
 
     is_local = False
+    hash_function: str | None = None
 
     def __init__(
         self,
@@ -67,26 +69,55 @@ class PublishedFile:
         if not compacted.may_contain(request.key_hash):
             meter.filtered = True
             return
+        lookup = request.lookup()
         spans = compacted.page_span(
             request.key_hash, request.begin, request.end, max_bytes=self._max_get_bytes
         )
         for span in spans:
-            data = self._read(span.position, span.length, meter)
+            data = self.read(span.position, span.length, meter)
             try:
-                rows = compacted.find_in_span(span, data, request.lookup(), request.begin, request.end)
+                rows = compacted.find_in_span(span, data, lookup, request.begin, request.end)
             except CorruptFileError:
-                self._pages.discard(self.row.object_key, span.position, span.length)
-                data = self._read(span.position, span.length, meter)
-                rows = compacted.find_in_span(span, data, request.lookup(), request.begin, request.end)
+                self.discard(span.position, span.length)
+                data = self.read(span.position, span.length, meter)
+                rows = compacted.find_in_span(span, data, lookup, request.begin, request.end)
             meter.charge_items(len(rows))
             if len(rows):
                 yield rows
 
+    def read_many(
+        self, ranges: list[tuple[int, int]], meter: FileMeter, executor: ThreadPoolExecutor
+    ) -> list[bytes]:
+        """Return ranges of pages, those that are not in memory read side by side."""
+        key = self.row.object_key
+        data = [self._pages.get(key, *place) for place in ranges]
+        absent = [number for number, found in enumerate(data) if found is None]
+        for number in absent:
+            meter.charge_request(ranges[number][1])
+        fetched = executor.map(lambda n: self._store.get(key, *ranges[n]), absent)
+        for number, found in zip(absent, fetched, strict=True):
+            self._pages.put(key, ranges[number][0], found)
+            data[number] = found
+        return [found for found in data if found is not None]
+
+    def discard(self, position: int, length: int) -> None:
+        """Forget a range that turned out to be damaged on its way here."""
+        self._pages.discard(self.row.object_key, position, length)
+
+    def whole(self) -> CompactedFile:
+        """Open the object for reading it from end to end; sends one request for the tail."""
+        row = self.row
+
+        def read(position: int, length: int) -> bytes:
+            return self._store.get(row.object_key, position, length)
+
+        tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
+        return CompactedFile.from_sidecar(
+            tail, read, position=row.sidecar_position, name=row.object_key
+        )
+
     def read(self, position: int, length: int, meter: FileMeter) -> bytes:
         """Return a range of pages, from memory or with one request."""
-        return self._read(position, length, meter)
-
-    def _read(self, position: int, length: int, meter: FileMeter) -> bytes:
         key = self.row.object_key
         data = self._pages.get(key, position, length)
         if data is None:

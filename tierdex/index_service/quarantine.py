@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FileSystem
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_state import FileState
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
 
@@ -54,11 +55,17 @@ class Quarantine:
     def put(self, handle: FileHandle, reason: str) -> None:
         """Move a damaged local file out of the table and into the folder."""
         assert handle.path is not None
-        target = self._paths.quarantined(handle.state, handle.path.name)
-        self.note(target, reason)  # named before it is gone from the table: no gap in between
+        # Named before it is gone from the table: no answer in between looks complete.
+        self.note(self._paths.quarantined(handle.state, handle.path.name), reason)
         self._table.remove(handle)
-        self._filesystem.rename(handle.path, target)
-        sync_folders(self._filesystem, target, handle.path)
+        self.put_path(handle.state, handle.path, reason)
+
+    def put_path(self, state: FileState, path: Path, reason: str) -> None:
+        """Move a file that does not open into the folder, and name it from now on."""
+        target = self._paths.quarantined(state, path.name)
+        self.note(target, reason)
+        self._filesystem.rename(path, target)
+        sync_folders(self._filesystem, target, path)
         logger.error("quarantined", extra={"path": str(target), "reason": reason})
 
     def missing(self) -> list[Missing]:

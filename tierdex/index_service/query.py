@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tierdex.errors import (
     CorruptFileError,
@@ -36,6 +36,7 @@ from tierdex.index_service.cursor import Cursor, fingerprint_location
 from tierdex.index_service.local_files import query_reader
 from tierdex.index_service.plan import Plan, find_covering, plan_query
 from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+MESSAGE_LOCATION = MESSAGE_SCHEMA.field_names
 
 # Errors that concern one file: the answer goes on without it and says so.
 FILE_ERRORS = (
@@ -282,20 +285,27 @@ class _Attempt:
         candidates = reader.candidates(chunk)
         for location, timestamp in candidates:
             skipping = self._cursor is not None
-            if skipping and handle is self._cursor_file:
-                if fingerprint_location(location) == self._cursor.fingerprint:  # type: ignore[union-attr]
-                    self._cursor = None
+            if self._is_cursor(handle, location):
+                self._cursor = None
             if location in self._seen:
                 continue
             self._seen.add(location)
             if skipping or self._surroundings.hides(handle, location[0]):
                 continue
-            self.entries.append(make_entry(handle, reader, location, timestamp))
+            names, function = reader.location_names(), reader.hash_function
+            self.entries.append(make_entry(handle, names, location, timestamp, function))
             self._last = (handle, location)
             if len(self.entries) >= request.max_count:
                 self._stopped = True
                 break
         return len(candidates)
+
+    def _is_cursor(self, handle: FileHandle, location: tuple[Any, ...]) -> bool:
+        return (
+            self._cursor is not None
+            and handle is self._cursor_file
+            and fingerprint_location(location) == self._cursor.fingerprint
+        )
 
     def _check_cursor_was_found(self, handle: FileHandle) -> None:
         if handle is self._cursor_file and self._cursor is not None and not self._stopped:
@@ -360,27 +370,40 @@ def _line(handle: FileHandle, outcome: str) -> FileExplain:
 
 
 def make_entry(
-    handle: FileHandle, reader: QueryReader, location: tuple[object, ...], timestamp: int
+    handle: FileHandle,
+    names: tuple[str, ...],
+    location: tuple[Any, ...],
+    timestamp: int,
+    hash_function: str | None = None,
 ) -> Entry:
-    """Return the entry of one item, in the shape that every door shows."""
-    names = reader.location_names()
+    """Return the entry of one item; `names` are the schema's fields, `location` topic and values."""
+    file_id, state, node = handle.file_id, handle.state.value, handle.node
     if names == MESSAGE_LOCATION:
         topic, offset, size, queue_id = location
-        return Entry(topic, queue_id, offset, size, timestamp, handle.file_id, handle.state.value, handle.node)  # type: ignore[arg-type]  # fmt: skip
+        return Entry(
+            topic,
+            queue_id,
+            offset,
+            size,
+            timestamp,
+            file_id,
+            state,
+            node,
+            None,
+            None,
+            hash_function,
+        )
     fields = dict(zip(names, location[1:], strict=True))
-    source = fields.get("source")
     return Entry(
-        str(location[0]),
-        fields.get("queue_id"),  # type: ignore[arg-type]
-        fields.get("offset"),  # type: ignore[arg-type]
-        fields.get("size"),  # type: ignore[arg-type]
+        location[0],
+        fields.get("queue_id"),
+        fields.get("offset"),
+        fields.get("size"),
         timestamp,
-        handle.file_id,
-        handle.state.value,
-        handle.node,
+        file_id,
+        state,
+        node,
         fields,
-        None if source is None else str(source),
+        fields.get("source"),
+        hash_function,
     )
-
-
-MESSAGE_LOCATION = ("offset", "size", "queue_id")

@@ -45,7 +45,9 @@ class Budget:
             if self._closed:
                 raise BudgetExceededError("the query has ended")
             if self._requests <= 0:
-                raise BudgetExceededError("the query's request budget (query_max_requests) is used up")
+                raise BudgetExceededError(
+                    "the query's request budget (query_max_requests) is used up"
+                )
             self._requests -= 1
 
     def take_items(self, count: int) -> None:
@@ -96,6 +98,7 @@ class QueryReader(Protocol):
     """A file that can be asked. Safe to share between threads."""
 
     is_local: bool
+    hash_function: str | None  # set when a match is by hash only, and not by our 64-bit one
 
     def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
         """Yield the matching items' rows, newest arrival first."""

@@ -73,7 +73,9 @@ class RemoteFlush:
             return [
                 handle
                 for handle in snapshot.files
-                if handle.state in LOCAL_STATES and handle.item_count
+                if handle.state in LOCAL_STATES
+                and handle.node == self._settings.node
+                and handle.item_count
             ]
 
     def _roll_when_due(self) -> None:

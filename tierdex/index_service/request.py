@@ -9,11 +9,13 @@ Depends on errors, settings and indexfile's hashing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.cursor import Cursor, decode_cursor, digest_query
 from tierdex.indexfile import hashing
+from tierdex.indexfile.chained_view import Lookup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,9 +80,7 @@ def make_request(
         raise InvalidRequestError(f"{begin_ms} is after `end` {end_ms}", field=f"{field}begin")
     count = check_integer(max_count, f"{field}max_count", 1, settings.max_count_limit)
     kind = 0 if message_id is None else 1
-    key_hash = (
-        hashing.key_hash(str(topic), text) if kind == 0 else hashing.message_id_hash(text)
-    )
+    key_hash = hashing.key_hash(str(topic), text) if kind == 0 else hashing.message_id_hash(text)
     request = QueryRequest(
         None if topic is None else str(topic), text, kind, key_hash, begin_ms, end_ms, count
     )
@@ -110,9 +110,13 @@ def make_requests(settings: Settings, lookups: object) -> list[QueryRequest]:
 
 def _lookup_fields(lookup: object, field: str) -> Mapping[str, Any]:
     if not isinstance(lookup, dict):
-        raise InvalidRequestError("must be an object with topic and key, or message_id", field=field)
+        raise InvalidRequestError(
+            "must be an object with topic and key, or message_id", field=field
+        )
     if unknown := lookup.keys() - _LOOKUP_FIELDS:
-        raise InvalidRequestError("there is no such field", field=f"{field}.{min(unknown, key=str)}")
+        raise InvalidRequestError(
+            "there is no such field", field=f"{field}.{min(unknown, key=str)}"
+        )
     return {name: value for name, value in lookup.items() if value is not None}
 
 
@@ -122,7 +126,9 @@ def check_topic(topic: object, field: str) -> str:
         raise InvalidRequestError("must be a string", field=field)
     size = len(_encode(topic, field))
     if not 1 <= size <= MAX_TOPIC_BYTES:
-        raise InvalidRequestError(f"must be 1 to {MAX_TOPIC_BYTES} bytes of UTF-8, not {size}", field=field)
+        raise InvalidRequestError(
+            f"must be 1 to {MAX_TOPIC_BYTES} bytes of UTF-8, not {size}", field=field
+        )
     # C0, DEL and C1; U+0000 besides is what keeps the message IDs' reserved topic out of reach
     if not topic.isprintable() and any(c < " " or "\x7f" <= c <= "\x9f" for c in topic):
         raise InvalidRequestError("must not contain control characters", field=field)
@@ -135,7 +141,9 @@ def check_key(key: object, field: str, max_bytes: int) -> str:
         raise InvalidRequestError("must be a string", field=field)
     size = len(_encode(key, field))
     if not 1 <= size <= max_bytes:
-        raise InvalidRequestError(f"must be 1 to {max_bytes} bytes of UTF-8, not {size}", field=field)
+        raise InvalidRequestError(
+            f"must be 1 to {max_bytes} bytes of UTF-8, not {size}", field=field
+        )
     return key
 
 
@@ -143,14 +151,14 @@ def check_integer(
     value: object, field: str, lowest: int = INT64_MIN, highest: int = INT64_MAX
 ) -> int:
     """Return an int in [lowest, highest]; bools and floats are refused."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        if hasattr(value, "__index__") and not isinstance(value, bool):  # numpy integers
-            value = value.__index__()
-        else:
-            raise InvalidRequestError("must be an integer", field=field)
-    if not lowest <= value <= highest:
-        raise InvalidRequestError(f"must be between {lowest} and {highest}, not {value}", field=field)
-    return value
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise InvalidRequestError("must be an integer", field=field)
+    number = index(value)  # numpy's integers too
+    if not lowest <= number <= highest:
+        raise InvalidRequestError(
+            f"must be between {lowest} and {highest}, not {number}", field=field
+        )
+    return number
 
 
 def _encode(text: str, field: str) -> bytes:

@@ -14,20 +14,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted import CompactedFile
+from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import is_temporary, parse_sidecar_name, temporary_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from typing_extensions import Buffer
+
     from tierdex.filesystem import FileSystem, Mapping
-    from tierdex.lifecycle.file_state import FileState
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.lifecycle.paths import DataPaths
 
@@ -59,8 +62,6 @@ class SidecarCache:
             self._find_copies(paths)
 
     def _find_copies(self, paths: DataPaths) -> None:
-        from tierdex.lifecycle.file_state import FileState
-
         folder = paths.folder(FileState.UPLOADED)
         for name in self._filesystem.list_folder(folder):
             parsed = parse_sidecar_name(name)
@@ -102,8 +103,10 @@ class SidecarCache:
         path, size = known
         try:
             if size != row.bytes - row.sidecar_position:
-                raise CorruptFileError(path, f"{size} bytes where the manifest's row says otherwise")
-            with self._filesystem.open(path) as file:
+                raise CorruptFileError(
+                    path, f"{size} bytes where the manifest's row says otherwise"
+                )
+            with closing(self._filesystem.open(path)) as file:
                 mapping = file.map(size, writable=False)
             return _Open(_parse(row, mapping.array, str(path)), size, mapping)
         except (CorruptFileError, OSError) as error:
@@ -119,14 +122,15 @@ class SidecarCache:
             return opened
         return self._open_copy(row) or opened
 
-    def keep(self, row: FileRow, node: str, data: bytes) -> bool:
+    def keep(self, row: FileRow, node: str, data: Buffer) -> bool:
         """Store a copy; say whether there was room. A cache needs no sync: a torn copy is refused."""
-        if self._paths is None or len(data) > self._budget:
+        size = memoryview(data).nbytes
+        if self._paths is None or size > self._budget:
             return False
         path = self._paths.sidecar(row.number, node, row.uuid)
         temporary = temporary_beside(path)
         try:
-            with self._filesystem.open(temporary, create=True) as file:
+            with closing(self._filesystem.open(temporary, writable=True, create=True)) as file:
                 file.truncate(0)
                 file.write_at(0, data)
             self._filesystem.rename(temporary, path)
@@ -135,8 +139,8 @@ class SidecarCache:
             self._filesystem.unlink(temporary)
             return False
         with self._lock:
-            self._on_disk[row.uuid] = (path, len(data))
-            self._bytes += len(data)
+            self._on_disk[row.uuid] = (path, size)
+            self._bytes += size
         self._evict()
         return True
 
@@ -172,7 +176,7 @@ class SidecarCache:
 
 
 def _parse(row: FileRow, tail: np.ndarray, name: str) -> CompactedFile:
-    file = CompactedFile.from_sidecar(tail, position=row.sidecar_position, name=name)
+    file = CompactedFile.from_sidecar(tail.data, position=row.sidecar_position, name=name)
     if file.footer_crc != row.tail_crc or file.uuid != row.uuid:
         raise CorruptFileError(name, "the sidecar is not the one that the manifest's row names")
     return file

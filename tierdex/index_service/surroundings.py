@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierdex.index_service.answer import Missing
+
 if TYPE_CHECKING:
-    from tierdex.index_service.answer import Missing
+    from collections.abc import Callable
+
     from tierdex.index_service.local_view import LocalView
     from tierdex.index_service.nodes import Nodes
     from tierdex.index_service.quarantine import Quarantine
+    from tierdex.index_service.rocketmq_source import RocketmqView
     from tierdex.lifecycle.file_handle import FileHandle
 
 
@@ -21,11 +25,19 @@ class ViewSurroundings:
     name = "refresh"
 
     def __init__(
-        self, nodes: Nodes, quarantine: Quarantine | None, local_view: LocalView | None
+        self,
+        nodes: Nodes,
+        *,
+        quarantine: Quarantine | None = None,
+        local_view: LocalView | None = None,
+        rocketmq: RocketmqView | None = None,
+        unwritten: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`unwritten` says why received entries cannot be shown, if they cannot."""
         self._nodes = nodes
         self._quarantine = quarantine
-        self._local_view = local_view
+        self._unwritten = unwritten
+        self._folders = [view for view in (local_view, rocketmq) if view is not None]
 
     def step(self) -> float:
         """Refresh once, for a background thread; what fails is named by `missing`."""
@@ -34,8 +46,8 @@ class ViewSurroundings:
 
     def refresh(self) -> int:
         """Look at the folder (when it is only read), the quarantine and every manifest."""
-        if self._local_view is not None:
-            self._local_view.refresh()
+        for folder in self._folders:
+            folder.refresh()
         if self._quarantine is not None:
             self._quarantine.refresh()
         return self._nodes.refresh()
@@ -44,8 +56,10 @@ class ViewSurroundings:
         missing = self._nodes.missing()
         if self._quarantine is not None:
             missing += self._quarantine.missing()
-        if self._local_view is not None:
-            missing += self._local_view.missing()
+        for folder in self._folders:
+            missing += folder.missing()
+        if (reason := self._unwritten()) is not None:
+            missing.append(Missing("put buffer", reason))
         return missing
 
     def as_of(self) -> int:

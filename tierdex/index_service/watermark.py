@@ -21,18 +21,24 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
 
+    Offsets = Mapping[tuple[str, int], int]
 
 
 class Watermarks:
     """Computes watermarks from the files at hand. Safe to share between threads."""
 
     def __init__(
-        self, table: FileTable, node: str, published: Callable[[], Mapping[tuple[str, int], int]]
+        self,
+        table: FileTable,
+        node: str,
+        published: Callable[[], Offsets],
+        synced: Callable[[int], Offsets],
     ) -> None:
-        """`published` returns what the node's manifest remembers."""
+        """`published` returns what the node's manifest remembers, `synced` what a file's sync covered."""
         self._table = table
         self._node = node
         self._published = published
+        self._synced = synced
 
     def of(self, topic: str, queue_id: int) -> dict[str, int | None]:
         """Return the queue's watermark at each level."""
@@ -53,9 +59,15 @@ class Watermarks:
                 os = _later(os, handle.reader.end_offsets().get(queue))
                 is_durable = is_durable and not _is_suspect(handle)
                 if is_durable:
-                    disk = _later(disk, _durable_offsets(handle).get(queue))
+                    disk = _later(disk, self._durable_offsets(handle).get(queue))
                     is_durable = _is_durable_whole(handle)
         return {"os": os, "disk": disk, "remote": remote}
+
+    def _durable_offsets(self, handle: FileHandle) -> Offsets:
+        if handle.state is FileState.UNSEALED:
+            return self._synced(handle.number)
+        offsets: Offsets = handle.reader.end_offsets()
+        return offsets
 
 
 def _later(first: int | None, second: int | None) -> int | None:
@@ -65,14 +77,6 @@ def _later(first: int | None, second: int | None) -> int | None:
 
 def _is_suspect(handle: FileHandle) -> bool:
     return handle.state is FileState.UNSEALED and handle.reader.suspect
-
-
-def _durable_offsets(handle: FileHandle) -> Mapping[tuple[str, int], int]:
-    if handle.state is FileState.UNSEALED:
-        offsets: Mapping[tuple[str, int], int] = handle.reader.synced_end_offsets()
-    else:
-        offsets = handle.reader.end_offsets()
-    return offsets
 
 
 def _is_durable_whole(handle: FileHandle) -> bool:

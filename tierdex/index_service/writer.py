@@ -16,9 +16,9 @@ What makes each level true:
 * disk     -- the rows were msync'ed and the folder's entry of the file was synced
 * remote   -- its file is listed in the node's manifest
 
-Lock order: `sync_lock` (shared with the compactor, which seals under it) before `_lock`. `_lock` guards the unsealed file and is never held during
-a sync or anything that waits for the store: a put waits for other puts and for a roll (one rename)
-only. Depends on lifecycle, indexfile, settings, seams. Must not import compactor or storage_layer.
+Lock order: `sync_lock` (shared with the compactor, which seals under it) before `_lock`. `_lock`
+guards the unsealed file and is never held during a sync or anything that waits for the store: a put
+waits for other puts and for a roll (one rename) only. Depends on lifecycle, indexfile, settings, seams. Must not import compactor or storage_layer.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from tierdex.errors import (
 from tierdex.index_service.item_parts import item_count, parts_of_buffer, parts_of_columns
 from tierdex.index_service.put_buffer import BufferedPut, PutBuffer
 from tierdex.indexfile.chained import ChainedFile, FileFullError
-from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.file_handle import FileHandle, live_handle
+from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
@@ -100,7 +100,9 @@ class Writer:
         self._opened_at = 0.0
         self._ready: ChainedFile | None = None
         self._folder_synced_for: set[int] = set()
+        self._durable_ends: dict[int, Mapping[tuple[str, int], int]] = {}
         self._refusal: Exception | None = None
+        self._unwritten: str | None = None
         self._budget_checked_at = float("-inf")
         self._budget_error: str | None = None
 
@@ -142,6 +144,19 @@ class Writer:
             while entries := self._buffer.peek(self._settings.put_buffer_entries):
                 self._append_parts(parts_of_buffer(entries, self._schema), self._schema)
                 self._buffer.drop(len(entries))
+
+    def show_buffered(self) -> None:
+        """Write what was received before a query; what cannot be written is named by `unwritten`."""
+        try:
+            self.flush_buffer()
+        except (UnavailableError, FencedError) as error:
+            self._unwritten = str(error)
+        else:
+            self._unwritten = None
+
+    def unwritten(self) -> str | None:
+        """Return why received entries could not be shown to the last query, None when they were."""
+        return self._unwritten if self.has_buffered else None
 
     def append(self, columns: EntryColumns, schema: Schema) -> None:
         """Write a checked batch at level `os`: all of it, or an error and (usually) none.
@@ -258,6 +273,7 @@ class Writer:
         file = self._take_ready(schema or self._schema)
         number = self._numbers.take()
         path = self._paths.path_of(FileState.UNSEALED, number)
+        self._forget_sealed()
         # Durable before: the file's header (synced when it was made). Visible after: an empty
         # unsealed file. The name is made durable by the first flush("disk"), or by the seal.
         try:
@@ -275,6 +291,14 @@ class Writer:
         )
         self._adopt(handle, file)  # before it is seen: the compactor seals what is not active
         self._table.insert(handle)
+
+    def _forget_sealed(self) -> None:
+        """Forget what was remembered of files that are sealed by now."""
+        for number in list(self._folder_synced_for | self._durable_ends.keys()):
+            handle = self._table.get(number, self._settings.node)
+            if handle is None or handle.state is not FileState.UNSEALED:
+                self._folder_synced_for.discard(number)
+                self._durable_ends.pop(number, None)
 
     def _adopt(self, handle: FileHandle, file: ChainedFile) -> None:
         self._handle, self._file = handle, file
@@ -353,11 +377,13 @@ class Writer:
             )
         if file.synced >= published and handle.number in self._folder_synced_for:
             return  # another caller's sync covered us
+        ends = file.end_offsets()  # before the sync: what it covers, or less
         try:
             file.sync()
             if handle.number not in self._folder_synced_for:
                 self._filesystem.sync_folder(self._paths.folder(FileState.UNSEALED))
                 self._folder_synced_for.add(handle.number)
+            self._durable_ends[handle.number] = ends
         except OSError as error:
             file.suspect = True
             logger.error("sync failed", extra={"file_id": handle.file_id, "error": str(error)})
@@ -367,6 +393,10 @@ class Writer:
                 "file, it is re-read and rewritten: try again",
                 retry_after_s=2.0,
             ) from error
+
+    def durable_ends(self, number: int) -> Mapping[tuple[str, int], int]:
+        """Return the end offsets of a still unsealed file that its last sync covered."""
+        return self._durable_ends.get(number, {})
 
     def _retire_suspect(self, handle: FileHandle) -> None:
         with self._lock:

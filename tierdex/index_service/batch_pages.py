@@ -1,0 +1,111 @@
+"""Many lookups in one published file: near pages fetched together, each page once.
+
+Depends on published.py and indexfile.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.indexfile.layout import KIND_BIT, TAG_ANY_MESSAGE_ID
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tierdex.index_service.published import PublishedFile
+    from tierdex.index_service.reader import FileMeter
+    from tierdex.indexfile.compacted import CompactedFile, PageSpan
+
+_LONG_RUN_PAGES = 8  # a lookup over more pages than this is left to the single query
+_NEAR_PAGES = 4  # pages between two wanted ones that are cheaper to read than to ask again
+
+
+def ask_published(
+    file: PublishedFile,
+    hashes: np.ndarray,
+    tags: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
+    limit: int,
+    meter: FileMeter,
+    executor: ThreadPoolExecutor,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (offsets i8[n + 1], rows, deferred i8[...]) for `hashes` u8[n], which are sorted.
+
+    Raises what the store raises, CorruptFileError, BudgetExceededError.
+    """
+    compacted = file.sidecar(meter)
+    pages = compacted.plan_pages(hashes, begin=int(begin.min()), end=int(end.max()))
+    sizes = pages[:, 1] - pages[:, 0] + 1
+    deferred = np.flatnonzero(sizes > _LONG_RUN_PAGES)
+    asked = np.flatnonzero((sizes > 0) & (sizes <= _LONG_RUN_PAGES))
+    counts = np.zeros(len(hashes), np.int64)
+    found: list[np.ndarray] = []
+    groups = _group(pages[asked])
+    spans = [compacted.span(first, last - first + 1) for first, last, _, _ in groups]
+    buffers = file.read_many([(span.position, span.length) for span in spans], meter, executor)
+    for (_, _, low, high), span, data in zip(groups, spans, buffers, strict=True):
+        members = asked[low:high]
+        rows = _decode(file, compacted, span, data, meter)
+        meter.charge_items(len(rows))
+        taken, per_lookup = _match(
+            rows, hashes[members], tags[members], begin[members], end[members], limit
+        )
+        counts[members] = per_lookup
+        found.append(rows[taken])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    rows = np.concatenate(found) if found else np.empty(0, compacted.schema.dtype)
+    return offsets, rows, deferred
+
+
+def _group(pages: np.ndarray) -> list[tuple[int, int, int, int]]:
+    """Return (first page, last page, first lookup, end lookup) of each run of near pages.
+
+    `pages` i8[n, 2] holds first and last page a lookup, rising, since the hashes are sorted.
+    """
+    if not len(pages):
+        return []
+    reach = np.maximum.accumulate(pages[:, 1])
+    starts = np.flatnonzero(pages[1:, 0] > reach[:-1] + _NEAR_PAGES) + 1
+    bounds = [0, *starts.tolist(), len(pages)]
+    return [(int(pages[low, 0]), int(reach[high - 1]), low, high) for low, high in pairwise(bounds)]
+
+
+def _decode(
+    file: PublishedFile, compacted: CompactedFile, span: PageSpan, data: bytes, meter: FileMeter
+) -> np.ndarray:
+    """Return the rows of `span`; pages that arrive damaged are fetched once more."""
+    try:
+        return compacted.decode_span(span, data)
+    except CorruptFileError:
+        file.discard(span.position, span.length)
+        return compacted.decode_span(span, file.read(span.position, span.length, meter))
+
+
+def _match(
+    rows: np.ndarray,
+    hashes: np.ndarray,
+    tags: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
+    limit: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (row numbers taken, i8; how many each lookup took, i8); rows are sorted by hash."""
+    low = np.searchsorted(rows["key_hash"], hashes, side="left")
+    high = np.searchsorted(rows["key_hash"], hashes, side="right")
+    sizes = high - low
+    lookup = np.repeat(np.arange(len(hashes)), sizes)
+    ends = np.cumsum(sizes)
+    number = np.arange(len(lookup)) - np.repeat(ends - sizes, sizes) + np.repeat(low, sizes)
+    tag, time = rows["tag"][number], rows["timestamp"][number]
+    wanted = tags[lookup]
+    matches = (tag == wanted) | ((wanted == TAG_ANY_MESSAGE_ID) & (tag >= KIND_BIT))
+    matches &= (time >= begin[lookup]) & (time <= end[lookup])
+    lookup, number = lookup[matches], number[matches]
+    counts = np.bincount(lookup, minlength=len(hashes)).astype(np.int64)
+    rank = np.arange(len(lookup)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return number[rank < limit], np.minimum(counts, limit)

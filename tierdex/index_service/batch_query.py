@@ -1,0 +1,200 @@
+"""Many queries in one call: they share the files, the filters and the pages.
+
+::
+
+    lookups as columns -> for each file, newest first: those still wanting entries
+        local      one kernel call a file
+        published  filter and directory for all, neighbouring pages fetched once, decoded once
+    -> matches by lookup -> answers, or one Arrow table
+
+The work a file costs grows with the lookups that reach it and, for a published one, with the pages
+they touch. A lookup whose matches in one file may be more than what was asked for there (a hot key
+with repeated locations) is answered by the single query instead, which is exact for it.
+
+Depends on the modules of single queries and on indexfile.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tierdex.errors import IncompleteAnswerError, NotFoundError
+from tierdex.index_service.answer import Answer, Missing
+from tierdex.index_service.batch_answers import answers_of, table_of
+from tierdex.index_service.batch_pages import ask_published
+from tierdex.index_service.collected import Collected, FileMatches, FileMissing
+from tierdex.index_service.lookup_batch import (
+    NO_TOPIC,
+    LookupBatch,
+    batch_of_requests,
+    batch_of_table,
+    requests_of_rows,
+)
+from tierdex.index_service.published import PublishedFile
+from tierdex.index_service.query import FILE_ERRORS
+from tierdex.index_service.reader import Budget, FileMeter
+from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tierdex.index_service.query import QueryRunner, Surroundings
+    from tierdex.index_service.request import QueryRequest
+    from tierdex.indexfile.dictionary import Dictionaries
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class _PlanIsOldError(Exception):
+    """A listed object is gone: refresh and plan again."""
+
+
+class BatchQueryRunner:
+    """Runs batches of lookups. Safe to share between threads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        table: FileTable,
+        surroundings: Surroundings,
+        queries: QueryRunner,
+        executor: ThreadPoolExecutor,
+    ) -> None:
+        self._settings = settings
+        self._table = table
+        self._surroundings = surroundings
+        self._queries = queries
+        self._executor = executor
+
+    def run(self, requests: Sequence[QueryRequest], *, fail: bool) -> list[Answer]:
+        """Return one answer a request, in order. Raises IncompleteAnswerError when `fail`."""
+        collected = self._collect(batch_of_requests(requests))
+        everywhere = self._surroundings.missing()
+        answers = answers_of(requests, collected, everywhere, self._surroundings.hides)
+        for number in collected.doubtful():
+            answers[number] = self._queries.run(requests[number], explain=False, fail=False)
+        as_of = self._surroundings.as_of()
+        for answer in answers:
+            answer.as_of = as_of
+        if fail:
+            _refuse_incomplete(missing for answer in answers for missing in answer.missing)
+        return answers
+
+    def run_arrow(self, table: Any, *, max_count: int, fail: bool) -> Any:
+        """Return one Arrow table of entries. Raises IncompleteAnswerError when `fail`."""
+        collected = self._collect(batch_of_table(self._settings, table, max_count))
+        doubtful = collected.doubtful()
+        again = requests_of_rows(self._settings, table, doubtful, max_count)
+        singles = [self._queries.run(request, explain=False, fail=fail) for request in again]
+        if fail:
+            found = [row.missing for row in collected.missing] + self._surroundings.missing()
+            _refuse_incomplete(found)
+        exact = dict(zip(doubtful.tolist(), singles, strict=True))
+        return table_of(collected, exact, self._surroundings.hides)
+
+    # -- collecting ------------------------------------------------------------------------------
+
+    def _collect(self, batch: LookupBatch) -> Collected:
+        try:
+            return self._collect_once(batch, may_refresh=True)
+        except _PlanIsOldError:
+            self._surroundings.refresh()
+            return self._collect_once(batch, may_refresh=False)
+
+    def _collect_once(self, batch: LookupBatch, *, may_refresh: bool) -> Collected:
+        collected = Collected(batch)
+        budget = Budget(
+            requests=self._settings.query_max_requests + batch.count,
+            items=self._settings.query_max_items + 64 * batch.count,
+        )
+        with self._table.snapshot() as snapshot:
+            for handle in snapshot.files:
+                wanted = _wanted_of(collected, handle)
+                if not len(wanted):
+                    continue
+                try:
+                    self._ask(collected, wanted, handle, FileMeter(budget))
+                except FILE_ERRORS as error:
+                    if isinstance(error, NotFoundError) and may_refresh:
+                        raise _PlanIsOldError from error
+                    extra = {"file_id": handle.file_id, "error": str(error)}
+                    logger.warning("file not asked", extra=extra)
+                    missing = Missing(handle.file_id, str(error) or type(error).__name__)
+                    collected.missing.append(FileMissing(missing, wanted))
+        return collected
+
+    def _ask(
+        self, collected: Collected, wanted: np.ndarray, handle: FileHandle, meter: FileMeter
+    ) -> None:
+        """Ask one file for the lookups `wanted` (i8) and note what it holds."""
+        batch, reader = collected.batch, handle.reader
+        if not isinstance(reader, ChainedFile | CompactedFile | PublishedFile):
+            collected.defer(wanted)  # another form: each lookup is asked by itself
+            return
+        file = reader.sidecar(meter) if isinstance(reader, PublishedFile) else reader
+        tags = _tags_of(batch, wanted, file.dictionaries)
+        known = np.flatnonzero(tags != TAG_NONE)
+        wanted, tags = wanted[known], tags[known]
+        if not len(wanted):
+            return
+        # Sorted by hash, neighbours share directory blocks, pages and cache lines.
+        order = np.argsort(batch.hashes[wanted], kind="stable")
+        wanted, tags = wanted[order], tags[order]
+        hashes, begin, end = batch.hashes[wanted], batch.begin[wanted], batch.end[wanted]
+        limit = int(batch.max_count[wanted].max())
+        if isinstance(reader, PublishedFile):
+            offsets, rows, deferred = ask_published(
+                reader, hashes, tags, begin, end, limit, meter, self._executor
+            )
+            collected.defer(wanted[deferred])
+        elif isinstance(reader, ChainedFile):
+            matches = reader.find_many(hashes, tags, begin=begin, end=end, limit=limit)
+            offsets, rows = matches.offsets, reader.rows(matches.rows)
+            meter.charge_items(int(matches.walked))
+        else:
+            offsets, rows = reader.find_many(hashes, tags, begin=begin, end=end, limit=limit)
+        if len(rows):
+            found = FileMatches(handle, file.schema, file.dictionaries, wanted, offsets, rows)
+            collected.add(found, limit)
+
+
+def _wanted_of(collected: Collected, handle: FileHandle) -> np.ndarray:
+    """Return the lookups (i8) that still want entries and that this file's times may answer."""
+    batch = collected.batch
+    if handle.item_count == 0:
+        return np.empty(0, np.int64)
+    mask = collected.counts < batch.max_count
+    mask &= (batch.begin <= handle.max_time) & (batch.end >= handle.min_time)
+    if handle.topics is not None:
+        held = [topic in handle.topics for topic in batch.topics]
+        mask &= np.array([*held, True])[batch.topic_index]  # NO_TOPIC is the last
+    return np.flatnonzero(mask)
+
+
+def _tags_of(batch: LookupBatch, wanted: np.ndarray, dictionaries: Dictionaries) -> np.ndarray:
+    """Return the tag (u4) that items of each wanted lookup have in this file."""
+    indexes = np.array([*dictionaries.indexes(TOPIC_DICTIONARY, batch.topics), NO_TOPIC], np.int64)
+    topic = batch.topic_index[wanted]
+    index = indexes[topic]
+    is_id = batch.kinds[wanted] == KIND_MESSAGE_ID
+    tags = np.where(index < 0, TAG_NONE, index + np.where(is_id, KIND_BIT, 0))
+    return np.where(is_id & (topic == NO_TOPIC), TAG_ANY_MESSAGE_ID, tags).astype(np.uint32)
+
+
+def _refuse_incomplete(found: Iterable[Missing]) -> None:
+    missing = list(dict.fromkeys(found))
+    if missing:
+        names = ", ".join(f"{name} ({reason})" for name, reason in missing[:3])
+        raise IncompleteAnswerError(
+            f"{len(missing)} files could not be asked: {names}", missing=missing
+        )

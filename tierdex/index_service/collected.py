@@ -1,0 +1,66 @@
+"""What a batch of lookups has found so far, file by file. Depends on lookup_batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tierdex.index_service.answer import Missing
+    from tierdex.index_service.lookup_batch import LookupBatch
+    from tierdex.indexfile.dictionary import Dictionaries
+    from tierdex.indexfile.schema import Schema
+    from tierdex.lifecycle.file_handle import FileHandle
+
+
+class FileMatches(NamedTuple):
+    """What one file answered: lookup `wanted[i]` has the rows `rows[offsets[i] : offsets[i + 1]]`."""
+
+    handle: FileHandle
+    schema: Schema
+    dictionaries: Dictionaries
+    wanted: np.ndarray  # i8
+    offsets: np.ndarray  # i8, one more than wanted
+    rows: np.ndarray  # structured, newest arrival first
+
+    def lookups(self) -> np.ndarray:
+        """Return the lookup (i8) of each row."""
+        return np.repeat(self.wanted, np.diff(self.offsets))
+
+
+class FileMissing(NamedTuple):
+    """A file that could not be asked, and the lookups (i8) that needed it."""
+
+    missing: Missing
+    lookups: np.ndarray
+
+
+class Collected:
+    """Matches newest file first. One thread."""
+
+    def __init__(self, batch: LookupBatch) -> None:
+        self.batch = batch
+        self.matches: list[FileMatches] = []
+        self.missing: list[FileMissing] = []
+        self.counts = np.zeros(batch.count, np.int64)  # rows found, repeated locations included
+        self._cut = np.zeros(batch.count, bool)  # a file may hold more rows than it was asked for
+        self._deferred = np.zeros(batch.count, bool)
+
+    def add(self, found: FileMatches, limit: int) -> None:
+        sizes = np.diff(found.offsets)
+        self.matches.append(found)
+        self.counts[found.wanted] += sizes
+        self._cut[found.wanted[sizes >= limit]] = True
+
+    def defer(self, lookups: np.ndarray) -> None:
+        """Leave lookups to the single query, which does more work for each."""
+        self._deferred[lookups] = True
+
+    def doubtful(self) -> np.ndarray:
+        """Return the lookups (i8) whose rows here need not be the whole answer.
+
+        Deferred ones; and those that want several entries and were cut in some file: were some of
+        their rows the same location, more could lie behind the cut.
+        """
+        return np.flatnonzero(self._deferred | (self._cut & (self.batch.max_count > 1)))
