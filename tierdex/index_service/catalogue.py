@@ -12,7 +12,6 @@ from tierdex.errors import NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, describe_handle
 from tierdex.index_service.published import PublishedFile
 from tierdex.indexfile.chained import ChainedFile
-from tierdex.indexfile.check import check_compacted
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.lifecycle.paths import LOCAL_STATES
 
@@ -80,7 +79,7 @@ class Catalogue:
         if isinstance(reader, ChainedFile | CompactedFile):
             return reader.check()
         assert isinstance(reader, PublishedFile), reader
-        return check_compacted(reader.whole())
+        return reader.whole().check()
 
     def compaction_status(self) -> dict[str, Any]:
         """Return the backlog, the running job, the last error and the totals."""
