@@ -15,7 +15,7 @@ import numpy as np
 
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile import layout
-from tierdex.indexfile.columns import ItemColumns, ItemRows
+from tierdex.indexfile.columns import ItemColumns, ItemRows, address
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, topic_seeds
 from tierdex.indexfile.kernels import insert as k
 from tierdex.indexfile.kernels.checksum import crc32c
@@ -75,12 +75,12 @@ def _of_columns(part: ItemColumns, schema: Schema, dictionaries: Dictionaries) -
         places[k.S_OFFSETS : k.S_INDICES + 1] = part.strings.addresses()
     else:
         assert part.hashes is not None
-        places[k.S_HASHES] = part.hashes.ctypes.data
-    places[k.S_PICK] = picked.ctypes.data if picked is not None else 0
+        places[k.S_HASHES] = address(part.hashes)
+    places[k.S_PICK] = address(picked) if picked is not None else 0
     if part.topic_index is not None and len(tags) > 1:
-        places[k.S_TOPIC_INDEX] = part.topic_index.ctypes.data
-    places[k.S_SEEDS] = seeds.ctypes.data
-    places[k.S_TAGS] = tags.ctypes.data
+        places[k.S_TOPIC_INDEX] = address(part.topic_index)
+    places[k.S_SEEDS] = address(seeds)
+    places[k.S_TAGS] = address(tags)
     columns, arrays = _columns(part, schema, dictionaries)
     return Source(count, places, columns, None, (part, picked, tags, seeds, arrays))
 
@@ -98,7 +98,7 @@ def _columns(
             array = _file_indexes(name, array, part.dictionaries.get(name, ()), dictionaries)
             stride = array.strides[0] if array.ndim else 0
         arrays.append(array)
-        row[:] = (array.ctypes.data, stride, array.itemsize, schema.position(name))
+        row[:] = (address(array), stride, array.itemsize, schema.position(name))
     return table, arrays
 
 
@@ -155,7 +155,7 @@ def write(
     if staged:
         dictionary_begin = layout.round_up(layout.BATCH_RECORD_BYTES, item_bytes)
         head[dictionary_begin:][: len(staged)] = np.frombuffer(staged, np.uint8)
-    tally.array[k.T_CRC] = crc32c(head.ctypes.data, len(head), np.uint32(tally.crc))
+    tally.array[k.T_CRC] = crc32c(address(head), len(head), np.uint32(tally.crc))
     row = first_row + length - items
     for source in sources:
         _write_source(tally, source, row, data, rows_begin + (row - 1) * item_bytes)

@@ -45,34 +45,31 @@ def scan_file(
     item_bytes = header.schema.item_bytes
     begin = layout.rows_position(header.slot_count)
     limit = header.row_capacity if row_limit is None else row_limit
-    piece_bytes = _PIECE_BYTES
+    least_rows = piece_rows = _PIECE_BYTES // item_bytes
     while True:
         first = tally.next_row
-        wanted = min(limit - first + 1, piece_bytes // item_bytes) * item_bytes
+        wanted = min(limit - first + 1, piece_rows) * item_bytes
         data = np.frombuffer(read_at(begin + (first - 1) * item_bytes, wanted), np.uint8)
         last = first + len(data) // item_bytes - 1
         # Row 1 would lie here if the piece were the whole region.
         rows = data.ctypes.data - (first - 1) * item_bytes
         tally.bind(slots=slots.ctypes.data if slots is not None else 0, rows=rows)
         scan_rows(tally, last, path, dictionaries, data, first, with_chains=slots is not None)
-        if tally.next_row > first:
-            piece_bytes = _PIECE_BYTES
+        if last >= limit or len(data) < wanted:
+            return  # there is no more to read
+        if tally.next_row > last:
+            piece_rows = least_rows
             continue
-        # Nothing verified: the end, or a batch that is longer than the piece.
-        if (
-            len(data) < wanted
-            or last >= limit
-            or not _may_be_longer(tally, data, limit - first + 1)
-        ):
+        # What comes next is the end, or a batch of which the piece holds only a part.
+        row = tally.next_row
+        length = 0
+        if (last - row + 1) * item_bytes >= layout.BATCH_RECORD_BYTES:
+            length = k.batch_length(tally.array, rows + (row - 1) * item_bytes, limit - row + 1)
+        elif row > first:
+            length = least_rows  # not even its record: read on from there
+        if length <= last - row + 1:
             return
-        piece_bytes *= 4
-
-
-def _may_be_longer(tally: Tally, data: np.ndarray, rows_left: int) -> bool:
-    """Say whether a batch that begins with `data` is plausible, but longer than it."""
-    have = len(data) // int(tally.array[k.T_ITEM_BYTES])
-    length = k.batch_length(tally.array, data.ctypes.data, rows_left)
-    return bool(length > have)
+        piece_rows = max(least_rows, int(length))
 
 
 def scan_rows(

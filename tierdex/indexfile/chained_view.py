@@ -9,12 +9,14 @@ Depends on layout, kernels.chain_lookup, kernels.chain_walk.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
+from tierdex.indexfile.columns import address
 from tierdex.indexfile.kernels import chain_lookup as k
 from tierdex.indexfile.kernels import chain_walk as walk_k
 from tierdex.indexfile.kernels.checksum import block_checksums
@@ -59,6 +61,18 @@ class BlockChecksums(NamedTuple):
     seed: int
 
 
+class _Scratch:
+    """Buffers of one thread for the rows of one chunk."""
+
+    __slots__ = ("numbers", "numbers_address", "rows", "rows_address")
+
+    def __init__(self, limit: int, dtype: np.dtype) -> None:
+        self.numbers = np.empty(limit, np.int64)
+        self.rows = np.empty(limit, dtype)
+        self.numbers_address = address(self.numbers)
+        self.rows_address = address(self.rows)
+
+
 class ChainedView:
     """Slots and rows in memory."""
 
@@ -83,6 +97,7 @@ class ChainedView:
         self.item_bytes = item_bytes
         self.slot_count = header.slot_count
         self._blocks = blocks
+        self._threads = threading.local()
         file_slots = data.ctypes.data + layout.HEADER_BYTES
         self.array = np.zeros(k.VIEW_LENGTH, np.int64)
         self.array[k.V_SLOTS] = file_slots if slots is None else slots.ctypes.data
@@ -129,8 +144,9 @@ class ChainedView:
         signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
         cursor, chunk = k.START, 0
         while cursor:
-            limit = _CHUNKS[min(chunk, len(_CHUNKS) - 1)]
-            numbers = np.empty(limit, np.int64)
+            limit = _CHUNKS[chunk]
+            # Nothing of this thread's scratch is used after a yield: its next find may write there.
+            scratch = self._scratch(limit)
             count, cursor, walked = k.walk_chain(
                 self.array,
                 signed,
@@ -141,15 +157,25 @@ class ChainedView:
                 cursor,
                 limit,
                 _STEPS,
-                numbers.ctypes.data,
+                scratch.numbers_address,
+                scratch.rows_address,
             )
             if count < 0:
                 raise self.damage(count)
+            rows = scratch.rows[:count].copy()
             if on_walked is not None:
                 on_walked(walked)
             if count:
-                chunk += 1
-                yield self.gather(numbers[:count])
+                chunk = min(chunk + 1, len(_CHUNKS) - 1)
+                yield rows
+
+    def _scratch(self, limit: int) -> _Scratch:
+        """Return this thread's buffers for `limit` rows."""
+        found: _Scratch | None = getattr(self._threads, "scratch", None)
+        if found is None or len(found.rows) < limit:
+            found = _Scratch(limit, self.rows.dtype)
+            self._threads.scratch = found
+        return found
 
     def gather(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the rows with these numbers (as a lookup gave them)."""
@@ -176,18 +202,22 @@ class ChainedView:
     ) -> Matches:
         """Return up to `limit` newest row numbers of each lookup; see ChainedFile.find_many."""
         count = len(hashes)
-        pending = np.arange(count)
         cursors = np.full(count, k.START, np.int64)
+        if limit == 1:
+            found = np.empty(count, np.int64)
+            walked = self._next_matches(hashes, tags, begin, end, published, cursors, found)
+            hit = found != 0
+            offsets = np.zeros(count + 1, np.int64)
+            np.cumsum(hit, out=offsets[1:])
+            return Matches(offsets, found[hit], walked)
+        pending = np.arange(count)
         lookups: list[np.ndarray] = []
         rows: list[np.ndarray] = []
         walked = 0
         for _ in range(min(limit, _ROUNDS)):
             found = np.empty(len(pending), np.int64)
             # The arrays stay bound to names while the kernel uses their addresses.
-            answer = self._next_matches(hashes, tags, begin, end, published, cursors, found)
-            if answer < 0:
-                raise self.damage(answer)
-            walked += answer
+            walked += self._next_matches(hashes, tags, begin, end, published, cursors, found)
             hit = found > 0
             lookups.append(pending[hit])
             rows.append(found[hit])
@@ -214,21 +244,23 @@ class ChainedView:
         cursors: np.ndarray,
         found: np.ndarray,
     ) -> int:
-        return int(
-            k.next_matches(
-                self.array,
-                hashes.ctypes.data,
-                tags.ctypes.data,
-                begin.ctypes.data,
-                8 * begin.ndim,
-                end.ctypes.data,
-                8 * end.ndim,
-                published,
-                cursors.ctypes.data,
-                found.ctypes.data,
-                len(hashes),
-            )
+        """Run the group kernel; return the items walked. Raises CorruptFileError."""
+        answer = k.next_matches(
+            self.array,
+            address(hashes),
+            address(tags),
+            address(begin),
+            8 * begin.ndim,
+            address(end),
+            8 * end.ndim,
+            published,
+            address(cursors),
+            address(found),
+            len(hashes),
         )
+        if answer < 0:
+            raise self.damage(answer)
+        return int(answer)
 
     def _finish(
         self,
@@ -262,7 +294,8 @@ class ChainedView:
                     cursor,
                     len(numbers),
                     _STEPS,
-                    numbers.ctypes.data,
+                    address(numbers),
+                    0,
                 )
                 if count < 0:
                     raise self.damage(count)
@@ -361,12 +394,9 @@ def _by_lookup(
     count: int, lookups: list[np.ndarray], rows: list[np.ndarray], walked: int
 ) -> Matches:
     """Sort what was found round by round into runs, one a lookup."""
-    if len(lookups) == 1:  # at most one row each, in order already
-        lookup, row = lookups[0], rows[0]
-    else:
-        lookup, row = np.concatenate(lookups), np.concatenate(rows)
-        order = np.argsort(lookup, kind="stable")
-        lookup, row = lookup[order], row[order]
+    lookup, row = np.concatenate(lookups), np.concatenate(rows)
+    order = np.argsort(lookup, kind="stable")
+    lookup, row = lookup[order], row[order]
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(lookup, minlength=count), out=offsets[1:])
     return Matches(offsets, row, walked)

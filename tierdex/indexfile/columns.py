@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from tierdex.indexfile.schema import Schema
 
 
+def address(array: np.ndarray) -> int:
+    """Return where an array's bytes begin; several times faster than `array.ctypes.data`."""
+    place: int = array.__array_interface__["data"][0]
+    return place
+
+
 class StringColumn:
     """A column of UTF-8 strings: row i is `data[offsets[j] : offsets[j + 1]]`, j = i or `indices[i]`.
 
@@ -50,7 +56,7 @@ class StringColumn:
         assert data.flags.c_contiguous, "strided bytes"
         strings = len(offsets) - 1
         if strings < 0 or not bounds_are_sound(
-            offsets.ctypes.data, offsets.itemsize, strings, len(data)
+            address(offsets), offsets.itemsize, strings, len(data)
         ):
             raise InvalidRequestError("string offsets are out of bounds", field="keys")
         if indices is not None:
@@ -136,8 +142,8 @@ class StringColumn:
 
     def addresses(self) -> tuple[int, int, int, int]:
         """Return (offsets, bytes an offset, data, indices or 0) for the kernels."""
-        indices = self.indices.ctypes.data if self.indices is not None else 0
-        return self.offsets.ctypes.data, self.offsets.itemsize, self.data.ctypes.data, indices
+        indices = address(self.indices) if self.indices is not None else 0
+        return address(self.offsets), self.offsets.itemsize, address(self.data), indices
 
     def value(self, row: int) -> bytes:
         """Return the bytes of one row; for messages and tests."""

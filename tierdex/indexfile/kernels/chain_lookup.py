@@ -26,6 +26,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     mul_high,
     prefetch,
     store_i64,
+    store_u64,
 )
 
 # Places of a view (i8 each).
@@ -97,9 +98,12 @@ def walk_chain(
     cursor: int,
     limit: int,
     step_limit: int,
-    out: int,
+    numbers: int,
+    rows_out: int,
 ) -> Any:
-    """Write up to `limit` row numbers of matching items to the i8 array at `out`, newest first.
+    """Write up to `limit` row numbers of matching items to the i8 array at `numbers`, newest first.
+
+    Their rows are copied to `rows_out`, unless it is 0.
 
     `key_hash` is the hash's bits as i8; rows above `published` are passed over; `cursor` is START or
     what an earlier call returned. Returns (count or error, next cursor or 0, items walked).
@@ -125,7 +129,11 @@ def walk_chain(
         if following >= row:
             return BAD_CHAIN, 0, walked
         if row <= published and _matches(place, wanted, wanted_tag, begin, end):
-            store_i64(out + 8 * count, row)
+            store_i64(numbers + 8 * count, row)
+            if rows_out != 0:
+                target = rows_out + count * item_bytes
+                for position in range(0, item_bytes, 8):
+                    store_u64(target + position, load_u64(place + position))
             count += 1
             if count == limit:
                 return count, following, walked

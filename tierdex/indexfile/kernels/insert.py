@@ -282,9 +282,7 @@ def link_rows(tally: Any, first_row: int, begin: int, count: int) -> int:
     while begin < count and not _is_crowded(tally):
         size = min(BLOCK_ITEMS, count - begin)
         target = tally[T_ROWS] + (first_row + begin - 1) * item_bytes
-        for i in range(size):
-            value = load_u64(target + i * item_bytes)
-            prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
+        _ask_block(tally, first_row + begin, size)
         for i in range(size):
             place = target + i * item_bytes
             slot = slots + 4 * np.int64(mul_high(load_u64(place), slot_count))
@@ -359,6 +357,8 @@ def scan_batches(tally: Any, row_limit: int, purpose: int) -> int:
                 return SCAN_GROW
             size = min(BLOCK_ITEMS, tally[T_PENDING])
             first = tally[T_NEXT_ROW] - tally[T_PENDING]
+            if purpose == FOR_CHAINS:
+                _ask_block(tally, first + size, min(BLOCK_ITEMS, tally[T_PENDING] - size))
             if purpose == FOR_CHAINS and not _relink_block(tally, first, size):
                 return SCAN_BAD_LINK
             if purpose == FOR_PROOF:
@@ -391,14 +391,22 @@ def _enter_batch(tally: Any, row_limit: int) -> bool:
 
 
 @kernel
+def _ask_block(tally: Any, first_row: int, count: int) -> None:
+    """Ask for the slots of `count` rows that are there."""
+    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
+    item_bytes = tally[T_ITEM_BYTES]
+    place = tally[T_ROWS] + (first_row - 1) * item_bytes
+    for _ in range(count):
+        prefetch(slots + 4 * np.int64(mul_high(load_u64(place), slot_count)))
+        place += item_bytes
+
+
+@kernel
 def _relink_block(tally: Any, first_row: int, count: int) -> bool:
     """Move the slots to `count` rows whose links are known; say whether the links were right."""
     slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
     item_bytes = tally[T_ITEM_BYTES]
     target = tally[T_ROWS] + (first_row - 1) * item_bytes
-    for i in range(count):
-        value = load_u64(target + i * item_bytes)
-        prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
     sound = True
     for i in range(count):
         place = target + i * item_bytes
