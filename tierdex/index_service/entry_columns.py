@@ -158,19 +158,22 @@ def _strings(values: object, name: str, count: int) -> Any | None:
         return None
     if isinstance(values, str):
         values = [values] * count
+    column = _arrow_strings(values, name)
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.string())
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise InvalidRequestError(f"must be strings, not {column.type}", field=_row_field(0, name))
+    return column
+
+
+def _arrow_strings(values: Any, name: str) -> Any:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if not isinstance(values, pa.Array):
-        values = _strings_from_python(values, name)
-    elif pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_null(values.type):
-        values = values.cast(pa.string())
-    if pa.types.is_string_view(values.type):
-        values = values.cast(pa.large_string())
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        raise InvalidRequestError(f"must be strings, not {values.type}", field=_row_field(0, name))
-    return values
+        return _strings_from_python(values, name)
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def _strings_from_python(values: Any, name: str) -> Any:

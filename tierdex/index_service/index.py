@@ -126,8 +126,11 @@ class Index:
             _check_level(durability)
         if self._writer is None:
             self._writing()
-        self._writer.receive(entry)  # type: ignore[union-attr]
-        return durability if durability == "received" else self.flush(durability)
+        if durability == "received":
+            self._writer.receive(entry)  # type: ignore[union-attr]
+            return durability
+        self._writer.write(entry)  # type: ignore[union-attr]
+        return durability if durability == "os" else self.flush(durability)
 
     def put_batch(
         self,

@@ -74,6 +74,9 @@ class Maintenance:
         Raises the first error; the files stay where they are.
         """
         self._surroundings.refresh()
-        self._writer.flush_buffer()
+        self._writer.show_buffered()
         self._writer.roll_when_old()
-        return self._compactor.run_all()
+        count = self._compactor.run_all()
+        self._writer.look_again()
+        self._writer.flush_buffer()
+        return count

@@ -151,12 +151,14 @@ class Nodes:
             if handle.state is not FileState.UPLOADED:
                 listed.pop(key, None)  # the local copy answers until the compactor drops it
                 continue
+            if handle.row is None:
+                continue  # of another system: not in any manifest
             row = listed.get(key)
             if row is None or row.uuid != handle.uuid:
                 gone.append(handle)
         for (number, node), row in listed.items():
-            handle = shown.get((number, node))
-            if handle is None or handle.uuid != row.uuid:
+            before = shown.get((number, node))
+            if before is None or before.uuid != row.uuid:
                 fresh.append(self.handle_of(row, node))
         if gone or fresh:
             self._table.change(remove=gone, add=fresh)

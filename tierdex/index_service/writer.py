@@ -121,13 +121,18 @@ class Writer:
     # -- puts ------------------------------------------------------------------------------------
 
     def receive(self, entry: BufferedPut) -> None:
-        """Take one checked entry at level `received`."""
+        """Take one checked entry at level `received`; an error means that it was not taken."""
         if self._refusal is not None:
             raise self._refusal
-        buffer = self._buffer
-        buffer.append(entry)
-        if len(buffer) >= self._settings.put_buffer_entries:
+        if len(self._buffer) >= self._settings.put_buffer_entries:
             self.flush_buffer()
+        self._buffer.append(entry)
+
+    def write(self, entry: BufferedPut) -> None:
+        """Write one checked entry at level `os`; an error means that it was not taken."""
+        with self._lock:
+            self.flush_buffer()  # put order is kept
+            self._append_parts(parts_of_buffer([entry], self._schema), self._schema)
 
     @property
     def has_buffered(self) -> bool:
@@ -153,6 +158,10 @@ class Writer:
             self._unwritten = str(error)
         else:
             self._unwritten = None
+
+    def look_again(self) -> None:
+        """Let the next put find out anew whether there is room: the compactor made some."""
+        self._budget_checked_at = float("-inf")
 
     def unwritten(self) -> str | None:
         """Return why received entries could not be shown to the last query, None when they were."""
