@@ -64,9 +64,9 @@ def page(browser: Browser) -> Iterator[Page]:
     assert complaints == []
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def serve() -> Iterator[Callable[[FastAPI], str]]:
-    """Yield a function that serves an application until the test ends and returns its address."""
+    """Yield a function that serves an application until the module ends and returns its address."""
     with contextlib.ExitStack() as running:
         yield lambda app: running.enter_context(served(app))
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.app.small_index import SmallIndex
 from tierdex.app.logs import make_logger
 from tierdex.app.server_settings import ServerSettings
 from tierdex.app.service import create_app
+from tierdex.index_service.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,34 +25,42 @@ pytestmark = pytest.mark.browser
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 OFFSET = (1 << 62) + 1  # a double would round it
 NEW_YEAR = 1_356_998_400_000
+HOUR = 3_600_000
 
 
-@pytest.fixture
-def index() -> Iterator[Any]:
-    return SmallIndex()
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    small = {"slot_count": 64, "item_capacity": 1000, "background": False}
+    with Index.open(tmp_path_factory.mktemp("data"), **small) as index:
+        yield index
 
 
-@pytest.fixture
-def address(index: Any, serve: Callable[[FastAPI], str]) -> str:
-    """Serve the index and put flights and one hostile key over HTTP."""
+@pytest.fixture(scope="module")
+def address(index: Index, serve: Callable[[FastAPI], str]) -> str:
+    """Serve the index with flights put over HTTP: half of them published, half in the open file."""
     address = serve(create_app(index, ServerSettings(), logger=make_logger(io.BytesIO())))
     flights = [
         {
             "topic": "UA", "keys": ["N37422", f"UA{number}"], "message_id": f"flight-{number}",
             "queue_id": number % 3, "offset": OFFSET + 97 * number, "size": 97,
-            "timestamp": NEW_YEAR + number * 3_600_000,
+            "timestamp": NEW_YEAR + number * HOUR,
         }
         for number in range(40)
     ]  # fmt: skip
-    hostile = {**flights[0], "keys": [HOSTILE], "message_id": None}
-    request = urllib.request.Request(
-        f"{address}v1/entries",
-        json.dumps({"entries": [*flights, hostile]}).encode(),
-        {"content-type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10) as response:
-        assert json.load(response)["accepted"] == 41
+    put(address, flights[:20])
+    index.roll()
+    index.run_compaction()
+    put(address, [*flights[20:], {**flights[0], "keys": [HOSTILE], "message_id": None}])
     return address
+
+
+def put(address: str, entries: list[dict[str, Any]]) -> None:
+    body = json.dumps({"entries": entries}).encode()
+    request = urllib.request.Request(
+        f"{address}v1/entries", body, {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        assert json.load(response)["accepted"] == len(entries)
 
 
 def look_up(page: Page, topic: str, key: str) -> None:
@@ -64,13 +72,15 @@ def look_up(page: Page, topic: str, key: str) -> None:
 def test_what_was_put_is_found_by_key_by_message_id_and_by_link(page: Page, address: str) -> None:
     page.goto(address)
     page.get_by_label("From").fill("2013-01-01 10:00")
-    page.get_by_label("To", exact=True).fill("2013-01-01 19:59:59.999")
+    page.get_by_label("To", exact=True).fill("2013-01-02 05:59:59.999")
     look_up(page, "UA", "N37422")
     rows = page.locator("#entries tbody tr")
-    expect(rows).to_have_count(10)
+    expect(rows).to_have_count(20)
+    expect(rows.filter(has_text="uploaded")).to_have_count(10)
+    expect(rows.filter(has_text="unsealed")).to_have_count(10)
     expect(page.get_by_role("status")).to_contain_text("Complete")
     expect(page.locator("#entries")).to_contain_text(f"{OFFSET + 97 * 19:,}")
-    expect(page.get_by_role("heading", name="Explain")).to_be_visible()
+    expect(page.locator("#waterfall tbody tr[data-outcome=read]")).to_have_count(2)
     link = page.url
     page.get_by_role("tab", name="Message ID").click()
     page.get_by_role("textbox", name="Message ID").fill("flight-12")
@@ -78,7 +88,18 @@ def test_what_was_put_is_found_by_key_by_message_id_and_by_link(page: Page, addr
     expect(rows).to_have_count(1)
     page.goto("about:blank")
     page.goto(link)
-    expect(rows).to_have_count(10)
+    expect(rows).to_have_count(20)
+
+
+def test_pages_follow_the_cursor_across_files(page: Page, address: str) -> None:
+    page.goto(f"{address}#lookup?topic=UA&key=N37422&max_count=15")
+    rows = page.locator("#entries tbody tr")
+    expect(rows).to_have_count(15)
+    page.get_by_role("button", name="Next 15").click()
+    expect(rows).to_have_count(30)
+    page.get_by_role("button", name="Next 15").click()
+    expect(rows).to_have_count(40)
+    expect(page.get_by_role("heading", name="40 entries")).to_be_visible()
 
 
 def test_hostile_key_is_text_and_a_refusal_is_explained(page: Page, address: str) -> None:
@@ -93,9 +114,11 @@ def test_hostile_key_is_text_and_a_refusal_is_explained(page: Page, address: str
 
 def test_files_and_compaction_are_shown(page: Page, address: str) -> None:
     page.goto(f"{address}#files")
-    expect(page.get_by_role("button", name="unsealed")).to_be_visible()
+    expect(page.get_by_role("button", name="unsealed")).to_contain_text("1")
     page.locator("#files-chart").focus()
-    page.keyboard.press("Home")
-    expect(page.locator("#file-details")).to_contain_text("Items")
+    page.keyboard.press("End")
+    expect(page.locator("#file-details")).to_contain_text("uploaded")
+    expect(page.locator("#file-details")).to_contain_text("2013-01-01 19:00:00.000 UTC")
     page.get_by_role("link", name="Compaction").click()
     expect(page.locator("#compaction-body")).to_contain_text("Nothing is running")
+    expect(page.locator("#compaction-body")).to_contain_text("published1")

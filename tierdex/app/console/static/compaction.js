@@ -60,7 +60,7 @@ export class CompactionView {
     const zone = this.zone();
     byId("compaction-age").textContent = `seen ${formatTime(BigInt(Date.now()), zone).slice(11, 19)} ${zoneName(zone)}, every 2 s`;
     byId("compaction-body").replaceChildren(
-      tiles(status, zone), running(status.running), curves(this.history), ...lastError(status, zone),
+      ...stopped(status.worker_error), tiles(status, zone), running(status.running), curves(this.history), ...lastError(status, zone),
       ...totals(status),
     );
   }
@@ -70,13 +70,18 @@ function tiles(status, zone) {
   const age = Number(status.oldest_unpublished_age_s ?? 0);
   const list = [
     ["Waiting", formatCount(status.backlog_files), `files, ${formatBytes(status.backlog_bytes)}`],
-    ["Oldest unpublished", status.oldest_unpublished_age_s === null ? "–" : formatAge(age), "since it was sealed"],
+    ["Oldest unpublished", status.oldest_unpublished_age_s === null ? "–" : formatAge(age), "age of its first entry here"],
     ["Last done", status.last_done_ms ? formatTime(status.last_done_ms, zone).slice(0, 19) : "–", zoneName(zone)],
     ["State", isRetrying(status) ? "retrying" : status.running ? "working" : "idle", status.last_error ? "see the error below" : "no error"],
   ];
   return element("dl", { class: "facts panel" }, list.map(([name, value, more]) => element(
     "div", {}, element("dt", {}, name), element("dd", {}, value), element("dd", { class: "hint" }, more),
   )));
+}
+
+/** The background work itself has ended, which no retry mends. */
+function stopped(error) {
+  return error ? [element("p", { class: "note bad", role: "alert" }, element("strong", {}, "The compactor has stopped: "), formatAny(error))] : [];
 }
 
 /** Say whether the last error is newer than the last success: then its job waits for its next attempt. */

@@ -97,14 +97,15 @@ export class FilesView {
 
   #fileFacts(file) {
     const zone = this.zone();
-    const time = (value) => (hasSpan(file) ? `${formatTime(value, zone)} ${zoneName(zone)}` : "–");
+    const moment = (value) => `${formatTime(value, zone)} ${zoneName(zone)}`;
+    const time = (value) => (hasSpan(file) ? moment(value) : "–");
     const known = ["file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node"];
-    const others = Object.keys(file).filter((name) => !known.includes(name));
+    const others = Object.keys(file).filter((name) => !known.includes(name) && file[name] !== null);
     return [
       element("h2", { class: "code wrap" }, String(file.file_id)),
       element("p", {}, stateBadge(String(file.state))),
       facts([
-        ["Begun", `${formatTime(file.begin, zone)} ${zoneName(zone)}`],
+        ["Begun", moment(file.begin)],
         ["First entry", time(file.min_time)],
         ["Last entry", time(file.max_time)],
         ["Items", formatCount(file.item_count)],
@@ -112,7 +113,7 @@ export class FilesView {
         ["Bytes", formatBytes(file.bytes)],
         ["Bytes an item", Number(file.item_count) ? (Number(file.bytes) / Number(file.item_count)).toFixed(1) : "–"],
         ["Node", String(file.node)],
-        ...others.map((name) => [formatName(name), formatAny(file[name])]),
+        ...others.map((name) => [formatName(name), name.endsWith("_at") ? moment(file[name]) : formatAny(file[name])]),
       ]),
       hasSpan(file)
         ? element("p", {}, element("a", { href: writeLink("lookup", { begin: file.min_time, end: file.max_time }) }, "Look up in this time range"))
