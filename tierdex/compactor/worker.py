@@ -17,6 +17,7 @@ A fenced node publishes and deletes nothing any more. Depends on the other modul
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.compactor.backoff import Backoff
@@ -84,12 +85,17 @@ class Compactor:
         self._store_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
         self._local_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
         self._housekeeping_at = float("-inf")
+        self._busy = threading.Lock()  # one unit at a time, whoever asks for it
         self.fenced: FencedError | None = None
 
     # -- driving ---------------------------------------------------------------------------------
 
     def step(self) -> float:
         """Do the first unit that may be done now; return the seconds until the next look."""
+        with self._busy:
+            return self._step()
+
+    def _step(self) -> float:
         for unit in self._units():
             backoff = self._store_backoff if unit.needs_store else self._local_backoff
             if backoff.remaining_s() > 0:
@@ -110,11 +116,12 @@ class Compactor:
 
     def run_all(self) -> int:
         """Do all that is due now and return the number of units; the first error is raised."""
-        self._housekeeping_at = float("-inf")
-        count = 0
-        while any(self._run(unit) for unit in self._units()):
-            count += 1
-        return count
+        with self._busy:
+            self._housekeeping_at = float("-inf")
+            count = 0
+            while any(self._run(unit) for unit in self._units()):
+                count += 1
+            return count
 
     def _pause(self) -> float:
         waits = [self._store_backoff.remaining_s(), self._local_backoff.remaining_s()]

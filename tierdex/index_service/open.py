@@ -136,9 +136,9 @@ def _open_view(
             filesystem=seams.filesystem,
         )
     table = FileTable()
-    # A read-only index writes nothing into the folder, not even a cache.
-    cache_paths = None if settings.read_only else paths
-    sidecars = SidecarCache(seams.filesystem, cache_paths, settings.sidecar_cache_bytes)
+    sidecars = SidecarCache(
+        seams.filesystem, paths, settings.sidecar_cache_bytes, read_only=settings.read_only
+    )
     nodes = Nodes(
         settings=settings,
         clock=seams.clock,

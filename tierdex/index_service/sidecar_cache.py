@@ -49,10 +49,19 @@ class _Open(NamedTuple):
 class SidecarCache:
     """Opens sidecars by manifest row. Safe to share between threads."""
 
-    def __init__(self, filesystem: FileSystem, paths: DataPaths | None, budget_bytes: int) -> None:
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        paths: DataPaths | None,
+        budget_bytes: int,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        """`read_only` uses the copies that are there, and keeps what it fetches in memory."""
         self._filesystem = filesystem
         self._paths = paths
-        self._budget = budget_bytes if paths is not None else min(budget_bytes, _MEMORY_BUDGET)
+        self._read_only = read_only or paths is None
+        self._budget = min(budget_bytes, _MEMORY_BUDGET) if self._read_only else budget_bytes
         self._lock = threading.Lock()
         self._fetching: dict[bytes, threading.Lock] = {}
         self._open: OrderedDict[bytes, _Open] = OrderedDict()
@@ -69,7 +78,7 @@ class SidecarCache:
                 size = self._filesystem.file_size(folder / name)
                 self._on_disk[parsed.uuid] = (folder / name, size)
                 self._bytes += size
-            elif is_temporary(name):
+            elif is_temporary(name) and not self._read_only:
                 self._filesystem.unlink(folder / name)
 
     def get(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> CompactedFile:
@@ -118,14 +127,14 @@ class SidecarCache:
         size = row.bytes - row.sidecar_position
         data = fetch(row.sidecar_position, size)
         opened = _Open(_parse(row, np.frombuffer(data, np.uint8), row.object_key), size, None)
-        if self._paths is None or not self.keep(row, node, data):
+        if not self.keep(row, node, data):
             return opened
         return self._open_copy(row) or opened
 
     def keep(self, row: FileRow, node: str, data: Buffer) -> bool:
         """Store a copy; say whether there was room. A cache needs no sync: a torn copy is refused."""
         size = memoryview(data).nbytes
-        if self._paths is None or size > self._budget:
+        if self._read_only or self._paths is None or size > self._budget:
             return False
         path = self._paths.sidecar(row.number, node, row.uuid)
         temporary = temporary_beside(path)
@@ -151,7 +160,7 @@ class SidecarCache:
             known = self._on_disk.pop(uuid, None)
             if known is not None:
                 self._bytes -= known[1]
-        if known is not None:
+        if known is not None and not self._read_only:
             self._filesystem.unlink(known[0])
 
     def _evict(self) -> None:
@@ -168,7 +177,7 @@ class SidecarCache:
     def _close_surplus(self) -> None:
         total = sum(opened.size for opened in self._open.values())
         while len(self._open) > _OPEN_LIMIT or (
-            self._paths is None and total > self._budget and len(self._open) > 1
+            self._read_only and total > self._budget and len(self._open) > 1
         ):
             # a query that still uses it keeps its arrays, and with them the mapping, alive
             _, closed = self._open.popitem(last=False)
