@@ -75,7 +75,10 @@ class SidecarCache:
         for name in self._filesystem.list_folder(folder):
             parsed = parse_sidecar_name(name)
             if parsed is not None:
-                size = self._filesystem.file_size(folder / name)
+                try:
+                    size = self._filesystem.file_size(folder / name)
+                except FileNotFoundError:
+                    continue  # its writer has dropped it since the listing
                 self._on_disk[parsed.uuid] = (folder / name, size)
                 self._bytes += size
             elif is_temporary(name) and not self._read_only:
