@@ -118,6 +118,38 @@ def test_gathered_rows_equal_columns(file):
     assert rows["link"].tolist() == [99] * 3
 
 
+def test_items_appended_one_by_one_equal_a_batch(file):
+    hashes = [key_hash("t1", name) for name in "abac"]
+    for row, value in enumerate(hashes):
+        file.append_one(value, KIND_KEY, "t1", 1000 + row, 100 * row, 100, row % 2)
+    published = file.append_one(99, KIND_MESSAGE_ID, "t2", -5, 7, 8, 9)
+    assert published == file.published
+    assert offsets_of(file, key("a", "t1")) == [200, 0]
+    assert offsets_of(file, Lookup(99, KIND_MESSAGE_ID, None)) == [7]
+    assert (file.item_count, file.min_time, file.max_time) == (5, -5, 1003)
+    assert file.end_offsets() == {("t1", 0): 300, ("t1", 1): 400, ("t2", 9): 15}
+
+
+def test_items_one_by_one_fill_a_file_through_every_reservation(tmp_path):
+    file = make_file(tmp_path / "file", item_capacity=20_000)
+    for row in range(20_000):
+        file.append_one(row << 49, KIND_KEY, "t", row, row, 1, row)
+    with pytest.raises(FileFullError):
+        file.append_one(1, KIND_KEY, "t", 1, 1, 1, 1)
+    assert file.is_full
+    assert len(file.end_offsets()) == 20_000
+    assert file.check() == []
+    recovered = ChainedFile.recover(file_system(), file.path)
+    assert recovered.snapshot == file.snapshot
+
+
+@pytest.mark.parametrize("fields", [(1, -1, 0), (1, 1), (1 << 63, 1, 1), ("x", 1, 1)], ids=str)
+def test_one_item_whose_values_do_not_fit_is_refused(file, fields):
+    with pytest.raises(InvalidRequestError):
+        file.append_one(1, KIND_KEY, "t", 5, *fields)
+    assert (file.item_count, file.topics) == (0, [])
+
+
 def test_batch_without_items_changes_nothing(file):
     assert file.append([]) == 0
     assert file.append([make_part([None], topic="new")]) == 0

@@ -14,6 +14,7 @@ states nor folders: the caller names, renames and removes files, and syncs their
 
 from __future__ import annotations
 
+import struct
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ import numpy as np
 from tierdex.errors import (
     ClosedError,
     CorruptFileError,
+    InvalidRequestError,
     ReadOnlyError,
     TierdexError,
     UnavailableError,
@@ -33,8 +35,10 @@ from tierdex.indexfile.chained_check import check_chained, prove
 from tierdex.indexfile.chained_seal import encode_tail, read_tail, rows_end
 from tierdex.indexfile.chained_tally import NO_TIME, Tally
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
+from tierdex.indexfile.columns import ItemRows, address
 from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.header import FileHeader, check_counts, decode_header
+from tierdex.indexfile.kernels.insert import append_row
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem, Mapping, OpenFile
-    from tierdex.indexfile.columns import ItemColumns, ItemRows
+    from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.schema import Schema
 
 __all__ = ["ChainedFile", "FileFullError", "Lookup", "Matches", "Published"]
@@ -108,6 +112,11 @@ class ChainedFile:
         self._tally_lock = threading.Lock()
         self._reserved = layout.rows_position(header.slot_count)  # bytes from 0 with disk blocks
         self._published = Published(0, 0, *NO_TIME)
+        self._pack_item = header.schema.packer().pack_into
+        self._item = bytearray(header.schema.item_bytes)  # append_one's item, and the same as a row
+        self._item_row = np.frombuffer(self._item, header.schema.dtype)
+        self._item_address = address(self._item_row)
+        self._quick_rows = 0  # published rows below which append_one needs no new blocks
         self._publish()
 
     # -- construction ----------------------------------------------------------------------------
@@ -378,6 +387,40 @@ class ChainedFile:
         self.dictionaries.keep()
         self._publish()
         return self.published
+
+    def append_one(self, key_hash: int, kind: int, topic: str, timestamp: int, *fields: int) -> int:
+        """Write a batch of one item, cheaply, and return the new `published`.
+
+        `fields` are the schema's, in order, none with a dictionary. Raises as `append` does.
+        """
+        view, before = self._refuse_unless_writable(), self._published
+        tag = self.tag_of(topic, kind)
+        try:
+            self._pack_item(self._item, 0, key_hash, 0, tag, timestamp, *fields)
+        except struct.error as error:
+            raise InvalidRequestError(f"a value does not fit the schema: {error}") from error
+        is_quick = tag != layout.TAG_NONE and before.rows < self._quick_rows
+        if not is_quick or before.items >= self.header.item_capacity:
+            return self._append_slowly(topic, kind)
+        with self._tally_lock:
+            row: int = append_row(self._tally.array, self._item_address)
+        if not row:
+            return self._append_slowly(topic, kind)
+        assert view is self._current_view, "closed beside an append"
+        low, high = min(before.min_time, timestamp), max(before.max_time, timestamp)
+        self._published = Published(row, before.items + 1, low, high)
+        return row
+
+    def _append_slowly(self, topic: str, kind: int) -> int:
+        """Append the packed item as any other batch: its topic is new, or blocks have to be reserved."""
+        rows = self._item_row.copy()
+        rows["tag"] = layout.KIND_BIT if kind == layout.KIND_MESSAGE_ID else 0
+        published = self.append([ItemRows(rows, [topic])])
+        # Up to this many rows, one more item and the record after it lie in reserved blocks.
+        record = layout.batch_rows(self.schema.item_bytes, 0, 0)
+        reserved = (self._reserved - self._rows_begin) // self.schema.item_bytes
+        self._quick_rows = min(self.header.row_capacity, reserved) - 2 * record
+        return published
 
     def _make_room(self, items: int, staged_bytes: int) -> None:
         """Reserve disk blocks for a batch and the record after it. Raises FileFullError, OSError."""

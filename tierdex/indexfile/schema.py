@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -22,7 +23,10 @@ from tierdex.errors import InvalidRequestError
 from tierdex.indexfile import layout
 
 TOPIC_DICTIONARY: Final = "topic"
-_CODES: Final = ("<i8", "<u8", "<i4", "<u4", "<i2", "<u2", "|i1", "|u1")
+_PACK_CODES: Final = dict(
+    zip(("<i8", "<u8", "<i4", "<u4", "<i2", "<u2", "|i1", "|u1"), "qQiIhHbB", strict=True)
+)
+_CODES: Final = tuple(_PACK_CODES)
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _RESERVED_NAMES: Final = {field.name for field in layout.ITEM_FIELDS} | {TOPIC_DICTIONARY}
 
@@ -88,6 +92,16 @@ class Schema:
             position += width
         size = layout.round_up(position, 8)
         return np.dtype({"names": names, "formats": codes, "offsets": offsets, "itemsize": size})
+
+    def packer(self) -> struct.Struct:
+        """Return what packs one item: key_hash, link, tag, timestamp, then the fields in order."""
+        fields: Any = self.dtype.fields
+        code, end = "<", 0
+        for name in self.dtype.names or ():
+            kind, position = fields[name]
+            code += "x" * (position - end) + _PACK_CODES[kind.str]
+            end = position + kind.itemsize
+        return struct.Struct(code + "x" * (self.item_bytes - end))
 
     @property
     def item_bytes(self) -> int:

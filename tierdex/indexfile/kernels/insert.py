@@ -295,6 +295,39 @@ def link_rows(tally: Any, first_row: int, begin: int, count: int) -> int:
 
 
 @kernel
+def append_row(tally: Any, item: int) -> Any:
+    """Write a batch of one item, whose row without its link is at `item`; return its row number.
+
+    The caller made sure of room and blocks for this batch and the record after it. Returns 0, with
+    nothing done, when the table of end offsets is crowded. The CRC comes last, as in every append.
+    """
+    if _is_crowded(tally):
+        return 0
+    item_bytes, uuid = tally[T_ITEM_BYTES], tally[T_UUID]
+    record_rows = (_RECORD_BYTES + item_bytes - 1) // item_bytes
+    row = tally[T_NEXT_ROW] + record_rows
+    record = tally[T_ROWS] + (tally[T_NEXT_ROW] - 1) * item_bytes
+    target = record + record_rows * item_bytes
+    for position in range(0, _RECORD_BYTES, 8):
+        store_u64(target + item_bytes + position, np.uint64(0))
+    for position in range(0, record_rows * item_bytes, 8):
+        store_u64(record + position, np.uint64(0))
+    store_u32(record, _MAGIC)
+    store_u32(record + 8, np.uint32(tally[T_BATCHES]))
+    store_u32(record + 12, np.uint32(1))
+    store_u64(record + 24, load_u64(uuid))
+    store_u64(record + 32, load_u64(uuid + 8))
+    for position in range(0, item_bytes, 8):
+        store_u64(target + position, load_u64(item + position))
+    tally[T_CRC] = np.int64(crc32c(record, record_rows * item_bytes, np.uint32(tally[T_CRC])))
+    link_rows(tally, row, 0, 1)
+    store_slot(record + 4, np.uint32(tally[T_CRC]))
+    tally[T_BATCHES] += 1
+    tally[T_NEXT_ROW] = row + 1
+    return np.int64(row)
+
+
+@kernel
 def undo_links(tally: Any, first_row: int, count: int) -> None:
     """Take rows out of their chains again, newest first; rows that are no slot's head are left."""
     slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
