@@ -18,13 +18,14 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained_view import Lookup
+from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.compacted_check import find_damage
 from tierdex.indexfile.footer import read_footer
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.kernels import page_batch as batch
 from tierdex.indexfile.kernels import page_lookup as k
 from tierdex.indexfile.layout import Form, Part
+from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.sidecar import PageSpan, Sidecar
 
@@ -199,9 +200,11 @@ class CompactedFile(Sidecar):
             if count < 0:
                 raise self.damage(k.DAMAGED_PAGE, page)
             found.append(rows[:count])
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return found[0] if len(found) == 1 else join_rows(found)
 
-    def find(self, lookup: Lookup, *, begin: int, end: int) -> Iterator[np.ndarray]:
+    def find(
+        self, lookup: Lookup, *, begin: int = TIME_MIN, end: int = TIME_MAX
+    ) -> Iterator[np.ndarray]:
         """Yield arrays of matching rows, newest first; hash, kind, topic and time are compared.
 
         Reads only as far as the caller goes on. Raises CorruptFileError, and what `read` raises.
@@ -240,8 +243,8 @@ class CompactedFile(Sidecar):
         hashes: np.ndarray,
         tags: np.ndarray,
         *,
-        begin: np.ndarray | int,
-        end: np.ndarray | int,
+        begin: np.ndarray | int = TIME_MIN,
+        end: np.ndarray | int = TIME_MAX,
         limit: int,
     ) -> RowMatches:
         """Return up to `limit` newest rows of each lookup of a mapped file.
@@ -278,7 +281,7 @@ class CompactedFile(Sidecar):
                 raise self.damage(damage, number)
             if done == count:
                 return RowMatches(offsets, rows[: offsets[-1]])
-            rows = np.concatenate([rows, np.zeros(len(rows), rows.dtype)])
+            rows = join_rows([rows, np.zeros(len(rows), rows.dtype)])
 
     def plan_pages(
         self, hashes: np.ndarray, *, begin: int | None = None, end: int | None = None
@@ -309,7 +312,7 @@ class CompactedFile(Sidecar):
 
     # -- all rows -------------------------------------------------------------------------------------
 
-    def rows_in_hash_order(self, chunk_items: int) -> Iterator[np.ndarray]:
+    def rows_in_hash_order(self, chunk_items: int = 65_536) -> Iterator[np.ndarray]:
         """Yield all rows, sorted by hash, newest first among equals; every page is verified.
 
         Raises CorruptFileError, and what `read` raises.

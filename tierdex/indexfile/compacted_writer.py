@@ -30,7 +30,7 @@ from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.page_encode import encode_pages
 from tierdex.indexfile.kernels.row_scan import count_topics, mark_runs
 from tierdex.indexfile.layout import Form, Part
-from tierdex.indexfile.pages import PagePlan, location_masks
+from tierdex.indexfile.pages import PagePlan, join_rows, location_masks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import FileStatistics
 
@@ -123,7 +123,7 @@ class CompactedWriter:
         if len(self._run):
             # The open run ends where another hash begins.
             lead = int(np.searchsorted(hashes, self._run["key_hash"][0], side="right"))
-            self._run = np.concatenate([self._run, rows[:lead]])
+            self._run = join_rows([self._run, rows[:lead]])
             rows = rows[lead:]
             if len(rows) or len(self._run) > _RUN_ITEMS_MAX:
                 self._take(self._run)
@@ -157,7 +157,7 @@ class CompactedWriter:
             max_time=statistics.max_time,
             bytes=self._position,
             sidecar_position=sidecar_position,
-            topics=sorted(names[i] for i in np.flatnonzero(used).tolist()),
+            topics=[names[i] for i in np.flatnonzero(used).tolist()],
             footer_crc=footer_crc,
         )
 
@@ -185,7 +185,7 @@ class CompactedWriter:
         size = self._plan.items_per_page
         if len(self._partial):
             need = size - len(self._partial)
-            self._partial = np.concatenate([self._partial, kept[:need]])
+            self._partial = join_rows([self._partial, kept[:need]])
             kept = kept[need:]
             if len(self._partial) < size:
                 return

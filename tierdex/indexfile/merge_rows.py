@@ -21,6 +21,7 @@ import numpy as np
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile import layout
 from tierdex.indexfile.dictionary import Dictionaries
+from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds
 
@@ -85,10 +86,10 @@ class RowMerge:
             waiting.append(rows)
             held += len(rows)
             if held >= chunk_items:
-                yield np.concatenate(waiting)
+                yield join_rows(waiting)
                 waiting, held = [], 0
         if held:
-            yield np.concatenate(waiting)
+            yield join_rows(waiting)
 
 
 class _Stream:
@@ -135,7 +136,7 @@ def _merge(streams: list[_Stream]) -> Iterator[np.ndarray]:
         for stream in streams:
             below = int(np.searchsorted(stream.rows["key_hash"], edge, side="left"))
             parts.append(stream.take(below))
-        joined = np.concatenate(parts)
+        joined = join_rows(parts)
         # Stable: among equal hashes the order of the streams stays, newest file first.
         yield joined[np.argsort(joined["key_hash"], kind="stable")]
         for stream in streams:

@@ -126,9 +126,9 @@ class Sidecar:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that items of the file have, sorted."""
+        """The topics that items of the file have, in the dictionary's order."""
         names = self.dictionaries.strings(TOPIC_DICTIONARY)
-        return sorted(names[i] for i in np.flatnonzero(self.topic_rows["item_count"]).tolist())
+        return [names[i] for i in np.flatnonzero(self.topic_rows["item_count"]).tolist()]
 
     @cached_property
     def extra(self) -> dict[str, Any]:
