@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import FolderInUseError
 from tierdex.lifecycle.paths import DataPaths
+from tierdex.lifecycle.transition import make_durable_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def make_holder_text(clock: Clock) -> str:
 
 def acquire_folder_lock(filesystem: FileSystem, root: Path, holder_text: str) -> FolderLock:
     """Take the data folder for writing; make it when absent. Raises FolderInUseError, OSError."""
-    filesystem.make_folder(root)
+    make_durable_folder(filesystem, root)
     path = DataPaths(root).lock
     try:
         return filesystem.lock(path, holder_text)
