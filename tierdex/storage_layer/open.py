@@ -6,7 +6,7 @@
 | `memory://name`, `memory://name/prefix` | this process's memory, shared by name |
 | `s3://bucket/prefix?endpoint_url=http://host:port&region=name` | a bucket; both parameters optional |
 
-Credentials are never part of a url: they come from the usual AWS environment.
+Credentials are never part of a url: they come from the caller or the usual AWS environment.
 
 Depends on the backends and wrappers of this folder; the S3 one is loaded only when it is asked for.
 """
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.storage_layer.base import Store
+    from tierdex.storage_layer.credentials import Credentials
 
 S3_PARAMETERS = ("endpoint_url", "region")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
@@ -50,6 +51,7 @@ def open_store(
     clock: Clock | None = None,
     ids: IdSource | None = None,
     filesystem: FileSystem | None = None,
+    credentials: Credentials | None = None,
 ) -> MeteredStore:
     """Return the store behind `url`, counted and retried; sends no request and writes nothing.
 
@@ -64,7 +66,13 @@ def open_store(
         return RetryPolicy(settings.store_attempts, clock=clock, ids=ids)
 
     backend = _open_backend(
-        os.fspath(url), settings, clock, ids, filesystem or LocalFileSystem(), make_policy()
+        os.fspath(url),
+        settings,
+        clock,
+        ids,
+        filesystem or LocalFileSystem(),
+        make_policy(),
+        credentials,
     )
     policy = make_policy()
     return MeteredStore(backend, decorate=lambda store: RetryingStore(store, policy))
@@ -77,6 +85,7 @@ def _open_backend(
     ids: IdSource,
     filesystem: FileSystem,
     part_retry: RetryPolicy,
+    credentials: Credentials | None,
 ) -> Store:
     if not url or "\0" in url:
         raise _bad_url("a folder, file://, memory:// or s3:// is expected")
@@ -92,12 +101,16 @@ def _open_backend(
             )
         return _below(MemoryStore.shared(parts.netloc, clock=clock), parts.path)
     if parts.scheme == "s3":
-        return _open_s3(parts, settings, clock, part_retry)
+        return _open_s3(parts, settings, clock, part_retry, credentials)
     raise _bad_url(f"{parts.scheme}:// is not known; write a folder, file://, memory:// or s3://")
 
 
 def _open_s3(
-    parts: SplitResult, settings: Settings, clock: Clock, part_retry: RetryPolicy
+    parts: SplitResult,
+    settings: Settings,
+    clock: Clock,
+    part_retry: RetryPolicy,
+    credentials: Credentials | None,
 ) -> Store:
     from tierdex.storage_layer.s3 import S3Store
 
@@ -115,6 +128,7 @@ def _open_s3(
         multipart_bytes=settings.multipart_bytes,
         part_retry=part_retry,
         clock=clock,
+        credentials=credentials,
     )
     return PrefixedStore(backend, prefix) if prefix else backend
 

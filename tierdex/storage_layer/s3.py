@@ -10,7 +10,7 @@ otherwise sound ignore them.
   (or of a proxy); the object is read and compared before AlreadyExistsError is raised.
 * Bytes are checked on their way: Content-MD5 up (or boto3's checksums, ``store_checksum``), lengths and
   ranges down; what they mean is checked by the format's own checksums.
-* Credentials come from the usual AWS chain and go nowhere else: not into urls, messages or logs.
+* Credentials come from the caller or the usual AWS chain and go nowhere else: not into urls, messages, logs.
 
 boto3 is imported when a store is made, not with this module. Depends on base, s3_errors, s3_get, retrying.
 """
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.clock import Clock
+    from tierdex.storage_layer.credentials import Credentials
     from tierdex.storage_layer.retrying import RetryPolicy
 
 DEFAULT_REGION = "us-east-1"  # what servers other than AWS expect when nobody names one
@@ -78,6 +79,7 @@ class S3Store:
         list_page: int = 1000,
         part_retry: RetryPolicy,
         clock: Clock,
+        credentials: Credentials | None = None,
     ) -> None:
         """Make the client. Raises StoreRefusedError when boto3, region or profile are missing."""
         self._bucket = bucket
@@ -98,7 +100,12 @@ class S3Store:
         self._lean_get_is_known = False
         with _translated(f"s3://{bucket}"):
             self._session, self._client = _connect(
-                endpoint_url, region, timeout_s=timeout_s, pool=pool, checksum=checksum
+                endpoint_url,
+                region,
+                timeout_s=timeout_s,
+                pool=pool,
+                checksum=checksum,
+                credentials=credentials,
             )
 
     @property
@@ -338,6 +345,7 @@ def _connect(
     timeout_s: float,
     pool: int,
     checksum: Literal["when_supported", "when_required"],
+    credentials: Credentials | None,
 ) -> tuple[Any, S3Client]:
     """Return a session and its client; reads configuration, sends nothing."""
     try:
@@ -350,7 +358,11 @@ def _connect(
     logger = logging.getLogger("botocore")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.INFO)  # its DEBUG lines hold signatures and session tokens
-    session = boto3.session.Session()
+    session = boto3.session.Session(
+        aws_access_key_id=credentials.access_key if credentials else None,
+        aws_secret_access_key=credentials.secret_key if credentials else None,
+        aws_session_token=credentials.session_token if credentials else None,
+    )
     endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3")
     endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or None
     region = region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
