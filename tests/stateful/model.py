@@ -1,0 +1,126 @@
+"""What an index promises, as a list of puts: the model that the real thing is compared with.
+
+A put is a number in put order. What was acknowledged at a level is a prefix of that order; what an
+index may answer after a failure is `puts[:n]` for one n that is not below what was acknowledged.
+
+Depends on nothing of Tierdex.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+LEVELS = ("os", "disk", "remote")
+
+
+class Put(NamedTuple):
+    """One message as it was put."""
+
+    topic: str
+    keys: tuple[str, ...]
+    message_id: str | None
+    queue_id: int
+    offset: int
+    size: int
+    timestamp: int
+
+    @property
+    def location(self):
+        return self.topic, self.queue_id, self.offset, self.size
+
+
+class Lookup(NamedTuple):
+    """One question: by topic and key, or by message ID (topic None: any)."""
+
+    topic: str | None
+    key: str | None = None
+    message_id: str | None = None
+    begin: int | None = None
+    end: int | None = None
+
+    def fields(self):
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+    def matches(self, put):
+        if self.topic is not None and self.topic != put.topic:
+            return False
+        if self.begin is not None and put.timestamp < self.begin:
+            return False
+        if self.end is not None and put.timestamp > self.end:
+            return False
+        return self.key in put.keys if self.key is not None else self.message_id == put.message_id
+
+
+@dataclass
+class NodeModel:
+    """The puts of one node, what was acknowledged of them, and what was expired since."""
+
+    name: str
+    puts: list[Put] = field(default_factory=list)
+    acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LEVELS, 0))
+    gone: set[int] = field(default_factory=set)  # numbers of expired puts
+    next_offset: int = 0
+
+    def acknowledge(self, level, count=None):
+        """Everything put so far (or the first `count`) has `level`, and every weaker level."""
+        count = len(self.puts) if count is None else count
+        for known in LEVELS[: LEVELS.index(level) + 1]:
+            self.acknowledged[known] = max(self.acknowledged[known], count)
+
+    def expected(self, lookup, count=None):
+        """Return the locations that answer, newest put first, each once; of the first `count` puts."""
+        count = len(self.puts) if count is None else count
+        found = {}
+        for number in range(count - 1, -1, -1):
+            put = self.puts[number]
+            if number not in self.gone and lookup.matches(put):
+                found.setdefault(put.location, put.timestamp)
+        return list(found.items())
+
+    def locations(self, count):
+        return {p.location for n, p in enumerate(self.puts[:count]) if n not in self.gone}
+
+    def cut_to_survivors(self, survivors, level):
+        """Learn what a failure left: `survivors` are the locations that are found now.
+
+        Raises AssertionError when something acknowledged at `level` is lost, or when what survived
+        is not a prefix of the put order.
+        """
+        floor = self.acknowledged[level]
+        lost = self.locations(floor) - survivors
+        assert not lost, f"{self.name}: acknowledged at {level!r} and lost: {sorted(lost)[:5]}"
+        known = {put.location for put in self.puts}
+        phantoms = survivors - known
+        assert not phantoms, f"{self.name}: never put: {sorted(phantoms)[:5]}"
+        for count in range(len(self.puts), floor - 1, -1):
+            if self.locations(count) == survivors:
+                self._cut(count)
+                return
+        missing = sorted(
+            number for number, put in enumerate(self.puts)
+            if put.location not in survivors and number not in self.gone
+        )
+        raise AssertionError(
+            f"{self.name}: survivors are no prefix of {len(self.puts)} puts: first missing "
+            f"{missing[:3]}, acknowledged {self.acknowledged}"
+        )
+
+    def _cut(self, count):
+        del self.puts[count:]
+        self.gone = {number for number in self.gone if number < count}
+        for level in LEVELS:
+            self.acknowledged[level] = min(self.acknowledged[level], count)
+
+    def expire(self, locations):
+        """Forget what the expired files held."""
+        for number, put in enumerate(self.puts):
+            if put.location in locations:
+                self.gone.add(number)
+
+    @property
+    def lookups(self):
+        """Return one lookup for every key and message ID that was ever put."""
+        keys = {Lookup(put.topic, key) for put in self.puts for key in put.keys}
+        ids = {Lookup(None, message_id=put.message_id) for put in self.puts if put.message_id}
+        return sorted(keys, key=repr) + sorted(ids, key=repr)

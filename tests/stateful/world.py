@@ -1,0 +1,372 @@
+"""Sites (an index, its disk, its model) around one store: what the state machine and the simulation drive.
+
+Every site runs the real code over a simulated disk and one faulty store in memory; time stands still
+unless told to move. A site's methods do one thing to the index and to the model, and compare.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.stateful.model import Lookup, NodeModel, Put
+from tierdex import Index
+from tierdex.clock import ManualClock
+from tierdex.errors import (
+    BacklogFullError,
+    ConflictError,
+    OwnershipError,
+    StoreRefusedError,
+    UnavailableError,
+)
+from tierdex.ids import SeededIds
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import FaultyStore
+from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
+
+ROOT = Path("/data")
+SMALL = {
+    "slot_count": 16,
+    "item_capacity": 96,
+    "background": False,
+    "disk_reserve_bytes": 0,
+    "put_buffer_entries": 16,
+    "merge_min_files": 2,
+    "checkpoint_every": 4,
+    "remote_interval": 0.0,
+    "remote_timeout": 5.0,
+    "look_ahead": 2,
+}
+# What an operation may raise when the store or the disk is unwell; anything else is a bug.
+UNWELL = (UnavailableError, StoreRefusedError, ConflictError, OSError)
+
+
+class Site:
+    """One node: its disk lives through crashes, its index does not."""
+
+    def __init__(self, world, name):
+        self.world = world
+        self.disk = SimulatedFileSystem(clock=world.clock)
+        self.model = NodeModel(name)
+        self.index = None
+        self.opened = 0
+        self.fenced = False
+        self.open()
+
+    @property
+    def name(self):
+        return self.model.name
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def open(self):
+        self.opened += 1
+        self.index = Index.open(
+            ROOT,
+            store=self.world.store,
+            clock=self.world.clock,
+            ids=SeededIds(self.world.seed * 1_000_003 + self.opened * 101 + len(self.name)),
+            filesystem=self.disk,
+            node=self.name,
+            **self.world.settings,
+        )
+
+    def drop(self):
+        """Abandon the index without a word, as kill -9 does."""
+        index, self.index = self.index, None
+        if index is not None:
+            index._parts.executor.shutdown(wait=False, cancel_futures=True)
+
+    def close(self):
+        self.index.close()
+        self.index = None
+        self.model.acknowledge("disk")
+
+    def reopen(self):
+        """Close and open again: nothing is lost."""
+        self.close()
+        self.disk = self.disk.restart()
+        self.open()
+        self.learn_survivors("disk")
+
+    def kill(self):
+        """kill -9: the process is gone, the page cache stays."""
+        self.drop()
+        self.disk = self.disk.restart()
+        self.open_until_well()
+        self.learn_survivors("os")
+
+    def cut_power(self, choose):
+        """The machine is gone: every unsynced effect persists as `choose` says."""
+        promised = self.promised_by_watermark("disk")
+        self.drop()
+        self.disk = self.disk.crash(choose)
+        self.open_until_well()
+        self.learn_survivors("disk")
+        self.check_kept(promised)
+
+    def lose_disk(self):
+        """The node's disk is gone: what was published comes back from the bucket alone."""
+        promised = self.promised_by_watermark("remote")
+        self.drop()
+        self.disk = SimulatedFileSystem(clock=self.world.clock)
+        self.world.heal()
+        self.open()
+        self.learn_survivors("remote")
+        self.check_kept(promised)
+
+    def open_until_well(self):
+        """Open as an operator's service manager would: again and again; the store may be unwell."""
+        for _ in range(50):
+            try:
+                self.open()
+                return
+            except (StoreRefusedError, ConflictError):
+                self.world.clock.advance(1)
+        self.world.heal()
+        self.open()
+
+    @contextmanager
+    def crashing(self, nth, *, after):
+        """Whatever happens inside may end in a kill -9 at the nth call of the file system."""
+        self.disk.crash_at(nth, after=after)
+        try:
+            yield
+        except SimulatedCrash:
+            self.kill()
+        else:
+            self.disk.heal()
+
+    # -- puts ------------------------------------------------------------------------------------
+
+    def make_put(self, topic, keys, message_id, queue_id, timestamp):
+        offset = self.model.next_offset
+        self.model.next_offset += 10
+        return Put(topic, tuple(keys), message_id, queue_id, offset, 10, timestamp)
+
+    def put(self, put, durability="received"):
+        self.model.puts.append(put)
+        level = self.index.put(
+            topic=put.topic, keys=list(put.keys), message_id=put.message_id, queue_id=put.queue_id,
+            offset=put.offset, size=put.size, timestamp=put.timestamp, durability=durability,
+        )  # fmt: skip
+        if level != "received":
+            self.model.acknowledge(level)
+
+    def put_batch(self, puts, durability="os"):
+        """One key a row; all rows have a message ID or none has."""
+        self.model.puts += puts
+        with_ids = puts[0].message_id is not None
+        level = self.index.put_batch(
+            topic=[put.topic for put in puts],
+            keys=[put.keys[0] for put in puts],
+            message_id=[put.message_id for put in puts] if with_ids else None,
+            queue_id=[put.queue_id for put in puts],
+            offset=[put.offset for put in puts],
+            size=[put.size for put in puts],
+            timestamp=[put.timestamp for put in puts],
+            durability=durability,
+        )
+        self.model.acknowledge(level)
+
+    def flush(self, level):
+        self.index.flush(level)
+        self.model.acknowledge(level)
+
+    def compact(self):
+        return self.index.run_compaction()
+
+    def expire(self, before):
+        """Expire by hand; the model learns from the files which puts that means."""
+        held = self.locations_by_file()
+        items = {info.file_id: info for info in self.index.files()}
+        expired = self.index.expire(before=before)
+        for info in expired:
+            assert info.node == self.name
+            assert items[info.file_id].sealed_at < before
+            self.model.expire(held.get(info.file_id, set()))
+        return expired
+
+    # -- comparing -------------------------------------------------------------------------------
+
+    def entries(self, lookup, page=1000, index=None):
+        """Return all entries that answer, fetched page by page."""
+        index = index or self.index
+        found, cursor = [], None
+        while True:
+            answer = index.query(**lookup.fields(), max_count=page, cursor=cursor)
+            assert answer.complete, answer.missing
+            assert len(answer.entries) <= page
+            found += answer.entries
+            cursor = answer.next_cursor
+            if cursor is None:
+                return found
+
+    def check_lookup(self, lookup, page=1000):
+        """The own node's entries are the model's, in order; those of others a prefix of theirs."""
+        found = self.entries(lookup, page)
+        ids = [entry.file_id for entry in found]
+        assert ids == sorted(ids, key=_file_order, reverse=True)
+        assert located(e for e in found if e.node == self.name) == self.model.expected(lookup)
+        for other in self.world.sites.values():
+            if other is not self:
+                other.check_seen_elsewhere(
+                    lookup, located(e for e in found if e.node == other.name)
+                )
+        return found
+
+    def check_seen_elsewhere(self, lookup, found):
+        """`found` is what another node saw of us: the answer of some prefix of our puts."""
+        floor = 0
+        assert any(
+            found == self.model.expected(lookup, count)
+            for count in range(floor, len(self.model.puts) + 1)
+        ), (self.name, lookup, found)
+
+    def check_batch(self, lookups):
+        """Many lookups in one call answer as each alone."""
+        answers = self.index.query_batch([lookup.fields() | {"max_count": 500} for lookup in lookups])
+        for lookup, answer in zip(lookups, answers, strict=True):
+            assert answer.complete, answer.missing
+            assert answer.entries == self.entries(lookup)
+
+    def check_all(self):
+        """Every key and message ID answers as the model says; every file is sound."""
+        for lookup in self.model.lookups:
+            self.check_lookup(lookup)
+        self.check_files()
+
+    def check_files(self):
+        for info in self.index.files():
+            assert info.state != "quarantine", info
+            assert self.index.verify_file(info.file_id) == [], info
+        assert self.index._parts.table.check() == []
+
+    def survivors(self):
+        """Return the locations of our own node that are found now."""
+        found = set()
+        for lookup in self.model.lookups:
+            found |= {location for location, _ in located(
+                e for e in self.entries(lookup) if e.node == self.name
+            )}  # fmt: skip
+        return found
+
+    def learn_survivors(self, level):
+        self.model.cut_to_survivors(self.survivors(), level)
+        self.check_all()
+
+    def locations_by_file(self):
+        held = {}
+        for lookup in self.model.lookups:
+            for entry in self.entries(lookup):
+                held.setdefault(entry.file_id, set()).add(
+                    (entry.topic, entry.queue_id, entry.offset, entry.size)
+                )
+        return held
+
+    def promised_by_watermark(self, level):
+        """Return the locations that the watermarks promise to be at `level`."""
+        promised = set()
+        if self.index is None:
+            return promised
+        for queue in {(put.topic, put.queue_id) for put in self.model.puts}:
+            end = self.index.watermark(*queue)[level]
+            promised |= {
+                put.location for number, put in enumerate(self.model.puts)
+                if (put.topic, put.queue_id) == queue and end is not None
+                and put.offset + put.size <= end and number not in self.model.gone
+            }  # fmt: skip
+        return promised
+
+    def check_kept(self, promised):
+        lost = promised - self.model.locations(len(self.model.puts))
+        assert not lost, f"below the watermark and lost: {sorted(lost)[:5]}"
+
+    def check_watermarks(self):
+        for queue in {(put.topic, put.queue_id) for put in self.model.puts}:
+            marks = self.index.watermark(*queue)
+            ends = [marks[level] for level in ("remote", "disk", "os")]
+            known = [-1 if end is None else end for end in ends]
+            assert known == sorted(known), marks
+            for level in ("os", "disk", "remote"):
+                acknowledged = self.model.puts[: self.model.acknowledged[level]]
+                wanted = max(
+                    (p.offset + p.size for p in acknowledged if (p.topic, p.queue_id) == queue),
+                    default=-1,
+                )
+                assert (-1 if marks[level] is None else marks[level]) >= wanted, (level, marks)
+
+
+class World:
+    """One store, one clock, some sites."""
+
+    def __init__(self, seed=0, names=("alpha",), **settings):
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.clock = ManualClock()
+        self.objects = MemoryStore(clock=self.clock)
+        self.store = FaultyStore(self.objects, ids=SeededIds(seed), clock=self.clock)
+        self.settings = SMALL | settings
+        self.sites = {}
+        for name in names:
+            self.sites[name] = Site(self, name)
+
+    def heal(self):
+        """Everything works again from here on."""
+        self.store.chances = {}
+        self.store.end_outage()
+        for site in self.sites.values():
+            site.disk.heal()
+
+    def settle(self):
+        """Make everything well, do all that is due, and compare everything."""
+        self.heal()
+        for site in self.sites.values():
+            if site.index is None:
+                site.open()
+            self.clock.advance(1)
+            site.compact()
+        for site in self.sites.values():
+            site.index.refresh()
+            site.check_all()
+        self.check_store()
+
+    def check_store(self):
+        """Nothing is orphaned once the grace time is over and garbage was collected; all is listed."""
+        for _ in range(4):
+            self.clock.advance(self.sites_grace() + 1)
+            for site in self.sites.values():
+                if not site.fenced:
+                    site.compact()
+        for site in self.sites.values():
+            if site.fenced:
+                continue
+            listed = {
+                row.object_key
+                for row in site.index._parts.writing.compactor._parts.claim.get().state.files.values()
+            }
+            stored = {found.key for found in self.objects.list(f"nodes/{site.name}/files/")}
+            assert listed == stored, (listed - stored, stored - listed)
+
+    def sites_grace(self):
+        return self.settings.get("grace_time", 3600.0)
+
+    def close(self):
+        self.heal()
+        for site in self.sites.values():
+            if site.index is not None:
+                site.index.close()
+                site.index = None
+
+
+def located(entries):
+    return [((e.topic, e.queue_id, e.offset, e.size), e.timestamp) for e in entries]
+
+
+def _file_order(file_id):
+    number, node = file_id.split("-", 1)
+    return int(number), node
+
+
+__all__ = ["SMALL", "UNWELL", "BacklogFullError", "Lookup", "OwnershipError", "Site", "World", "located"]
