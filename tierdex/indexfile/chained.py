@@ -15,35 +15,33 @@ states nor folders: the caller names, renames and removes files, and syncs their
 from __future__ import annotations
 
 import struct
-import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierdex.errors import (
-    ClosedError,
     CorruptFileError,
     InvalidRequestError,
     ReadOnlyError,
     TierdexError,
-    UnavailableError,
 )
 from tierdex.indexfile import batch_append, layout
 from tierdex.indexfile.batch_scan import scan_file
-from tierdex.indexfile.chained_check import check_chained, prove
+from tierdex.indexfile.chained_check import check_chained
+from tierdex.indexfile.chained_reader import ChainedReader, Published
 from tierdex.indexfile.chained_seal import encode_tail, read_tail, rows_end
-from tierdex.indexfile.chained_tally import NO_TIME, Tally
-from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
+from tierdex.indexfile.chained_tally import Tally
+from tierdex.indexfile.chained_view import ChainedView, Lookup, Matches
 from tierdex.indexfile.columns import ItemRows, address
 from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.header import FileHeader, check_counts, decode_header
+from tierdex.indexfile.kernels.chain_lookup import V_ROWS, V_SLOTS
 from tierdex.indexfile.kernels.insert import append_row
 from tierdex.indexfile.layout import Form
-from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem, Mapping, OpenFile
@@ -61,16 +59,7 @@ class FileFullError(TierdexError):
     """The batch does not fit any more: roll. Nothing was applied."""
 
 
-class Published(NamedTuple):
-    """What readers may see: rows 1 .. rows, and what holds for the items in them."""
-
-    rows: int
-    items: int
-    min_time: int
-    max_time: int
-
-
-class ChainedFile:
+class ChainedFile(ChainedReader):
     """One index file in chained form.
 
     Owns its descriptor and mapping; `close` gives them back. Invariants (`check` verifies them):
@@ -96,28 +85,20 @@ class ChainedFile:
         writable: bool,
     ) -> None:
         """Take over an open file; use the class methods."""
-        self.path = path
-        self.header = header
-        self.dictionaries = dictionaries
+        super().__init__(path, header, tally, dictionaries, view)
         self.suspect = False  # a sync failed: what is on the device is not known
         self.sealed = False
         self._proven = False  # a suspect file was read again since its last failure
         self.synced = 0  # rows that are durable
         self._file = file
         self._mapping: Mapping | None = mapping
-        self._tally = tally
-        self._current_view: ChainedView | None = view
-        self._closed = False
         self._writable = writable
-        self._tally_lock = threading.Lock()
         self._reserved = layout.rows_position(header.slot_count)  # bytes from 0 with disk blocks
-        self._published = Published(0, 0, *NO_TIME)
         self._pack_item = header.schema.packer().pack_into
         self._item = bytearray(header.schema.item_bytes)  # append_one's item, and the same as a row
         self._item_row = np.frombuffer(self._item, header.schema.dtype)
         self._item_address = address(self._item_row)
         self._quick_rows = 0  # published rows below which append_one needs no new blocks
-        self._publish()
 
     # -- construction ----------------------------------------------------------------------------
 
@@ -277,55 +258,7 @@ class ChainedFile:
         result.synced = statistics.row_count
         return result
 
-    # -- what the file says of itself --------------------------------------------------------------
-
-    @property
-    def uuid(self) -> bytes:
-        return self.header.uuid
-
-    @property
-    def schema(self) -> Schema:
-        return self.header.schema
-
-    @property
-    def slot_count(self) -> int:
-        return self.header.slot_count
-
-    @property
-    def item_capacity(self) -> int:
-        return self.header.item_capacity
-
-    @property
-    def created_ms(self) -> int:
-        return self.header.created_ms
-
-    @property
-    def snapshot(self) -> Published:
-        """What is visible now, as one consistent value."""
-        return self._published
-
-    @property
-    def published(self) -> int:
-        """Rows that are visible; what `find` takes as its snapshot."""
-        return self._published.rows
-
-    @property
-    def item_count(self) -> int:
-        return self._published.items
-
-    @property
-    def min_time(self) -> int:
-        """Least entry time, ms; above `max_time` while the file is empty."""
-        return self._published.min_time
-
-    @property
-    def max_time(self) -> int:
-        return self._published.max_time
-
-    @property
-    def topics(self) -> list[str]:
-        """Topics of the items, in order of arrival."""
-        return list(self.dictionaries.strings(TOPIC_DICTIONARY))
+    # -- room ----------------------------------------------------------------------------------------
 
     @property
     def bytes_used(self) -> int:
@@ -343,13 +276,6 @@ class ChainedFile:
         record = layout.batch_rows(self.schema.item_bytes, 0, 0)
         rows_left = self.header.row_capacity - self._tally.next_row + 1 - record
         return max(0, min(self.header.item_capacity - self._tally.items, rows_left))
-
-    def end_offsets(self) -> dict[tuple[str, int], int]:
-        """Return the greatest end offset (offset + size) of each (topic, queue); empty without."""
-        with self._tally_lock:
-            ends = self._tally.ends()
-        strings = self.dictionaries.strings(TOPIC_DICTIONARY)
-        return {(strings[topic], queue): end for topic, queue, end in ends}
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -547,119 +473,11 @@ class ChainedFile:
             self._drop_mapping()
             self._file.close()
 
-    # -- queries -----------------------------------------------------------------------------------
-
-    def find(
-        self,
-        lookup: Lookup,
-        *,
-        begin: int | None = None,
-        end: int | None = None,
-        published: int | None = None,
-        on_walked: Callable[[int], None] | None = None,
-    ) -> Iterator[np.ndarray]:
-        """Yield copies of the matching rows, newest first, in chunks of growing size.
-
-        Hash, kind and topic are compared; `begin` and `end` (ms) are inclusive. `on_walked` hears how
-        many items were looked at, before each chunk and every 65,536 items; it may raise. Raises
-        CorruptFileError.
-        """
-        tag = self.tag_of(lookup.topic, lookup.kind)
-        if tag == layout.TAG_NONE:
-            return iter(())
-        return self._view.find(
-            lookup.key_hash,
-            tag,
-            begin=TIME_MIN if begin is None else begin,
-            end=TIME_MAX if end is None else end,
-            published=self.published if published is None else published,
-            on_walked=on_walked,
-        )
-
-    def find_many(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        *,
-        begin: Any = None,
-        end: Any = None,
-        limit: int = 1,
-        published: int | None = None,
-    ) -> Matches:
-        """Return the row numbers of up to `limit` newest matches of each lookup.
-
-        `hashes` u8, `tags` u4 (`tags_of`, by topic), `begin` and `end` one time (ms) or one a
-        lookup. `rows` turns row numbers into rows. Raises CorruptFileError.
-        """
-        assert limit >= 1, limit
-        hashes = np.ascontiguousarray(hashes, np.uint64)
-        tags = np.ascontiguousarray(tags, np.uint32)
-        assert hashes.shape == tags.shape
-        begins = np.ascontiguousarray(TIME_MIN if begin is None else begin, np.int64)
-        ends = np.ascontiguousarray(TIME_MAX if end is None else end, np.int64)
-        return self._view.find_many(
-            hashes,
-            tags,
-            begin=begins if np.ndim(begin) else begins.reshape(()),
-            end=ends if np.ndim(end) else ends.reshape(()),
-            limit=limit,
-            published=self.published if published is None else published,
-        )
-
-    def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return copies of the rows that `find_many` gave the numbers of."""
-        return self._view.gather(numbers)
-
-    def tag_of(self, topic: str | None, kind: int) -> int:
-        """Return the tag that items of (topic, kind) have; TAG_NONE when there are none."""
-        if topic is None:
-            assert kind == layout.KIND_MESSAGE_ID, "only message IDs are found without a topic"
-            return layout.TAG_ANY_MESSAGE_ID
-        index = self.dictionaries.index(TOPIC_DICTIONARY, topic)
-        if index < 0:
-            return layout.TAG_NONE
-        return index | (layout.KIND_BIT if kind == layout.KIND_MESSAGE_ID else 0)
-
-    def tags_of(self, topics: Sequence[str | None], kind: int) -> np.ndarray:
-        """Return the tags (u4) of several topics; index them by a lookup's topic for find_many."""
-        return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
-
-    def rows_in_hash_order(self, chunk_items: int = 65_536) -> Iterator[np.ndarray]:
-        """Yield all published rows, sorted by hash, newest first among equals; `link` means nothing.
-
-        Afterwards proves that each item came out exactly once. Raises CorruptFileError.
-        """
-        view, published = self._view, self._published
-        counted, total = prove(self.header, self.path, view, published.rows)
-        emitted = 0
-        walk = view.rows_in_hash_order(chunk_items, published.rows)
-        while True:
-            try:
-                chunk = next(walk)
-            except StopIteration as stop:
-                if (emitted, stop.value) != (counted, total):
-                    raise CorruptFileError(
-                        self.path, f"chains hold {emitted} items, batches {counted}, or others"
-                    ) from None
-                return
-            emitted += len(chunk)
-            yield chunk
-
     def check(self) -> list[str]:
         """Return every broken invariant, in words; empty means the file is sound."""
         return check_chained(self, self._view, self._tally, self._file)
 
     # -- private -----------------------------------------------------------------------------------
-
-    @property
-    def _view(self) -> ChainedView:
-        """The memory to read. Never an empty one: an absent file must not look like an absent key."""
-        view = self._current_view
-        if view is not None:
-            return view
-        if self._closed:
-            raise ClosedError(f"{self.path} was closed")
-        raise UnavailableError(f"{self.path} is being read again from the device")
 
     @property
     def _rows_begin(self) -> int:
@@ -670,12 +488,7 @@ class ChainedFile:
 
     def _bind(self) -> None:
         array = self._view.array
-        self._tally.bind(slots=int(array[0]), rows=int(array[2]))
-
-    def _publish(self) -> None:
-        """Make everything in the tally visible, in one step."""
-        tally = self._tally
-        self._published = Published(tally.next_row - 1, tally.items, *tally.time_bounds)
+        self._tally.bind(slots=int(array[V_SLOTS]), rows=int(array[V_ROWS]))
 
     def _refuse_unless_writable(self) -> ChainedView:
         """Return the memory to write; whoever holds it keeps it mapped."""

@@ -1,0 +1,233 @@
+"""Queries on a chained file, whatever its life: what it says of itself, one key, many keys, all rows.
+
+The reading half of `ChainedFile`. It sees what was published: one value that the writing half replaces
+in one step, after the batch is real. Never waits for a writer.
+
+Depends on chained_view, chained_tally, chained_check.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
+from tierdex.indexfile import layout
+from tierdex.indexfile.chained_check import prove
+from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from tierdex.indexfile.chained_tally import Tally
+    from tierdex.indexfile.dictionary import Dictionaries
+    from tierdex.indexfile.header import FileHeader
+    from tierdex.indexfile.schema import Schema
+
+
+class Published(NamedTuple):
+    """What readers may see: rows 1 .. rows, and what holds for the items in them."""
+
+    rows: int
+    items: int
+    min_time: int
+    max_time: int
+
+
+class ChainedReader:
+    """The reading half of a chained file. Any number of threads may use it without locks."""
+
+    def __init__(
+        self,
+        path: Path,
+        header: FileHeader,
+        tally: Tally,
+        dictionaries: Dictionaries,
+        view: ChainedView,
+    ) -> None:
+        """Read `view`, of which the rows that `tally` counts are published."""
+        self.path = path
+        self.header = header
+        self.dictionaries = dictionaries
+        self._tally = tally
+        self._tally_lock = threading.Lock()  # against end_offsets beside an append
+        self._current_view: ChainedView | None = view
+        self._closed = False
+        self._published: Published
+        self._publish()
+
+    # -- what the file says of itself --------------------------------------------------------------
+
+    @property
+    def uuid(self) -> bytes:
+        return self.header.uuid
+
+    @property
+    def schema(self) -> Schema:
+        return self.header.schema
+
+    @property
+    def slot_count(self) -> int:
+        return self.header.slot_count
+
+    @property
+    def item_capacity(self) -> int:
+        return self.header.item_capacity
+
+    @property
+    def created_ms(self) -> int:
+        return self.header.created_ms
+
+    @property
+    def snapshot(self) -> Published:
+        """What is visible now, as one consistent value."""
+        return self._published
+
+    @property
+    def published(self) -> int:
+        """Rows that are visible; what `find` takes as its snapshot."""
+        return self._published.rows
+
+    @property
+    def item_count(self) -> int:
+        return self._published.items
+
+    @property
+    def min_time(self) -> int:
+        """Least entry time, ms; above `max_time` while the file is empty."""
+        return self._published.min_time
+
+    @property
+    def max_time(self) -> int:
+        return self._published.max_time
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics of the items, in order of arrival."""
+        return list(self.dictionaries.strings(TOPIC_DICTIONARY))
+
+    def end_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the greatest end offset (offset + size) of each (topic, queue); empty without."""
+        with self._tally_lock:
+            ends = self._tally.ends()
+        strings = self.dictionaries.strings(TOPIC_DICTIONARY)
+        return {(strings[topic], queue): end for topic, queue, end in ends}
+
+    # -- queries -----------------------------------------------------------------------------------
+
+    def find(
+        self,
+        lookup: Lookup,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        published: int | None = None,
+        on_walked: Callable[[int], None] | None = None,
+    ) -> Iterator[np.ndarray]:
+        """Yield copies of the matching rows, newest first, in chunks of growing size.
+
+        Hash, kind and topic are compared; `begin` and `end` (ms) are inclusive. `on_walked` hears how
+        many items were looked at, before each chunk and every 65,536 items; it may raise. Raises
+        CorruptFileError.
+        """
+        tag = self.tag_of(lookup.topic, lookup.kind)
+        if tag == layout.TAG_NONE:
+            return iter(())
+        return self._view.find(
+            lookup.key_hash,
+            tag,
+            begin=TIME_MIN if begin is None else begin,
+            end=TIME_MAX if end is None else end,
+            published=self.published if published is None else published,
+            on_walked=on_walked,
+        )
+
+    def find_many(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: Any = None,
+        end: Any = None,
+        limit: int = 1,
+        published: int | None = None,
+    ) -> Matches:
+        """Return the row numbers of up to `limit` newest matches of each lookup.
+
+        `hashes` u8, `tags` u4 (`tags_of`, by topic), `begin` and `end` one time (ms) or one a
+        lookup. `rows` turns row numbers into rows. Raises CorruptFileError.
+        """
+        assert limit >= 1, limit
+        hashes = np.ascontiguousarray(hashes, np.uint64)
+        tags = np.ascontiguousarray(tags, np.uint32)
+        assert hashes.shape == tags.shape
+        begins = np.ascontiguousarray(TIME_MIN if begin is None else begin, np.int64)
+        ends = np.ascontiguousarray(TIME_MAX if end is None else end, np.int64)
+        return self._view.find_many(
+            hashes,
+            tags,
+            begin=begins if np.ndim(begin) else begins.reshape(()),
+            end=ends if np.ndim(end) else ends.reshape(()),
+            limit=limit,
+            published=self.published if published is None else published,
+        )
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return copies of the rows that `find_many` gave the numbers of."""
+        return self._view.gather(numbers)
+
+    def tag_of(self, topic: str | None, kind: int) -> int:
+        """Return the tag that items of (topic, kind) have; TAG_NONE when there are none."""
+        if topic is None:
+            assert kind == layout.KIND_MESSAGE_ID, "only message IDs are found without a topic"
+            return layout.TAG_ANY_MESSAGE_ID
+        index = self.dictionaries.index(TOPIC_DICTIONARY, topic)
+        if index < 0:
+            return layout.TAG_NONE
+        return index | (layout.KIND_BIT if kind == layout.KIND_MESSAGE_ID else 0)
+
+    def tags_of(self, topics: Sequence[str | None], kind: int) -> np.ndarray:
+        """Return the tags (u4) of several topics; index them by a lookup's topic for find_many."""
+        return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
+
+    def rows_in_hash_order(self, chunk_items: int = 65_536) -> Iterator[np.ndarray]:
+        """Yield all published rows, sorted by hash, newest first among equals; `link` means nothing.
+
+        Afterwards proves that each item came out exactly once. Raises CorruptFileError.
+        """
+        view, published = self._view, self._published
+        counted, total = prove(self.header, self.path, view, published.rows)
+        emitted = 0
+        walk = view.rows_in_hash_order(chunk_items, published.rows)
+        while True:
+            try:
+                chunk = next(walk)
+            except StopIteration as stop:
+                if (emitted, stop.value) != (counted, total):
+                    raise CorruptFileError(
+                        self.path, f"chains hold {emitted} items, batches {counted}, or others"
+                    ) from None
+                return
+            emitted += len(chunk)
+            yield chunk
+
+    # -- private ---------------------------------------------------------------------------------
+
+    @property
+    def _view(self) -> ChainedView:
+        """The memory to read. Never an empty one: an absent file must not look like an absent key."""
+        view = self._current_view
+        if view is not None:
+            return view
+        if self._closed:
+            raise ClosedError(f"{self.path} was closed")
+        raise UnavailableError(f"{self.path} is being read again from the device")
+
+    def _publish(self) -> None:
+        """Make everything in the tally visible, in one step."""
+        tally = self._tally
+        self._published = Published(tally.next_row - 1, tally.items, *tally.time_bounds)
