@@ -81,6 +81,11 @@ class Progress:
             self.last_done_ms = now_ms
             self._add(counts)
 
+    def count(self, **counts: int) -> None:
+        """Add to the totals without touching the running job."""
+        with self._lock:
+            self._add(counts)
+
     def fail(self, job: str, file_id: str, error: BaseException, now_ms: int) -> None:
         with self._lock:
             self.running = None

@@ -16,12 +16,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tierdex.indexfile.chained import ChainedFile
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.transition import move_by_rename, retire
 
 if TYPE_CHECKING:
     from tierdex.compactor.parts import CompactorParts
-    from tierdex.indexfile.chained import ChainedFile
     from tierdex.lifecycle.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
@@ -45,14 +45,18 @@ def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
             )
         file.seal()
         move_by_rename(parts.filesystem, handle.path, target)
+        # Opened anew: from here on every block is verified when it is first used, and the mapping
+        # ends where the file does, so that no damage leads a reader beyond it (a SIGBUS).
+        sealed = ChainedFile.open_sealed(parts.filesystem, target)
         parts.table.move(
             handle,
             FileState.SEALED,
+            reader=sealed,
             path=target,
             sealed_at_ms=parts.clock.now_ms(),
-            topics=frozenset(file.topics),
-            fixed_item_count=file.item_count,
-            fixed_min_time=file.min_time,
-            fixed_max_time=file.max_time,
-            fixed_bytes=file.bytes_used,
+            topics=frozenset(sealed.topics),
+            fixed_item_count=sealed.item_count,
+            fixed_min_time=sealed.min_time,
+            fixed_max_time=sealed.max_time,
+            fixed_bytes=sealed.bytes_used,
         )

@@ -157,7 +157,8 @@ def _first_of_each_location(joined: Any, order: np.ndarray) -> np.ndarray:
     parts = [lookup, topic[order]]
     known = joined.column("offset").is_valid().to_numpy(zero_copy_only=False)[order]
     parts += [
-        joined.column(name).fill_null(0).to_numpy()[order] for name in ("queue_id", "offset", "size")
+        joined.column(name).fill_null(0).to_numpy()[order]
+        for name in ("queue_id", "offset", "size")
     ]
     by_location = np.lexsort((np.arange(len(order)), *parts[::-1]))
     same = np.ones(len(order) - 1, bool)

@@ -38,8 +38,12 @@ def ask_published(
 
     Raises what the store raises, CorruptFileError, BudgetExceededError.
     """
-    compacted = file.sidecar(meter)
-    pages = compacted.plan_pages(hashes, begin=int(begin.min()), end=int(end.max()))
+    earliest, latest = int(begin.min()), int(end.max())
+
+    def pages_in(sidecar: CompactedFile) -> tuple[CompactedFile, np.ndarray]:
+        return sidecar, sidecar.plan_pages(hashes, begin=earliest, end=latest)
+
+    compacted, pages = file.with_sidecar(meter, pages_in)
     sizes = pages[:, 1] - pages[:, 0] + 1
     deferred = np.flatnonzero(sizes > _LONG_RUN_PAGES)
     asked = np.flatnonzero((sizes > 0) & (sizes <= _LONG_RUN_PAGES))

@@ -25,6 +25,7 @@ from tierdex.compactor.claim import NodeClaim
 from tierdex.compactor.expire import commit_rules
 from tierdex.compactor.parts import CompactorParts
 from tierdex.compactor.progress import Progress
+from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.worker import Compactor
 from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
 from tierdex.filesystem import LocalFileSystem
@@ -303,7 +304,11 @@ def _open_locked(paths: DataPaths, view: _View, lock: FolderLock) -> Parts:
         lock=lock,
     )
     if settings.background:
-        workers = (compactor, surroundings, PutFlusher(settings, writer), WriterTending(writer))
+        scrubber = Scrubber(
+            compaction, kept_sidecar=view.sidecars.kept, forget_sidecar=view.sidecars.forget
+        )
+        flusher, tending = PutFlusher(settings, writer), WriterTending(writer)
+        workers = (compactor, surroundings, flusher, tending, scrubber)
         threads += [WorkerThread(worker, seams.clock) for worker in workers]
         _start(parts, threads)
     return parts

@@ -10,14 +10,15 @@ Depends on indexfile, lifecycle rows, the store, the two caches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, TypeVar
 
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.rows import RowDecoder
 from tierdex.indexfile.compacted import CompactedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from concurrent.futures import ThreadPoolExecutor
 
     import numpy as np
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
     from tierdex.index_service.reader import Candidate, FileMeter
     from tierdex.index_service.request import QueryRequest
     from tierdex.index_service.sidecar_cache import SidecarCache
+    from tierdex.indexfile.sidecar import PageSpan
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class PublishedFile:
@@ -64,16 +70,18 @@ class PublishedFile:
         return self._sidecars.get(self.row, self._node, fetch)
 
     def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
-        compacted = self.sidecar(meter)
+        def spans_in(sidecar: CompactedFile) -> tuple[CompactedFile, list[PageSpan] | None]:
+            if not sidecar.may_contain(request.key_hash):
+                return sidecar, None
+            return sidecar, sidecar.page_span(
+                request.key_hash, request.begin, request.end, max_bytes=self._max_get_bytes
+            )
+
+        compacted, spans = self.with_sidecar(meter, spans_in)
         self._decoder = self._decoder or RowDecoder(compacted.schema, compacted.dictionaries)
-        if not compacted.may_contain(request.key_hash):
-            meter.filtered = True
-            return
+        meter.filtered = spans is None
         lookup = request.lookup()
-        spans = compacted.page_span(
-            request.key_hash, request.begin, request.end, max_bytes=self._max_get_bytes
-        )
-        for span in spans:
+        for span in spans or ():
             data = self.read(span.position, span.length, meter)
             try:
                 rows = compacted.find_in_span(span, data, lookup, request.begin, request.end)
@@ -84,6 +92,15 @@ class PublishedFile:
             meter.charge_items(len(rows))
             if len(rows):
                 yield rows
+
+    def with_sidecar(self, meter: FileMeter, use: Callable[[CompactedFile], T]) -> T:
+        """Return `use(sidecar)`; a sidecar that turns out to be damaged is fetched anew, once."""
+        try:
+            return use(self.sidecar(meter))
+        except CorruptFileError as error:
+            logger.warning("sidecar fetched again", extra={"error": str(error)})
+            self._sidecars.forget(self.row.uuid)
+            return use(self.sidecar(meter))
 
     def read_many(
         self, ranges: list[tuple[int, int]], meter: FileMeter, executor: ThreadPoolExecutor

@@ -106,6 +106,13 @@ class SidecarCache:
                 self._close_surplus()
             return opened.file
 
+    def kept(self, row: FileRow) -> CompactedFile | None:
+        """Return the sidecar when it is here, open or as a copy; sends no request."""
+        with self._lock:
+            found = self._open.get(row.uuid)
+        opened = found or self._open_copy(row)
+        return None if opened is None else opened.file
+
     def _open_copy(self, row: FileRow) -> _Open | None:
         """Open the local copy; one that is not the row's is removed and counts as absent."""
         with self._lock:

@@ -18,7 +18,9 @@ What makes each level true:
 
 Lock order: `sync_lock` (shared with the compactor, which seals under it) before `_lock`. `_lock`
 guards the unsealed file and is never held during a sync or anything that waits for the store: a put
-waits for other puts and for a roll (one rename) only. Depends on lifecycle, indexfile, settings, seams. Must not import compactor or storage_layer.
+waits for other puts and for a roll (one rename) only.
+
+Depends on lifecycle, indexfile, settings, seams. Must not import compactor or storage_layer.
 """
 
 from __future__ import annotations
