@@ -10,7 +10,7 @@ Shared: no epoch. A commit that lost its number is drafted again on the newer st
 an owned node, owners never a shared one, so a job cannot fence an owner.
 
 A fenced owner keeps answering; it commits nothing and deletes nothing.
-Depends on changes, manifest and manifest_log.
+Depends on changes, manifest, manifest_log and the store's probe.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tierdex.errors import (
-    AlreadyExistsError,
-    FencedError,
-    OwnershipError,
-    StoreRefusedError,
-)
+from tierdex.errors import FencedError, OwnershipError
 from tierdex.lifecycle import changes
 from tierdex.lifecycle.manifest import (
     NO_CHANGE,
@@ -35,6 +30,7 @@ from tierdex.lifecycle.manifest import (
     RemoveReason,
 )
 from tierdex.lifecycle.manifest_log import Draft
+from tierdex.storage_layer.probe import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,7 +62,7 @@ class OwnedNode:
         Raises OwnershipError for a shared node, StoreRefusedError when the store does not honour
         conditional writes, UnavailableError and CorruptFileError as the log does.
         """
-        probe_conditional_put(log, ids)
+        probe(log.store, log.paths.prefix, ids)
         owner = ids.uuid()
 
         def claim(state: ManifestState) -> Draft | None:
@@ -162,7 +158,7 @@ class SharedNode:
     @classmethod
     def open(cls, log: ManifestLog, ids: IdSource) -> SharedNode:
         """Return the node for writing. Raises OwnershipError for an owned one; see `OwnedNode`."""
-        probe_conditional_put(log, ids)
+        probe(log.store, log.paths.prefix, ids)
         _check_shared(log.refresh())
         return cls(log)
 
@@ -207,21 +203,6 @@ class SharedNode:
     def remove(self, uuids: Iterable[bytes], reason: RemoveReason) -> ManifestState:
         gone = tuple(uuids)
         return self.commit(lambda state: changes.remove_files(state, gone, reason))
-
-
-def probe_conditional_put(log: ManifestLog, ids: IdSource) -> None:
-    """Raise StoreRefusedError unless the store refuses to create an object that is there.
-
-    Publishing rests on this alone, so it is tried before anything is committed: on an object of its
-    own, since a store that ignores the condition overwrites what it is tried on.
-    """
-    key = log.paths.probe
-    log.store.put(key, ids.uuid())
-    try:
-        log.store.put_if_absent(key, ids.uuid())
-    except AlreadyExistsError:
-        return
-    raise StoreRefusedError(f"{log.store.url} ignores `If-None-Match: *`: writers need it")
 
 
 def _check_shared(state: ManifestState) -> None:

@@ -9,7 +9,7 @@
     DATA/quarantine/<state>-<name>              what did not open; never touched again by us
 
     PREFIX/nodes/<node>/hint                    where the newest checkpoint is, perhaps out of date
-    PREFIX/nodes/<node>/probe                   does the store honour conditions?
+    PREFIX/nodes/<node>/probe-<hex>             does the store honour conditions? gone at once
     PREFIX/nodes/<node>/manifest/<number>       one commit each
     PREFIX/nodes/<node>/files/<manifest number that its writer had read>-<uuid>
 
@@ -185,10 +185,6 @@ class StorePaths:
     @property
     def hint(self) -> str:
         return f"{self.prefix}hint"
-
-    @property
-    def probe(self) -> str:
-        return f"{self.prefix}probe"
 
     def manifest(self, number: int) -> str:
         return self.manifest_prefix + format_number(number)
