@@ -14,6 +14,7 @@ from tierdex.app.service import create_app
 from tierdex.clock import ManualClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
+from tierdex.index_service.index import Index
 from tierdex.settings import Settings
 
 
@@ -55,14 +56,29 @@ class Door:
         return [orjson.loads(line) for line in self.log.getvalue().splitlines()]
 
 
+def open_small_files(data):
+    return Index.open(
+        data, slot_count=1024, item_capacity=4096, background=False, remote_interval=0.0
+    )
+
+
 @pytest.fixture
-def index():
-    return SmallIndex()
+def index(tmp_path):
+    with open_small_files(tmp_path / "data") as index:
+        yield index
 
 
 @pytest.fixture
 def door(index):
+    """A service over a real index."""
     return Door(index)
+
+
+@pytest.fixture(scope="module")
+def shared_door(tmp_path_factory):
+    """A service over a real index into which nothing is ever put."""
+    with open_small_files(tmp_path_factory.mktemp("shared")) as index:
+        yield Door(index)
 
 
 @pytest.fixture
@@ -76,9 +92,11 @@ def keys(tmp_path, clock):
 
 
 @pytest.fixture
-def make_door(index):
+def make_door():
+    """Make services with other settings, over a small index with knobs."""
+
     def make(**arguments):
-        return Door(arguments.pop("index", index), **arguments)
+        return Door(SmallIndex(), **arguments)
 
     return make
 

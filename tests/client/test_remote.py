@@ -1,0 +1,260 @@
+"""The remote clients, against a real service over a real index, without a socket."""
+
+from __future__ import annotations
+
+import anyio
+import httpx2
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tierdex import errors
+from tierdex.app.problems import KINDS
+from tierdex.app.server_settings import ServerSettings
+from tierdex.app.service import create_app
+from tierdex.client.refusals import error_of, kind_name
+from tierdex.client.remote import AsyncClient, Client
+from tierdex.clock import ManualClock
+from tierdex.ids import SeededIds
+from tierdex.index_service.index import Index
+
+ENTRY = {"topic": "orders", "queue_id": 0, "offset": 1, "size": 2, "timestamp": 3}
+
+
+class AppTransport(httpx2.BaseTransport):
+    """Hands a synchronous client's requests to an application; `failures` are raised first."""
+
+    def __init__(self, app, failures=()):
+        self._app = app
+        self.failures = list(failures)
+        self.requests = 0
+
+    def handle_request(self, request):
+        self.requests += 1
+        if self.failures:
+            failure = self.failures.pop(0)
+            if isinstance(failure, Exception):
+                raise failure
+            return failure
+
+        async def send():
+            transport = httpx2.ASGITransport(app=self._app)
+            response = await transport.handle_async_request(request)
+            return response.status_code, response.headers, await response.aread()
+
+        request.stream = AsyncBody(request.read())
+        status, headers, body = anyio.run(send)
+        return httpx2.Response(status, headers=headers, content=body)
+
+
+class AsyncBody(httpx2.AsyncByteStream):
+    def __init__(self, body):
+        self._body = body
+
+    async def __aiter__(self):
+        yield self._body
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    data = tmp_path_factory.mktemp("client")
+    with Index.open(
+        data, slot_count=1024, item_capacity=4096, background=False, remote_interval=0.0
+    ) as index:
+        yield create_app(index, ServerSettings(log_requests=False))
+
+
+@pytest.fixture
+def make_client(app):
+    def make(failures=(), **options):
+        transport = AppTransport(app, failures)
+        client = Client(
+            "http://localhost",
+            transport=transport,
+            clock=ManualClock(),
+            ids=SeededIds(1),
+            **options,
+        )
+        return client, transport
+
+    return make
+
+
+@pytest.fixture
+def client(make_client):
+    with make_client()[0] as client:
+        yield client
+
+
+def test_put_and_query_are_those_of_the_index(client):
+    assert client.put(**ENTRY, keys=["k1", "k2"], message_id="m1") == "os"
+    answer = client.query("orders", key="k1", explain=True)
+    (entry,) = answer.entries
+    assert (entry.topic, entry.offset, entry.size, entry.timestamp) == ("orders", 1, 2, 3)
+    assert (answer.complete, answer.missing, answer.next_cursor) == (True, [], None)
+    assert answer.explain.files[0].outcome == "read"
+    assert client.query(message_id="m1").entries == [entry]
+    assert client.query("orders", key="k1", begin="1980-01-01T00:00:00Z").entries == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [["b0", "b1", "b2"], np.array(["b0", "b1", "b2"]), pa.array(["b0", "b1", "b2"])],
+    ids=["list", "numpy", "arrow"],
+)
+def test_columns_of_any_kind_are_put(client, keys):
+    level = client.put_batch(
+        topic="batch", keys=keys, queue_id=0, offset=np.arange(3), size=[1, 2, 3], timestamp=5,
+        durability="disk",
+    )  # fmt: skip
+    assert level == "disk"
+    lookups = [{"topic": "batch", "key": f"b{n}"} for n in range(3)] + [{"message_id": "none"}]
+    found = [[entry.offset for entry in answer.entries] for answer in client.query_batch(lookups)]
+    assert found == [[0], [1], [2], []]
+    table = client.query_batch_arrow(pa.table({"topic": ["batch"] * 2, "key": ["b2", "b0"]}))
+    assert table.column("offset").to_pylist() == [2, 0]
+
+
+def test_operation_has_the_verbs_of_the_index(client):
+    client.put(**{**ENTRY, "topic": "operation"}, keys=["k"])
+    assert "operation" in client.topics()
+    assert client.watermark("operation", 0)["os"] is not None
+    assert client.flush("disk") == "disk"
+    assert client.roll()
+    assert client.run_compaction() > 0
+    client.refresh()
+    file = client.files()[0]
+    assert client.file(file.file_id) == file
+    assert client.verify_file(file.file_id) == []
+    assert client.compaction_status()["backlog_files"] == 0
+    assert client.expire(before=0, dry_run=True) == []
+
+
+def test_pages_follow_the_cursor(client):
+    for offset in range(5):
+        client.put(**{**ENTRY, "topic": "pages", "offset": offset}, keys=["k"])
+    offsets, cursor = [], None
+    while True:
+        answer = client.query("pages", key="k", max_count=2, cursor=cursor)
+        offsets += [entry.offset for entry in answer.entries]
+        cursor = answer.next_cursor
+        if cursor is None:
+            break
+    assert offsets == [4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "field"),
+    [
+        (lambda c: c.query("orders"), errors.InvalidRequestError, "key"),
+        (
+            lambda c: c.query("orders", key="k", max_count=0),
+            errors.InvalidRequestError,
+            "max_count",
+        ),
+        (lambda c: c.put(**ENTRY), errors.InvalidRequestError, "entries[0].key"),
+        (
+            lambda c: c.put(**{**ENTRY, "offset": -1}, keys=["k"]),
+            errors.InvalidRequestError,
+            "entries[0].offset",
+        ),
+        (
+            lambda c: c.put_batch(**ENTRY, keys=["a", ""]),
+            errors.InvalidRequestError,
+            "entries[1].key",
+        ),
+        (
+            lambda c: c.put_batch(**{**ENTRY, "offset": [1, 2, 3]}, keys=["a"]),
+            errors.InvalidRequestError,
+            "offset",
+        ),
+        (lambda c: c.put(**ENTRY, keys=["\ud800"]), errors.InvalidRequestError, None),
+        (lambda c: c.file("none"), errors.NotFoundError, None),
+    ],
+)
+def test_error_is_that_of_the_index(client, call, error, field):
+    with pytest.raises(error) as caught:
+        call(client)
+    assert type(caught.value) is error
+    assert getattr(caught.value, "field", None) == field
+
+
+def test_every_problem_becomes_the_class_it_was_made_of():
+    for error_class, row in KINDS.items():
+        if error_class in (errors.TierdexError, errors.IllegalTransitionError):
+            continue
+        assert kind_name(error_class) == row.name
+        body = f'{{"type": "urn:tierdex:problem:{row.name}", "detail": "d"}}'.encode()
+        headers = {"content-type": "application/problem+json"}
+        assert type(error_of(row.status, headers, body)) is error_class
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (502, errors.UnavailableError), (429, errors.UnavailableError),
+        (401, errors.AuthenticationError), (418, errors.InvalidRequestError),
+        (500, errors.TierdexError),
+    ],
+)  # fmt: skip
+def test_answer_of_a_proxy_becomes_an_error_too(status, error):
+    caught = error_of(status, {"content-type": "text/html", "retry-after": "soon"}, b"<html>")
+    assert type(caught) is error
+
+
+def unavailable():
+    return httpx2.Response(503, headers={"retry-after": "2"}, content=b"busy")
+
+
+def test_read_is_tried_again_until_it_succeeds(make_client):
+    failures = [httpx2.ReadTimeout("slow"), unavailable(), httpx2.ConnectError("refused")]
+    client, transport = make_client(failures)
+    assert client.query("none", key="none").entries == []
+    assert transport.requests == 4
+
+
+def test_read_is_given_up_with_a_typed_error(make_client):
+    client, transport = make_client([httpx2.ReadTimeout("slow")] * 9, attempts=3)
+    with pytest.raises(errors.UnavailableError):
+        client.topics()
+    assert transport.requests == 3
+
+
+def test_put_is_sent_once_unless_no_connection_was_made(make_client):
+    client, transport = make_client([httpx2.ReadTimeout("slow")])
+    with pytest.raises(errors.UnavailableError):
+        client.put(**ENTRY, keys=["k"])
+    assert transport.requests == 1
+    client, transport = make_client([httpx2.ConnectError("refused")])
+    assert client.put(**ENTRY, keys=["k"]) == "os"
+    assert transport.requests == 2
+
+
+def test_refusal_is_not_tried_again(make_client):
+    client, transport = make_client()
+    with pytest.raises(errors.NotFoundError):
+        client.file("none")
+    assert transport.requests == 1
+
+
+def test_address_must_be_one():
+    with pytest.raises(errors.InvalidRequestError):
+        Client("localhost:8080")
+
+
+def test_asynchronous_client_has_the_same_verbs(app):
+    verbs = {name for name in vars(Client) if not name.startswith("_")}
+    assert verbs == {name for name in vars(AsyncClient) if not name.startswith("_")}
+    assert verbs >= {name for name in vars(Index) if not name.startswith("_")} - {"open"}
+
+    async def run():
+        transport = httpx2.ASGITransport(app=app)
+        async with AsyncClient("http://localhost", transport=transport) as client:
+            await client.put(**{**ENTRY, "topic": "async"}, keys=["k"])
+            answers = await client.query_batch([{"topic": "async", "key": "k"}])
+            with pytest.raises(errors.NotFoundError):
+                await client.file("none")
+            return answers
+
+    (answer,) = anyio.run(run)
+    assert [entry.offset for entry in answer.entries] == [1]
