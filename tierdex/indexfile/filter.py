@@ -1,7 +1,7 @@
 """A file's membership filter: which hashes cannot be in the file.
 
 A 4-wise binary fuse filter in partitions by hash range (partition = upper half of hash x partition
-count), about 128 k keys each, so that a partition is built inside the cache and is one checksummed
+count), at most about 200 k keys each, so that a partition is built in the cache and is one checksummed
 unit. It never says no to a hash that is in the file; it says maybe to a stranger with probability
 2**-bits. Bits are 16, 8 or 0 (no filter: always maybe).
 
@@ -26,7 +26,7 @@ from tierdex.indexfile.layout import Part
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-KEYS_PER_PARTITION = 1 << 17
+KEYS_PER_PARTITION = 3 << 16  # 196,608: half a megabyte to verify when first asked
 _SEGMENT_LENGTH_MAX = 1 << 18
 _ATTEMPTS_MAX = 1000  # each fails with a probability far below a half
 

@@ -219,6 +219,6 @@ class FileStatistics:
         full = -(-statistics.item_count // max(statistics.items_per_page, 1))
         if row["reserved"] or statistics.filter_bits not in (0, 8, 16) or full != pages:
             raise ValueError(f"implausible statistics: {statistics}")
-        if not statistics.longest_run <= statistics.distinct_count * statistics.item_count:
+        if max(statistics.longest_run, statistics.distinct_count) > statistics.item_count:
             raise ValueError(f"implausible statistics: {statistics}")
         return statistics
