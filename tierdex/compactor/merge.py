@@ -20,7 +20,7 @@ from tierdex.lifecycle.manifest import FileRef, FileRow, listed_topics
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from tierdex.compactor.parts import CompactorParts
     from tierdex.lifecycle.manifest import ManifestState
@@ -29,12 +29,18 @@ if TYPE_CHECKING:
 _MERGE_MAX_FILES = 64
 
 
-def plan_merge(state: ManifestState, settings: Settings) -> tuple[FileRow, ...]:
-    """Return the oldest run of neighbours worth merging, by number; empty when there is none. Pure."""
+def plan_merge(
+    state: ManifestState, settings: Settings, unmergeable: Container[bytes] = ()
+) -> tuple[FileRow, ...]:
+    """Return the oldest run of neighbours worth merging, by number; empty when there is none. Pure.
+
+    Files whose uuid is `unmergeable` end a run.
+    """
     run: list[FileRow] = []
     for row in sorted(state.files.values(), key=lambda row: row.number):
         fits = (
             row.item_count < settings.merge_below_items
+            and row.uuid not in unmergeable
             and len(run) < _MERGE_MAX_FILES
             and sum(part.item_count for part in run) + row.item_count <= settings.item_capacity
             and (not run or row.schema == run[0].schema)
@@ -44,7 +50,8 @@ def plan_merge(state: ManifestState, settings: Settings) -> tuple[FileRow, ...]:
             continue
         if _is_worth_it(run, settings):
             break
-        run = [row] if row.item_count < settings.merge_below_items else []
+        can_begin = row.item_count < settings.merge_below_items and row.uuid not in unmergeable
+        run = [row] if can_begin else []
     return tuple(run) if _is_worth_it(run, settings) else ()
 
 

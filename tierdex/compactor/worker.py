@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.parts import CompactorParts
     from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +85,8 @@ class Compactor:
         self._store_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
         self._local_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
         self._housekeeping_at = float("-inf")
+        self._collect_at = float("-inf")
+        self._unmergeable: set[bytes] = set()
         self._busy = threading.Lock()  # one unit at a time, whoever asks for it
         self.fenced: FencedError | None = None
 
@@ -117,7 +119,7 @@ class Compactor:
     def run_all(self) -> int:
         """Do all that is due now and return the number of units; the first error is raised."""
         with self._busy:
-            self._housekeeping_at = float("-inf")
+            self._housekeeping_at = self._collect_at = float("-inf")
             count = 0
             while any(self._run(unit) for unit in self._units()):
                 count += 1
@@ -141,7 +143,8 @@ class Compactor:
         except CorruptFileError as error:
             parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
             if unit.handle is None:
-                raise
+                logger.warning(unit.job, extra={"error": str(error)})
+                return 0
             parts.quarantine(unit.handle, str(error))
             return 1
         except Exception as error:
@@ -197,12 +200,23 @@ class Compactor:
             if rows:
                 yield Unit("expire", "", 0, True, lambda: expire(parts, rows))
             yield Unit("replace", "", 0, True, lambda: drop_replaced(parts, self._other_states()))
-            group = plan_merge(parts.claim.get().state, parts.settings)
+            group = plan_merge(parts.claim.get().state, parts.settings, self._unmergeable)
             if group:
                 items = sum(row.item_count for row in group)
-                yield Unit("merge", "", items, True, lambda: merge_published(parts, group))
-        yield Unit("collect", "", 0, True, lambda: collect_garbage(parts))
+                yield Unit("merge", "", items, True, lambda: self._merge(group))
+        if now >= self._collect_at:
+            yield Unit("collect", "", 0, True, lambda: collect_garbage(parts))
+            # Each look costs a listing, and nothing can be due sooner than the grace time allows.
+            self._collect_at = now + max(_HOUSEKEEPING_S, parts.settings.grace_time / 8)
         self._housekeeping_at = now  # nothing was left to do
+
+    def _merge(self, group: tuple[FileRow, ...]) -> int:
+        try:
+            return merge_published(self._parts, group)
+        except CorruptFileError:
+            # Queries name the damaged file; merging goes on without this group.
+            self._unmergeable.update(row.uuid for row in group)
+            raise
 
 
 _COUNTED = {
