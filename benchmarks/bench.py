@@ -1,0 +1,108 @@
+"""What every part of the benchmark shares: sizes, the folder, the rows that were measured."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.measure import Row
+from tierdex import Index
+from tierdex.clock import SystemClock
+from tierdex.ids import SystemIds
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import FaultyStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierdex.lifecycle.file_handle import FileHandle
+
+
+@dataclass
+class Bench:
+    """One run. `scale` is 1 for the full size, 0.1 for the quick one."""
+
+    scale: float
+    root: Path
+    rows: list[Row] = field(default_factory=list)
+    plots: dict[str, Any] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+    @property
+    def is_quick(self) -> bool:
+        return self.scale < 1
+
+    def size(self, full: int) -> int:
+        """Return a count at this run's scale."""
+        return max(1, int(full * self.scale))
+
+    def add(self, row: Row) -> Row:
+        self.rows.append(row)
+        print(line_of(row), flush=True)
+        return row
+
+    def skip(self, what: str, why: str) -> None:
+        self.skipped.append(f"{what}: {why}")
+        print(f"     {what} is skipped: {why}", flush=True)
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        folder = Path(tempfile.mkdtemp(dir=self.root))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def open_index(self, folder: Path, **settings: Any) -> Index:
+        """Open an index of this run's file size; nothing runs in the background unless asked."""
+        chosen = {
+            "slot_count": self.size(5_000_000),
+            "item_capacity": self.size(20_000_000),
+            "background": False,
+            **settings,
+        }
+        return Index.open(folder, **chosen)
+
+
+def newest_file(index: Index) -> FileHandle:
+    """Return the handle of an index's newest file: the floors work on its bytes."""
+    with index._parts.table.snapshot() as snapshot:
+        return snapshot.files[0]
+
+
+def store_that_is_down() -> FaultyStore:
+    """Return a store that nothing can be published to: compacted files stay local."""
+    return FaultyStore(MemoryStore(), ids=SystemIds(), clock=SystemClock())
+
+
+def line_of(row: Row) -> str:
+    """Return a row as one line of the table."""
+    verdict = {True: "met", False: "NOT MET", None: ""}[row.met]
+    ours = "" if row.ours is None else f"{_short(row.ours)} {row.unit}"
+    peer = "" if row.peer is None else f"{row.peer_name} {_short(row.peer)}"
+    ratio = "" if row.ratio is None else _short(row.ratio)
+    limit = "" if row.limit is None else f"{row.better} {_short(row.limit)}"
+    return f"{row.target:2d}  {row.name:58.58s} {ours:>18s}  {peer:24s} {ratio:>8s} {limit:>9s}  {verdict}"
+
+
+def _short(value: float) -> str:
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+class Stopwatch:
+    """Says how long each part took, for whoever waits."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._begin
