@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.row_scan import QUEUE_FREE, measure_rows
+from tierdex.indexfile.kernels.row_scan import (
+    QUEUE_FREE,
+    measure_columns,
+    measure_queues,
+    measure_tags,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,7 +109,7 @@ class RowMeasure:
 
     def __init__(self, schema: Schema) -> None:
         self._dtype = schema.dtype
-        names = ["tag", "timestamp", *schema.field_names]
+        names = ["timestamp", *schema.field_names]
         self._names = names
         rows = []
         for name in names:
@@ -119,8 +124,7 @@ class RowMeasure:
         self._least = np.zeros(_START_QUEUES, np.int64)
         self._end = np.zeros(_START_QUEUES, np.int64)
         self._used = 0
-        self._topics = [layout.TOPIC_MASK, 0]
-        self._kinds = 0
+        self._tags = np.array([layout.TOPIC_MASK, 0, 0], np.int64)  # least, greatest topic, kinds
 
     def add(self, rows: np.ndarray) -> None:
         """Widen the bounds by `rows`, a contiguous array of the schema's item dtype."""
@@ -128,32 +132,23 @@ class RowMeasure:
         assert rows.flags.c_contiguous
         if not len(rows):
             return
-        tags = rows["tag"]
-        topics = tags & np.uint32(layout.TOPIC_MASK)
-        self._topics[0] = min(self._topics[0], int(topics.min()))
-        self._topics[1] = max(self._topics[1], int(topics.max()))
-        self._kinds |= KEYS if int(tags.min()) < layout.KIND_BIT else 0
-        self._kinds |= MESSAGE_IDS if int(tags.max()) >= layout.KIND_BIT else 0
-        item_bytes = self._dtype.itemsize
-        done = 0
-        while True:
-            address = rows.ctypes.data + done * item_bytes
-            count, self._used = measure_rows(
+        address, item_bytes, count = rows.ctypes.data, self._dtype.itemsize, len(rows)
+        measure_tags(address, item_bytes, count, self._tags)
+        measure_columns(address, item_bytes, count, self._columns, self._bounds)
+        while self._positions[0] >= 0 and count:
+            done, self._used = measure_queues(
                 address,
                 item_bytes,
-                len(rows) - done,
-                self._columns,
-                self._bounds,
+                count,
                 self._positions,
                 self._keys,
                 self._least,
                 self._end,
                 self._used,
             )
-            done += count
-            if done == len(rows):
-                return
-            self._grow()
+            address, count = address + done * item_bytes, count - done
+            if count:
+                self._grow()
 
     def _grow(self) -> None:
         """Give the table of queues twice the room."""
@@ -172,11 +167,11 @@ class RowMeasure:
 
     def bounds(self) -> RowBounds:
         """Return the bounds of all rows so far."""
-        if not self._kinds:
+        low, high, kinds = self._tags.tolist()
+        if not kinds:
             return RowBounds()
-        least = {"topic": self._topics[0]}
-        greatest = {"topic": self._topics[1]}
-        for i, name in enumerate(self._names[1:], 1):
+        least, greatest = {"topic": low}, {"topic": high}
+        for i, name in enumerate(self._names):
             low, high = (int(value) for value in self._bounds[i])
             flip = _SIGN if self._columns[i, 2] else 0
             least[name], greatest[name] = low - flip, high - flip
@@ -186,7 +181,7 @@ class RowMeasure:
         queues["queue_id"] = self._keys[filled].astype(np.uint32).view(np.int32)
         queues["base"] = self._least[filled]
         queues["end"] = self._end[filled]
-        return RowBounds(self._kinds, least, greatest, _join_queues(queues))
+        return RowBounds(kinds, least, greatest, _join_queues(queues))
 
 
 @dataclass(frozen=True)

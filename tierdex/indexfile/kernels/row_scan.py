@@ -1,7 +1,7 @@
 """Passes over rows before they are packed: bounds of every column, runs and repeated locations.
 
-`measure_rows` sees rows in any order; `mark_runs` sees them sorted by hash, newest first, and whole
-runs at a time. Both take the address of the rows.
+The `measure_` kernels see rows in any order; `mark_runs` sees them sorted by hash, newest first, and whole
+runs at a time. All take the address of the rows.
 
 Depends on the kernel decorator and intrinsics only.
 """
@@ -31,6 +31,7 @@ _SHIFT_32 = np.uint64(32)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _TOPIC_MASK = np.uint32(layout.TOPIC_MASK)
 _TAG_POSITION = layout.ITEM_TAG_POSITION
+_TILE = 1024  # rows that stay in the L1 and L2 cache
 _SMALL_RUN = 16  # runs up to here are compared pair by pair
 
 
@@ -61,35 +62,54 @@ def _queue_place(keys: Any, key: Any) -> Any:
 
 
 @kernel
-def measure_rows(
+def measure_columns(rows: int, item_bytes: int, count: int, columns: Any, bounds: Any) -> None:
+    """Widen `bounds` (u8[c, 2], in unsigned order) by `count` rows.
+
+    `columns` i8[c, 3] has byte, size and signedness of each column. Tile after tile, so that the
+    rows are in the cache for every column.
+    """
+    for first in range(0, count, _TILE):
+        tile = rows + first * item_bytes
+        length = min(_TILE, count - first)
+        for c in range(columns.shape[0]):
+            low, high = bounds[c, 0], bounds[c, 1]
+            field, size, signed = tile + columns[c, 0], columns[c, 1], columns[c, 2] != 0
+            for i in range(length):
+                value = load_ordered(field + i * item_bytes, size, signed)
+                low = min(low, value)
+                high = max(high, value)
+            bounds[c, 0], bounds[c, 1] = low, high
+
+
+@kernel
+def measure_tags(rows: int, item_bytes: int, count: int, tags: Any) -> None:
+    """Widen `tags` i8[3] (least topic, greatest topic, kinds: 1 keys, 2 message IDs)."""
+    low, high, kinds = tags[0], tags[1], tags[2]
+    for i in range(count):
+        tag = np.int64(load_u32(rows + i * item_bytes + _TAG_POSITION))
+        low = min(low, tag & layout.TOPIC_MASK)
+        high = max(high, tag & layout.TOPIC_MASK)
+        kinds |= 1 + (tag >> 31)
+    tags[0], tags[1], tags[2] = low, high, kinds
+
+
+@kernel
+def measure_queues(
     rows: int,
     item_bytes: int,
     count: int,
-    columns: Any,
-    bounds: Any,
     positions: Any,
     keys: Any,
     least: Any,
     end: Any,
     used: int,
 ) -> Any:
-    """Widen bounds by `count` rows; return (rows done, queues used).
+    """Widen the table of queues by `count` rows; return (rows done, queues used).
 
-    `columns` i8[c, 3] has byte, size and signedness of each; `bounds` u8[c, 2] least and greatest
-    in unsigned order. `positions` i8[3] has the bytes of offset, size and queue_id (-1: none);
-    `keys` (topic << 32 | queue), `least` offset and `end` offset are an open hash table of queues.
-    Stops early when that table is half full: the caller makes it larger and goes on.
+    `positions` i8[3] has the bytes of offset, size and queue_id; `keys` (topic << 32 | queue),
+    `least` offset and `end` offset are an open hash table. Stops early when that is half full: the
+    caller makes it larger and goes on.
     """
-    for c in range(columns.shape[0]):
-        low, high = bounds[c, 0], bounds[c, 1]
-        field, size, signed = rows + columns[c, 0], columns[c, 1], columns[c, 2] != 0
-        for i in range(count):
-            value = load_ordered(field + i * item_bytes, size, signed)
-            low = min(low, value)
-            high = max(high, value)
-        bounds[c, 0], bounds[c, 1] = low, high
-    if positions[0] < 0:
-        return count, used
     place = np.int64(0)
     for i in range(count):
         row = rows + i * item_bytes
