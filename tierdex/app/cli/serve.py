@@ -14,7 +14,8 @@ from tierdex.app.cli.options import ScopeName
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import threading
+from pathlib import Path
 
     from tierdex.app.keys import KeyFile
     from tierdex.app.server_settings import ServerSettings
@@ -72,11 +73,14 @@ def run(
     except ImportError as error:
         raise _without_server_extra(error) from error
     from tierdex.index_service.index import Index
+    from tierdex.index_service.warm_up import warm_up
     from tierdex.settings import load_settings
 
     check_exposure(server, keys)  # before the folder is locked and recovered
     limits = load_settings(**settings)
     index = Index.open(data, store=store, **settings)
+    # Beside the first requests: what they need of it they wait for, and no longer than that.
+    threading.Thread(target=warm_up, name="tierdex-warm-up", daemon=True).start()
     serve_index(index, server, keys, limits=limits, announce=lambda url: say(f"serving on {url}"))
 
 

@@ -1,0 +1,51 @@
+"""Loads the kernels of lookups before the first lookup needs them.
+
+A kernel is loaded from numba's cache, or compiled, when it is first called: some tenths of a second
+that a server would rather spend while it starts. A file of one row, in memory, calls them all.
+
+Depends on indexfile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tierdex.indexfile.chained_view import Lookup
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.compacted_writer import CompactedWriter
+from tierdex.indexfile.dictionary import Dictionaries
+from tierdex.indexfile.hashing import key_hash
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+from tierdex.indexfile.statistics import RowBounds
+
+
+def warm_up() -> None:
+    """Look one key up in a compacted file of one row, singly and in a batch."""
+    dictionaries = Dictionaries(MESSAGE_SCHEMA.dictionary_names)
+    dictionaries.stage(TOPIC_DICTIONARY, ["warm"])
+    dictionaries.keep()
+    rows = np.zeros(1, MESSAGE_SCHEMA.dtype)
+    rows["key_hash"] = key_hash("warm", "up")
+    data = bytearray()
+    writer = CompactedWriter(
+        data.extend,  # type: ignore[arg-type]
+        uuid=bytes(16),
+        schema=MESSAGE_SCHEMA,
+        dictionaries=dictionaries,
+        slot_count=1,
+        filter_bits=16,
+        created_ms=0,
+        bounds=RowBounds.measure(MESSAGE_SCHEMA, [rows]),
+        expected_items=1,
+    )
+    writer.append(rows)
+    summary = writer.finish()
+    tail = bytes(data[summary.sidecar_position :])
+    file = CompactedFile.from_sidecar(tail, position=summary.sidecar_position)
+    wanted = Lookup(int(rows["key_hash"][0]), 0, "warm")
+    assert file.may_contain(wanted.key_hash)
+    for span in file.page_span(wanted.key_hash, -1, 1):
+        pages = bytes(data[span.position : span.position + span.length])
+        assert len(file.find_in_span(span, pages, wanted, -1, 1)) == 1
+        assert len(file.decode_span(span, pages)) == 1
+    assert file.plan_pages(rows["key_hash"]).shape == (1, 2)
