@@ -9,7 +9,8 @@ includes the ones before it::
     admin  write, and files, compaction, roll, expire, verify
 
 The file `keys.json` lies in the data folder, is replaced whole by an atomic rename, and is read
-again by a running service when it changed: a new or removed key counts within a second.
+again by a running service when it changed: a new key counts at once, a removed one no longer than
+a second.
 
 Depends on filesystem, ids, clock.
 """
@@ -80,11 +81,17 @@ class KeyFile:
         self._seen: tuple[int, int] | None = None
         self._looked_at = clock.monotonic()
         self._rows: dict[str, StoredKey] = {}
-        self.had_keys = False  # stays true: a service never opens because its last key was removed
+        self._had_keys = False
         self._read()
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def had_keys(self) -> bool:
+        """Say whether there ever was a key: a service never opens because its last one went."""
+        self._read_when_changed()
+        return self._had_keys
 
     def rows(self) -> list[StoredKey]:
         """Return all keys, oldest first."""
@@ -110,15 +117,17 @@ class KeyFile:
         """Return the row of a key. Raises AuthenticationError; says nothing about why."""
         self._read_when_changed()
         parts = key.split("_", 2)
+        if len(parts) == 3 and parts[1] not in self._rows:
+            self._read_when_changed(at_once=True)  # made a moment ago, perhaps
         row = self._rows.get(parts[1]) if len(parts) == 3 else None
         # Compared in constant time, also when there is no such row.
         if not hmac.compare_digest(_hash(key), row.sha256 if row else "0" * 64) or row is None:
             raise AuthenticationError("no such key: send `Authorization: Bearer <key>`")
         return row
 
-    def _read_when_changed(self) -> None:
+    def _read_when_changed(self, *, at_once: bool = False) -> None:
         now = self._clock.monotonic()
-        if now - self._looked_at >= _RELOAD_INTERVAL_S:
+        if at_once or now - self._looked_at >= _RELOAD_INTERVAL_S:
             self._looked_at = now
             if self._stamp() != self._seen:
                 self._read()
@@ -184,7 +193,7 @@ class KeyFile:
     def _believe(self, rows: dict[str, StoredKey], stamp: tuple[int, int] | None) -> None:
         self._rows = rows
         self._seen = stamp
-        self.had_keys = self.had_keys or bool(rows)
+        self._had_keys = self._had_keys or bool(rows)
 
 
 def _hash(key: str) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _HARD_STOP_MARGIN_S = 4.0  # for closing the index
 _LARGEST_HEAD_BYTES = 32 * 1024
+_BACKLOG = 2048
 
 
 def check_exposure(settings: ServerSettings, keys: KeyFile) -> None:
@@ -107,6 +108,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)  # from here on callers wait for us instead of being refused
     except OSError:
         listener.close()
         raise

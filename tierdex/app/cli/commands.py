@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -57,12 +58,19 @@ def make_cli() -> typer.Typer:
     return cli
 
 
-def _with_version(
-    version: bool = typer.Option(False, "--version", help="Say the version.", is_eager=True),
-) -> None:
-    if version:
+def _say_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"tierdex {__version__}")
         raise typer.Exit
+
+
+def _with_version(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Say the version.", is_eager=True, callback=_say_version),
+    ] = False,
+) -> None:
+    """Finds any message of a log by its key or message ID, however old."""
 
 
 # A command group of another module (`tierdex spark`) joins with `cli.add_typer` in make_cli.

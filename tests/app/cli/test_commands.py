@@ -1,0 +1,221 @@
+"""The command line over an embedded index: output, exit codes, refusals."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import orjson
+import pytest
+
+from tests.app.cli.conftest import SMALL
+from tierdex.app.cli.commands import COMMANDS
+from tierdex.app.cli.cost import monthly_bill
+from tierdex.app.keys import KeyFile, Scope
+from tierdex.clock import SystemClock
+from tierdex.filesystem import LocalFileSystem
+from tierdex.ids import SystemIds
+
+ONE = ("-t", "orders", "-k", "ORDER-1", "-i", "M-1", "--offset", "4096", "--size", "512",
+       "--timestamp", "2023-11-14T22:13:20Z")  # fmt: skip
+
+
+def test_what_was_put_is_found_in_every_form(run, put):
+    assert "disk" in put(*ONE).stdout
+    found = run("query", "-t", "orders", "-k", "ORDER-1", "-o", "json")
+    (entry,) = orjson.loads(found.stdout)["entries"]
+    assert (entry["offset"], entry["timestamp"]) == (4096, 1_700_000_000_000)
+    line = orjson.loads(run("query", "-i", "M-1", "-o", "ndjson").stdout)
+    assert line == entry
+    rows = list(csv.DictReader(io.StringIO(run("query", "-i", "M-1", "-o", "csv").stdout)))
+    assert [row["offset"] for row in rows] == ["4096"]
+    assert "2023-11-14T22:13:20.000Z" in run("query", "-i", "M-1").stdout
+
+
+def test_absent_key_ends_with_3_and_topic_without_key_with_2(run, put):
+    put(*ONE)
+    assert "not found" in run("query", "-t", "orders", "-k", "none", code=3).stderr
+    assert orjson.loads(run("query", "-i", "x", "-o", "json", code=3).stdout)["entries"] == []
+    assert "key" in run("query", "-t", "orders", code=2).stderr
+
+
+def test_time_range_is_inclusive_and_takes_both_spellings(run, put):
+    put(*ONE)
+    for begin, end, code in [
+        ("1700000000000", "2023-11-14T22:13:20Z", 0),
+        ("1700000000001", "1800000000000", 3),
+        ("2023-11-14T22:13:21+01:00", "1700000000000", 0),
+    ]:
+        run("query", "-t", "orders", "-k", "ORDER-1", "-b", begin, "-e", end, code=code)
+    assert "--begin" in run("query", "-t", "o", "-k", "k", "-b", "soon", code=2).stderr
+
+
+def test_damaged_file_makes_the_answer_incomplete_and_ends_with_4(run, put, tmp_path):
+    put(*ONE)
+    run("compact", "--roll", *SMALL)
+    (published,) = (tmp_path / "data" / "store").rglob("files/*")
+    published.unlink()
+    result = run("query", "-t", "orders", "-k", "ORDER-1", code=4)
+    assert "incomplete" in result.stderr
+    result = run("query", "-t", "orders", "-k", "ORDER-1", "--on-error", "fail", code=4)
+    assert "error" in result.stderr
+
+
+def test_published_entry_is_found_and_explained(run, put):
+    put(*ONE)
+    run("compact", "--roll", *SMALL)
+    (file,) = orjson.loads(run("files", "-o", "json").stdout)["files"]
+    assert file["state"] == "uploaded"
+    result = run("query", "-t", "orders", "-k", "ORDER-1", "--explain")
+    assert "requests=1" in result.stderr
+    answer = orjson.loads(run("query", "-i", "M-1", "--explain", "-o", "json").stdout)
+    assert answer["explain"]["requests"] == 1
+    assert "uploaded" in run("files").stdout
+
+
+def test_json_lines_are_put_all_or_none(run, put):
+    lines = [
+        {"topic": "t", "keys": [f"k{n}", "all"], "queue_id": 0, "offset": n, "size": 1,
+         "timestamp": n} for n in range(3)
+    ]  # fmt: skip
+    stdin = b"\n".join(map(orjson.dumps, lines))
+    assert orjson.loads(put("--lines", "-", "-o", "json", stdin=stdin).stdout)["accepted"] == 3
+    found = run("query", "-t", "t", "-k", "all", "-o", "json")
+    assert len(orjson.loads(found.stdout)["entries"]) == 3
+    bad = stdin + b'\n{"topic": "t"}'
+    assert "entries[3].queue_id" in put("--lines", "-", stdin=bad, code=2).stderr
+    found = run("query", "-t", "t", "-k", "all", "-o", "json")
+    assert len(orjson.loads(found.stdout)["entries"]) == 3
+
+
+def test_pages_are_followed_by_the_cursor(run, put):
+    for offset in ("1", "2", "3"):
+        put("-t", "t", "-k", "k", "--offset", offset, "--timestamp", "1")
+    first = run("query", "-t", "t", "-k", "k", "-m", "2", "-o", "csv")
+    cursor = first.stderr.split("--cursor ")[1].strip()
+    rest = run("query", "-t", "t", "-k", "k", "-m", "2", "--cursor", cursor, "-o", "ndjson")
+    assert orjson.loads(rest.stdout)["offset"] == 1
+    run("query", "-t", "t", "-k", "other", "--cursor", cursor, code=2)
+
+
+def test_loaded_row_is_shown(run, tmp_path):
+    (tmp_path / "orders.csv").write_text("id,at,what\nA-1,1000,tea\nA-2,2000,milk\n")
+    run("load", "orders.csv", "-t", "orders", "-k", "id", "--timestamp", "at", *SMALL)
+    result = run("query", "-t", "orders", "-k", "A-2", "--show")
+    assert "A-2,2000,milk" in result.stdout
+    shown = orjson.loads(run("query", "-t", "orders", "-k", "A-1", "--show", "-o", "json").stdout)
+    assert shown["entries"][0]["shown"] == "A-1,1000,tea"
+
+
+def test_inspect_and_verify_tell_a_sound_file_from_a_damaged_one(run, put, tmp_path):
+    put(*ONE)
+    run("compact", "--roll", *SMALL)
+    (published,) = (tmp_path / "data" / "store").rglob("files/*")
+    assert orjson.loads(run("inspect", str(published), "-o", "json").stdout)
+    assert run("inspect", str(published)).stdout
+    for place in (str(published), "data", "data/store"):
+        (finding,) = orjson.loads(run("verify", place, "-o", "json").stdout)["files"]
+        assert finding["sound"], finding
+    damaged = bytearray(published.read_bytes())
+    damaged[4100] ^= 1
+    published.write_bytes(damaged)
+    for place in (str(published), "data", "data/store"):
+        (finding,) = orjson.loads(run("verify", place, "-o", "json", code=1).stdout)["files"]
+        assert finding["problems"]
+    run("verify", "nowhere", code=1)
+    run("inspect", "nowhere", code=1)
+
+
+def test_expiry_names_files_and_then_drops_them(run, put):
+    put(*ONE)
+    run("compact", "--roll", *SMALL)
+    far = ("--before", "2999-01-01T00:00:00Z")
+    dry = orjson.loads(run("expire", *far, "--dry-run", "-o", "json", *SMALL).stdout)
+    assert len(dry["files"]) == 1
+    run("query", "-i", "M-1")
+    run("expire", *far, *SMALL)
+    run("query", "-i", "M-1", code=3)
+
+
+def test_missing_data_folder_is_an_error_and_is_not_made(run, tmp_path):
+    assert "no data folder" in run("query", "-t", "t", "-k", "k", code=1).stderr
+    assert "no data folder" in run("files", "--data", "elsewhere", code=1).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_in_use_names_the_holder(run, put, tmp_path):
+    from tierdex.index_service.index import Index
+
+    with Index.open(tmp_path / "data", slot_count=1024, item_capacity=4096, background=False):
+        result = put(*ONE, code=1)
+        assert "pid" in result.stderr
+        run("files")  # reading works beside the writer
+
+
+def test_url_and_data_together_are_refused(run):
+    assert "--url" in run("files", "--url", "http://localhost:1", "--data", "d", code=2).stderr
+
+
+@pytest.mark.parametrize("pair", ["slot_count", "slot_count=many", "no_such_setting=1", "=1"])
+def test_bad_setting_is_refused(run, pair):
+    run("put", *ONE, "--set", pair, code=2)
+
+
+def test_unknown_option_ends_with_2(run):
+    run("query", "--topik", "t", code=2)
+    run("no-such-command", code=2)
+
+
+def test_every_command_explains_itself(run):
+    text = run("--help").stdout
+    for name in (*COMMANDS, "keys"):
+        assert name in text
+        assert run(name, "--help").stdout
+    assert "0.1.0" in run("--version").stdout
+
+
+def test_key_is_shown_once_and_works_until_it_is_removed(run, tmp_path):
+    key = run("keys", "create", "--scope", "write", "--name", "broker").stdout.strip()
+    path = tmp_path / "data" / "keys.json"
+
+    def key_file():
+        return KeyFile(LocalFileSystem(), path, clock=SystemClock(), ids=SystemIds())
+
+    assert key_file().identify(key).scope is Scope.WRITE
+    (row,) = orjson.loads(run("keys", "list", "-o", "json").stdout)["keys"]
+    assert (row["name"], row["scope"]) == ("broker", "write")
+    assert key not in run("keys", "list").stdout
+    run("keys", "remove", row["id"])
+    run("keys", "remove", row["id"], code=1)
+    assert len(key_file()) == 0
+    run("keys", "create", "--scope", "root", code=2)
+
+
+def test_service_is_not_exposed_without_keys(run, tmp_path):
+    result = run("serve", "--host", "0.0.0.0", "--port", "0", code=2)
+    assert "keys create" in result.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_bill_is_storage_and_lookups():
+    bill = monthly_bill(
+        [1 << 30, 1 << 30], 1 << 27, lookups=1000, gib_month_usd=0.02, put_usd=0.001, get_usd=0.0001
+    )
+    assert bill["bytes_an_item"] == 16.0
+    assert bill["storage_usd_month"] == pytest.approx(0.04)
+    assert bill["lookups_usd_month"] == pytest.approx(0.1)
+    assert bill["total_usd_month"] == pytest.approx(0.14)
+    assert bill["uploads_usd_once"] == pytest.approx(0.004)
+
+
+def test_cost_counts_published_files_only(run, put):
+    put(*ONE)
+    assert orjson.loads(run("cost", "-o", "json").stdout)["files"] == 0
+    run("compact", "--roll", *SMALL)
+    assert orjson.loads(run("cost", "-o", "json").stdout)["files"] == 1
+
+
+def test_bench_measures(run):
+    rows = orjson.loads(run("bench", "--entries", "2000", "-o", "json").stdout)
+    assert [row["what"] for row in rows] == ["put_batch", "query_batch", "query"]
+    run("bench", "--entries", "1", code=2)

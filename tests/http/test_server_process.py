@@ -1,0 +1,174 @@
+"""A real server process: started, used over a socket, stopped by a signal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import orjson
+import pytest
+
+from tierdex import errors
+from tierdex.client.remote import Client
+from tierdex.index_service.index import Index
+
+SETTINGS = {"slot_count": 1024, "item_capacity": 4096}
+ENTRY = {"topic": "orders", "queue_id": 0, "offset": 1, "size": 2, "timestamp": 3}
+
+
+class Server:
+    def __init__(self, process):
+        self.process = process
+        self.lines = []
+        self.url = ""
+        for line in process.stderr:
+            self.lines.append(line)
+            if found := re.match(r"serving on (\S+)", line):
+                self.url = found[1]
+                break
+        self._reader = threading.Thread(target=lambda: self.lines.extend(process.stderr))
+        self._reader.start()
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=15)
+        self._reader.join()
+        return code
+
+    def client(self, **options):
+        return Client(self.url, **options)
+
+    def log(self):
+        return [orjson.loads(line) for line in self.lines if line.startswith("{")]
+
+
+@contextmanager
+def running(data, *arguments):
+    settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+    command = [sys.executable, "-m", "tierdex.app.cli", "serve", "--port", "0", "--data", str(data)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TIERDEX_")}
+    with subprocess.Popen(
+        [*command, *settings, *arguments], stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        server = Server(process)
+        try:
+            yield server
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            server._reader.join()
+
+
+def test_acknowledged_entries_are_there_after_an_orderly_stop(tmp_path):
+    with running(tmp_path) as server, server.client() as client:
+    XX
+        assert client.put_batch(**ENTRY, keys=[f"b{n}" for n in range(100)]) == "os"
+        assert client.query("orders", key="k").entries
+        with pytest.raises(errors.InvalidRequestError) as caught:
+            client.put(**{**ENTRY, "offset": -1}, keys=["k"])
+        assert caught.value.field == "entries[0].offset"
+        assert server.stop() == 0
+    requests = [line for line in server.log() if line["event"] == "request"]
+    assert [line["status"] for line in requests] == [200, 200, 200, 400]
+    assert server.log()[-1]["event"] == "stopped"
+    with Index.open(tmp_path, read_only=True) as index:
+        assert index.query("orders", key="k").entries
+        assert all(index.query("orders", key=f"b{n}").entries for n in range(100))
+
+
+def test_request_under_way_is_finished_while_stopping(tmp_path):
+    body = orjson.dumps({"entries": [{**ENTRY, "keys": ["late"]}]})
+    with running(tmp_path) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            head = (
+                f"POST /v1/entries HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n"
+            )
+            connection.sendall(head.encode() + body[:10])
+            while not _is_serving(server):
+                pass
+            server.process.send_signal(signal.SIGTERM)
+            connection.sendall(body[10:])
+            assert b"200 OK" in connection.recv(4096)
+        assert server.process.wait(timeout=10) == 0
+    with Index.open(tmp_path, read_only=True) as index:
+        assert index.query("orders", key="late").entries
+
+
+def _is_serving(server):
+    with server.client() as client:
+        return client.topics() is not None
+
+
+def test_second_server_on_the_same_folder_is_refused(tmp_path):
+    with running(tmp_path) as server:
+        with running(tmp_path) as second:
+            assert second.process.wait(timeout=15) == 1
+        assert "pid" in "".join(second.lines)
+        assert server.stop(signal.SIGINT) == 0
+
+
+def test_keys_decide_once_there_are_any(tmp_path):
+    with running(tmp_path) as server:
+        make = [sys.executable, "-m", "tierdex.app.cli", "keys", "create", "--scope", "read"]
+        made = subprocess.run([*make, "--data", str(tmp_path)], capture_output=True, check=True)
+        key = made.stdout.decode().strip()
+        with server.client(api_key=key) as client:
+            assert client.topics() == []
+            with pytest.raises(errors.PermissionDeniedError):
+                client.put(**ENTRY, keys=["k"])
+        with server.client() as client, pytest.raises(errors.AuthenticationError):
+            client.topics()
+        assert server.stop() == 0
+    assert key not in "".join(server.lines)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"POST /v1/entries HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+        b"Content-Type: application/json\r\n\r\nZZ\r\nx\r\n0\r\n\r\n",
+        b"POST /v1/entries HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"GET /\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /%ff%fe?%00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET /v1/topics HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+        b"Upgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n",
+    ],
+    ids=[
+        "garbage", "huge_header", "bad_chunk", "negative_length", "nul", "not_utf8", "no_host",
+        "foreign_host", "websocket",
+    ],
+)  # fmt: skip
+def test_raw_bytes_neither_fail_nor_stop_the_server(shared_server, raw):
+    host, port = shared_server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(raw)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        try:
+            while chunk := connection.recv(65536):
+                answer += chunk
+        except ConnectionResetError:
+            pass  # it did not read all that was sent, which is its right
+    assert not re.match(rb"HTTP/1.1 5", answer), answer[:200]
+    with shared_server.client() as client:
+        assert client.topics() == []
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("server")) as server:
+        yield server
+        assert server.stop() == 0
