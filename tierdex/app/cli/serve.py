@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,8 +15,7 @@ from tierdex.app.cli.options import ScopeName
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    import threading
-from pathlib import Path
+    from pathlib import Path
 
     from tierdex.app.keys import KeyFile
     from tierdex.app.server_settings import ServerSettings
