@@ -1,0 +1,56 @@
+"""A folder as `make run` leaves it, with the service running: where the pages' examples are run."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.indexfile.rocketmq_files import BEGIN, FILES, make_writer, put
+
+TIERDEX = Path(sys.executable).with_name("tierdex")
+_STOP_S = 10
+
+
+class Workspace:
+    """A reader's folder: `.venv`, `data` with the flights, and the service's real address."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.replacements = {"http://127.0.0.1:8080": url}
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
+    subprocess.run([TIERDEX, "demo", "--once"], cwd=folder, check=True, capture_output=True)
+    _make_rocketmq_files(folder / "rocketmq-index")
+    service = subprocess.Popen(
+        [TIERDEX, "serve", "--port", "0"], cwd=folder, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield Workspace(folder, _address(service))
+    finally:
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(_STOP_S) == 0
+        service.stderr.close()
+
+
+def _address(service) -> str:
+    for line in service.stderr:
+        if found := re.match(r"serving on (\S+)", line):
+            return found[1]
+    raise AssertionError("the service did not start")
+
+
+def _make_rocketmq_files(root: Path) -> None:
+    folder = root / "tiered_index_file"
+    folder.mkdir(parents=True)
+    writer = make_writer()
+    put(writer, "TopicTest", "MessageKey", 4096)
+    writer.save(FILES, folder / str(BEGIN), ended=True)
