@@ -12,21 +12,27 @@ from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
     from tierdex.compactor.parts import CompactorParts
+    from tierdex.lifecycle.ownership import OwnedNode, SharedNode
+    from tierdex.storage_layer.base import Store
 
 
 def collect_garbage(parts: CompactorParts) -> int:
     """Do one round; return the objects deleted. Raises what the store raises, FencedError."""
-    node = parts.claim.get()
-    listing = list(parts.store.list(StorePaths(node.log.node).files_prefix))
-    state = node.refresh()  # still the owner, and nothing newer than this decides
-    plan = plan_garbage(
-        state,
-        listing,
+    return collect_node(
+        parts.claim.get(),
+        parts.store,
         now_ms=parts.clock.now_ms(),
         grace_ms=round(parts.settings.grace_time * 1000),
     )
+
+
+def collect_node(node: OwnedNode | SharedNode, store: Store, *, now_ms: int, grace_ms: int) -> int:
+    """Do one round for a node of either kind; a shared one is collected by the jobs that write it."""
+    listing = list(store.list(StorePaths(node.log.node).files_prefix))
+    state = node.refresh()  # still the owner, and nothing newer than this decides
+    plan = plan_garbage(state, listing, now_ms=now_ms, grace_ms=grace_ms)
     for key in plan.delete:
-        parts.store.delete(key)
+        store.delete(key)
     if plan.bury:
         node.log.bury(plan.bury[0], plan.bury[-1])
     if not plan.change.is_empty:
