@@ -1,0 +1,81 @@
+"""Reads every local block again, slowly, so that damage is found before somebody asks for it.
+
+Each local file and each sidecar is verified once in `scrub_interval`: one file a step, the pause in
+between is the interval divided by the number of files. A damaged local file is quarantined and named
+in answers; a damaged sidecar is dropped, the next query fetches it again from the store.
+
+Depends on lifecycle and indexfile.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tierdex.errors import CorruptFileError
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.paths import LOCAL_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import FileRow
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_MIN_S = 1.0
+
+
+class Scrubber:
+    """Verifies one file a step, in order of their numbers, round and round. One thread."""
+
+    name = "scrub"
+
+    def __init__(
+        self,
+        parts: CompactorParts,
+        *,
+        kept_sidecar: Callable[[FileRow], CompactedFile | None],
+        forget_sidecar: Callable[[bytes], None],
+    ) -> None:
+        """`kept_sidecar` opens a sidecar that is here, without a request; None when it is not."""
+        self._parts = parts
+        self._kept_sidecar = kept_sidecar
+        self._forget_sidecar = forget_sidecar
+        self._last: tuple[int, str] = (-1, "")
+
+    def step(self) -> float:
+        """Verify the next file; return the pause that spreads all files over the interval."""
+        with self._parts.table.snapshot() as snapshot:
+            # An unsealed file was verified or written by this process, and changes as we look.
+            due = [h for h in reversed(snapshot.files) if h.state is not FileState.UNSEALED]
+            if not due:
+                return self._parts.settings.scrub_interval
+            handle = next((h for h in due if h.key > self._last), due[0])
+            self._last = handle.key
+            if handle.state in LOCAL_STATES:
+                self._scrub_file(handle)
+            elif handle.row is not None:
+                self._scrub_sidecar(handle.row, handle.file_id)
+        self._parts.progress.count(scrubbed=1)
+        return max(_PAUSE_MIN_S, self._parts.settings.scrub_interval / len(due))
+
+    def _scrub_file(self, handle: FileHandle) -> None:
+        try:
+            wrong = handle.reader.check()
+        except CorruptFileError as error:
+            wrong = [error.reason]
+        newest = self._parts.table.get(*handle.key)
+        if wrong and newest is handle:
+            self._parts.quarantine(handle, "; ".join(wrong[:3]))
+
+    def _scrub_sidecar(self, row: FileRow, file_id: str) -> None:
+        sidecar = self._kept_sidecar(row)
+        if sidecar is None:
+            return
+        if sidecar.directory.damaged_blocks(row.uuid) or sidecar.filter.damaged_partitions():
+            logger.warning("damaged sidecar dropped", extra={"file_id": file_id})
+            self._forget_sidecar(row.uuid)
