@@ -1,0 +1,1 @@
+"""Programs of the repository itself: generated documents, and what CI looks at."""
