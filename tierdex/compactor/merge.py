@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.merged_file import dates_of, make_merged_row, open_published
 from tierdex.compactor.rewrite import write_merged
-from tierdex.indexfile.compacted import CompactedFile
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import FileRef, FileRow, listed_topics
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from tierdex.compactor.parts import CompactorParts
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.settings import Settings
 
 _MERGE_MAX_FILES = 64
@@ -71,19 +70,16 @@ def merge_published(parts: CompactorParts, group: Sequence[FileRow]) -> int:
     try:
         # Nothing here is visible: a crash leaves a temporary file, which recovery removes, and
         # perhaps an orphan in the store, which garbage collection removes.
-        dates = {
-            "begin_ms": group[0].begin_ms,
-            "sealed_at_ms": max(row.sealed_at_ms for row in group),
-        }
-        sources = [_open(parts, row) for row in reversed(group)]
-        merged = write_merged(parts, temporary, uuid, sources, dates)
+        sources = [open_published(parts.store, row) for row in reversed(group)]
+        merged = write_merged(parts, temporary, uuid, sources, dates_of(group))
         key = StorePaths(node.log.node).file_object(node.state.number, uuid)
         file = parts.filesystem.open(temporary)
         try:
             parts.store.upload(key, file, file.size())
         finally:
             file.close()
-        row = _merged_row(group, merged, uuid, key, node.log.node)
+        name = node.log.node
+        row = make_merged_row([(name, part) for part in group], merged, uuid, key, name)
         # The commit: every reader sees either all parts or the merged file.
         node.merge(row, [part.uuid for part in group])
         parts.keep_sidecar(row, merged.sidecar_bytes().data)
@@ -92,40 +88,3 @@ def merge_published(parts: CompactorParts, group: Sequence[FileRow]) -> int:
         parts.filesystem.unlink(temporary)
     parts.show_manifest()
     return len(group)
-
-
-def _open(parts: CompactorParts, row: FileRow) -> CompactedFile:
-    """Open a published file for reading it from end to end."""
-
-    def read(position: int, length: int) -> bytes:
-        return parts.store.get(row.object_key, position, length)
-
-    tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
-    return CompactedFile.from_sidecar(
-        tail, read, position=row.sidecar_position, name=row.object_key
-    )
-
-
-def _merged_row(
-    group: Sequence[FileRow], merged: CompactedFile, uuid: bytes, key: str, node: str
-) -> FileRow:
-    refs = {FileRef(node, row.uuid, row.number) for row in group}
-    refs.update(part for row in group for part in row.parts)
-    newest = group[-1]
-    return FileRow(
-        uuid=uuid,
-        number=newest.number,
-        object_key=key,
-        bytes=merged.bytes,
-        item_count=merged.item_count,
-        slot_count=newest.slot_count,
-        min_time=merged.min_time,
-        max_time=merged.max_time,
-        begin_ms=group[0].begin_ms,
-        sealed_at_ms=max(row.sealed_at_ms for row in group),
-        sidecar_position=merged.sidecar_position,
-        tail_crc=merged.footer_crc,
-        topics=listed_topics(merged.topics),
-        schema=newest.schema,
-        parts=tuple(sorted(refs)),
-    )

@@ -1,0 +1,25 @@
+"""Schemas of locations that are no messages: a row of a Parquet file, a line of a text file.
+
+`source` is the path of the file, as its dictionary spells it. Depends on schema.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tierdex.indexfile.schema import Schema, SchemaField
+
+PARQUET_ROW_SCHEMA: Final = Schema(
+    (
+        SchemaField("source", "<u4", dictionary=True),
+        SchemaField("row_group", "<u4"),
+        SchemaField("row", "<u8"),
+    )
+)
+TEXT_LINE_SCHEMA: Final = Schema(
+    (
+        SchemaField("source", "<u4", dictionary=True),
+        SchemaField("size", "<u4"),
+        SchemaField("offset", "<i8"),
+    )
+)
