@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tierdex.index_service.answer import Entry
+
+if TYPE_CHECKING:
+    from tierdex.index_service.answer import Answer
 
 FILE_FIELDS = (
     "file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node",
@@ -29,6 +34,31 @@ def file_document(file: Any) -> dict[str, Any]:
     return {
         name: value.value if isinstance(value, Enum) else value for name, value in fields.items()
     }
+
+
+def answer_document(answer: Answer) -> dict[str, Any]:
+    """Return an answer as `Answer.to_dict` does, faster for entries of the message schema."""
+    document: dict[str, Any] = {
+        "entries": [_entry_document(entry) for entry in answer.entries],
+        "complete": answer.complete,
+        "missing": [missing._asdict() for missing in answer.missing],
+        "next_cursor": answer.next_cursor,
+        "as_of": answer.as_of,
+    }
+    if answer.explain is not None:
+        document["explain"] = answer.explain.to_dict()
+    return document
+
+
+def _entry_document(entry: Entry) -> dict[str, Any]:
+    if entry[_COMMON:] == _NOTHING_MORE:
+        return dict(zip(_COMMON_NAMES, entry, strict=False))
+    return entry.to_dict()
+
+
+_COMMON = 8  # the fields that every entry has come first
+_COMMON_NAMES = Entry._fields[:_COMMON]
+_NOTHING_MORE = (None,) * (len(Entry._fields) - _COMMON)
 
 
 def json_default(value: object) -> Any:

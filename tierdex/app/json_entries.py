@@ -7,7 +7,6 @@ values by the index, column by column. Depends on errors, numpy, pyarrow, orjson
 from __future__ import annotations
 
 from itertools import chain
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.settings import Settings
-
-_required_values = itemgetter(*REQUIRED)
 
 
 def parse_json(body: bytes | bytearray, field: str = "body") -> Any:
@@ -60,8 +57,8 @@ def rows_of_json(entries: object, limits: Settings) -> PutRows:
     if not entries:
         return PutRows(0, {})
     optional = _check_shapes(entries)
-    topics, queue_ids, offsets, sizes, times = map(
-        list, zip(*map(_required_values, entries), strict=True)
+    topics, queue_ids, offsets, sizes, times = (
+        [entry[name] for entry in entries] for name in REQUIRED
     )
     columns: dict[str, Any] = {
         "topic": _one_topic(topics),
@@ -116,7 +113,9 @@ def _milliseconds(values: list[Any]) -> list[Any]:
 
 def _with_key_lists(entries: list[Any], columns: dict[str, Any], limits: Settings) -> PutRows:
     """Return one row a key. The other columns stay lists, repeated where an entry has several."""
-    lists = [_key_list(entry, number) for number, entry in enumerate(entries)]
+    lists = _values(entries, "keys")
+    if set(map(type, lists)) != {list} or any("key" in entry for entry in entries):
+        lists = [_key_list(entry, number) for number, entry in enumerate(entries)]
     counts = np.fromiter(map(len, lists), np.int64, len(lists))
     flat: list[Any] = list(chain.from_iterable(lists))
     if not set(map(type, flat)) <= {str}:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from tierdex.app import query_string as q
 from tierdex.app.arrow_entries import rows_of_arrow
 from tierdex.app.arrow_stream import ARROW_STREAM, read_stream, write_stream
+from tierdex.app.documents import answer_document
 from tierdex.app.doors import JSON, RouteSpec, json_response
 from tierdex.app.index_port import DURABILITIES
 from tierdex.app.json_entries import parse_json, parse_ndjson, rows_of_json
@@ -114,7 +115,7 @@ async def get_entries(service: Service, request: Request) -> Response:
     if answer is None:
         answer = await service.in_thread(_query, service, values)
     service.metrics.count_answer(answer)
-    return json_response(answer.to_dict())
+    return json_response(answer_document(answer))
 
 
 def _query(service: Service, values: dict[str, Any]) -> Answer:
@@ -152,7 +153,7 @@ def _answer_json(service: Service, body: bytearray, values: dict[str, Any]) -> R
     found = sum(bool(answer.entries) for answer in answers)
     service.metrics.count_lookups(found, found=True, complete=True)
     service.metrics.count_lookups(len(answers) - found, found=False, complete=True)
-    return json_response({"answers": [answer.to_dict() for answer in answers]})
+    return json_response({"answers": [answer_document(answer) for answer in answers]})
 
 
 def _make_times_numbers(lookup: dict[str, Any], number: int) -> None:
