@@ -14,7 +14,7 @@
     │   ├── StoreUnavailableError           the object store cannot be reached or refuses work
     │   │   └── StoreTimeoutError           ... it did not answer in time: the request may have taken effect
     │   └── IncompleteAnswerError(answer)   on_error="fail": a file that should have been asked could not be
-    ├── StoreRefusedError                   the store says no (credentials, bucket, no conditional writes): mend the settings
+    ├── StoreRefusedError                   the store says no (credentials, bucket, conditions): mend the settings
     ├── OwnershipError                      somebody else owns it
     │   ├── FolderInUseError(holder)        another process writes in this data folder
     │   ├── FencedError                     another owner took the node over: stop, then `tierdex adopt`

@@ -1,1 +1,1 @@
-"""Programs of the repository itself: generated documents, and what CI looks at."""
+"""Scripts of the project: what make, CI and the tests run. Not shipped."""

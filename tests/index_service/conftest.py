@@ -39,7 +39,11 @@ def index(make_index):
 
 def put(index, key, offset, *, topic="orders", timestamp=None, **more):
     """Put one message whose offset tells it apart."""
-    fields = {"queue_id": 0, "size": 10, "timestamp": 1000 + offset if timestamp is None else timestamp}
+    fields = {
+        "queue_id": 0,
+        "size": 10,
+        "timestamp": 1000 + offset if timestamp is None else timestamp,
+    }
     return index.put(topic=topic, keys=[key], offset=offset, **{**fields, **more})
 
 

@@ -49,9 +49,7 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path):
     parts = index._parts
     compaction = parts.writing.compactor._parts
     sidecars = parts.surroundings._nodes._sidecars
-    scrubber = Scrubber(
-        compaction, kept_sidecar=sidecars.kept, forget_sidecar=sidecars.forget
-    )
+    scrubber = Scrubber(compaction, kept_sidecar=sidecars.kept, forget_sidecar=sidecars.forget)
     scrubber.step()
     assert path.exists()
     for share in range(40, 96, 5):

@@ -14,7 +14,12 @@ from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 def open_on(disk, store):
     return Index.open(
-        Path("/var/data"), filesystem=disk, store=store, clock=ManualClock(), ids=SeededIds(7), **SMALL
+        Path("/var/data"),
+        filesystem=disk,
+        store=store,
+        clock=ManualClock(),
+        ids=SeededIds(7),
+        **SMALL,
     )
 
 

@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from tests.index_service.conftest import offsets, put
-from tierdex.errors import CursorExpiredError, FencedError, FolderInUseError, InvalidRequestError, ReadOnlyError
+from tierdex.errors import (
+    CursorExpiredError,
+    FencedError,
+    FolderInUseError,
+    InvalidRequestError,
+    ReadOnlyError,
+)
 
 
 def test_put_is_found_at_once(index):
@@ -23,7 +29,9 @@ def test_absent_key_and_unknown_topic_are_empty_and_complete(index):
 
 
 def test_message_id_is_found_without_its_topic(index):
-    index.put(topic="orders", keys=["K"], message_id="ID-1", queue_id=3, offset=7, size=1, timestamp=5)
+    index.put(
+        topic="orders", keys=["K"], message_id="ID-1", queue_id=3, offset=7, size=1, timestamp=5
+    )
     entry = index.query(message_id="ID-1").entries[0]
     assert (entry.topic, entry.queue_id, entry.offset) == ("orders", 3, 7)
     assert index.query("orders", message_id="ID-1").entries == [entry]
