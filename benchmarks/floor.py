@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tierdex.indexfile.layout import rows_position
+
 if TYPE_CHECKING:
     from tierdex.indexfile.chained import ChainedFile
     from tierdex.indexfile.compacted import CompactedFile
@@ -78,17 +80,21 @@ class FloorTable:
     """Slots and rows of one chained file of our making, filled by the floor's own append."""
 
     def __init__(self, library: Any, file: ChainedFile, seed: int) -> None:
-        """Take a new, empty `file`; its blocks are reserved here, as a put of ours does."""
+        """Take a new, empty `file`; its blocks are reserved by each put, as by ours."""
         self._library = library
         self._file = file
         self._view = file._view  # its mapping: the floor works on the same bytes
         self._seed = seed
         self._row = 1
+        self._rows_begin = self._reserved = rows_position(file.slot_count)
         self._state = np.array([0, np.iinfo(np.int64).max, np.iinfo(np.int64).min], np.int64)
         self._ends = np.zeros(8, np.int64)
 
     def put(self, keys: Any, columns: dict[str, np.ndarray]) -> None:
-        self._file._make_room(self._row + len(keys) - 1, 0)
+        end = self._rows_begin + (self._row + len(keys)) * 40
+        if end > self._reserved:
+            self._file._file.reserve(self._reserved, end - self._reserved)
+            self._reserved = end
         array = self._view.array
         offsets, data = key_buffers(keys)
         self._library.floor_put(

@@ -144,8 +144,6 @@ def write(
     first_row = tally.next_row
     begin = rows_begin + (first_row - 1) * item_bytes
     items_begin = begin + (length - items) * item_bytes
-    # Whatever a batch before a crash left behind must not look like the one after this.
-    data[begin + length * item_bytes :][: layout.BATCH_RECORD_BYTES] = 0
     head = data[begin:items_begin]
     head[:] = 0
     record = head[: layout.BATCH_RECORD_BYTES].view(layout.BATCH_RECORD)[0]
@@ -160,6 +158,8 @@ def write(
     for source in sources:
         _write_source(tally, source, row, data, rows_begin + (row - 1) * item_bytes)
         row += source.size
+    # Whatever a batch before a crash left behind must not look like the one after this.
+    data[begin + length * item_bytes :][: layout.BATCH_RECORD_BYTES] = 0
     # This makes the batch real: everything above is in place before it.
     record["crc"] = tally.crc
     tally.array[k.T_NEXT_ROW] = first_row + length

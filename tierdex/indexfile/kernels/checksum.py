@@ -83,6 +83,19 @@ crc32c = crc32c_by_instruction if HAS_SSE42_CRC else crc32c_by_table
 
 
 @kernel
+def _step_by_table(state: Any, word: Any) -> Any:
+    """Feed 8 bytes to a CRC state (u8), as `crc_step_u64` does."""
+    word ^= state
+    state = np.uint64(0)
+    for level in range(8):
+        state ^= np.uint64(_TABLE[7 - level, (word >> np.uint64(8 * level)) & np.uint64(0xFF)])
+    return state
+
+
+crc_step = crc_step_u64 if HAS_SSE42_CRC else _step_by_table
+
+
+@kernel
 def _numbered_state(seed: Any, number: Any) -> Any:
     """Return the seed of unit `number`: the part's seed continued over the number, 8 bytes."""
     state = np.uint64(np.uint32(seed) ^ np.uint32(0xFFFFFFFF))

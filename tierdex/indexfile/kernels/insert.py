@@ -5,7 +5,7 @@ slots and rows lie, and everything that is derived from batches alone (next row,
 CRC, counts, times, greatest end offset a (topic, queue)). Python reads and grows it, kernels advance it.
 
 Work goes in blocks of 128 items, so that each step after the first finds its rows in the L1 cache,
-and the slots of a block are prefetched while the block before it is written.
+and the slots of a block are hashed and prefetched while the block before it is linked.
 
     write_items    columns -> rows, chains, CRC, tally     (append)
     link_rows      rows that are already there -> chains, CRC, tally  (append of gathered rows)
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.checksum import _TABLE, crc32c, rows_fingerprint
+from tierdex.indexfile.kernels.checksum import _TABLE, crc32c, crc_step, rows_fingerprint
 from tierdex.indexfile.kernels.compile import kernel
 from tierdex.indexfile.kernels.hashing import string_hash
 from tierdex.indexfile.kernels.intrinsics import (
@@ -108,40 +108,67 @@ _MAGIC = np.uint32(layout.BATCH_MAGIC)
 def _hash_block(tally: Any, source: Any, begin: int, count: int, out: int) -> None:
     """Write the hashes of `count` items to the u8 array at `out`; ask for their slots."""
     slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
-    pick, hashes = source[S_PICK], source[S_HASHES]
     for i in range(count):
-        row = begin + i
-        if pick != 0:
-            row = load_i64(pick + 8 * row)
-        if hashes != 0:
-            value = load_u64(hashes + 8 * row)
-        else:
-            value = string_hash(
-                source[S_OFFSETS],
-                source[S_OFFSET_BYTES],
-                source[S_DATA],
-                source[S_INDICES],
-                source[S_TOPIC_INDEX],
-                source[S_SEEDS],
-                row,
-            )
+        value = _hash_of(source, begin + i)
         prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
         store_u64(out + 8 * i, value)
 
 
 @kernel
-def _link_block(tally: Any, first_row: int, count: int, hashes: int) -> None:
-    """Write hash and link of `count` rows from `first_row` on and move their slots."""
+def _hash_of(source: Any, row: int) -> Any:
+    """Return the hash of item `row` of a source."""
+    pick, hashes = source[S_PICK], source[S_HASHES]
+    if pick != 0:
+        row = load_i64(pick + 8 * row)
+    if hashes != 0:
+        return load_u64(hashes + 8 * row)
+    return string_hash(
+        source[S_OFFSETS],
+        source[S_OFFSET_BYTES],
+        source[S_DATA],
+        source[S_INDICES],
+        source[S_TOPIC_INDEX],
+        source[S_SEEDS],
+        row,
+    )
+
+
+@kernel
+def _settle_block(
+    tally: Any,
+    first_row: int,
+    count: int,
+    hashes: int,
+    source: Any,
+    begin: int,
+    ahead: int,
+    out: int,
+) -> None:
+    """Finish `count` rows whose columns and tags are written: hash, link, slot, CRC.
+
+    Meanwhile hashes the `ahead` items from `begin` on, to `out`, and asks for their slots: the CRC is
+    one long dependent chain, which costs nothing beside the hashes' own waits.
+    """
     slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
     item_bytes = tally[T_ITEM_BYTES]
     place = tally[T_ROWS] + (first_row - 1) * item_bytes
+    crc = np.uint64(np.uint32(tally[T_CRC]) ^ np.uint32(0xFFFFFFFF))
     for i in range(count):
         value = load_u64(hashes + 8 * i)
         slot = slots + 4 * np.int64(mul_high(value, slot_count))
+        linked = np.uint64(load_u32(slot)) | (np.uint64(load_u32(place + _TAG)) << np.uint64(32))
         store_u64(place, value)
-        store_u32(place + _LINK, load_u32(slot))
+        store_u64(place + _LINK, linked)
         store_slot(slot, np.uint32(first_row + i))
+        crc = crc_step(crc_step(crc, value), linked)
+        for position in range(_TIME, item_bytes, 8):
+            crc = crc_step(crc, load_u64(place + position))
         place += item_bytes
+        if i < ahead:
+            value = _hash_of(source, begin + i)
+            prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
+            store_u64(out + 8 * i, value)
+    tally[T_CRC] = np.int64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
 
 
 @kernel
@@ -258,16 +285,16 @@ def write_items(
     while begin < count and not _is_crowded(tally):
         size = min(BLOCK_ITEMS, count - begin)
         following = begin + size
-        if following < count:
-            ahead = min(BLOCK_ITEMS, count - following)
-            _hash_block(tally, source, following, ahead, ready + half * (1 - side))
         row = first_row + begin
         target = tally[T_ROWS] + (row - 1) * item_bytes
         _tag_block(source, begin, size, target + _TAG, item_bytes)
         for k in range(columns.shape[0]):
             _column_block(columns[k], pick, begin, size, target, item_bytes)
-        _link_block(tally, row, size, ready + half * side)
-        tally[T_CRC] = np.int64(crc32c(target, size * item_bytes, np.uint32(tally[T_CRC])))
+        ahead = min(BLOCK_ITEMS, count - following)
+        _settle_block(
+            tally, row, size, ready + half * side,
+            source, following, ahead, ready + half * (1 - side),
+        )  # fmt: skip
         _observe_block(tally, row, size)
         begin = following
         side = 1 - side
