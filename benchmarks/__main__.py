@@ -28,7 +28,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the size, about 2 minutes")
     parser.add_argument("--only", nargs="*", choices=PARTS, help="some parts; nothing is written")
-    parser.add_argument("--folder", type=Path, help="where the data goes; default: the temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="where the data goes; default: the temporary folder"
+    )
     arguments = parser.parse_args()
     watch = Stopwatch()
     with tempfile.TemporaryDirectory(prefix="tierdex-bench-", dir=arguments.folder) as root:

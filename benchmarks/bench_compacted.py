@@ -80,7 +80,13 @@ def make_flights() -> np.ndarray | None:
         part["queue_id"] = pd.factorize(table.origin)[0]
         part["offset"] = starts
         part["size"] = lengths[:count]
-        hours = pd.to_datetime(table.time_hour).dt.tz_localize(None).to_numpy().astype("datetime64[ms]").astype(np.int64)
+        hours = (
+            pd.to_datetime(table.time_hour)
+            .dt.tz_localize(None)
+            .to_numpy()
+            .astype("datetime64[ms]")
+            .astype(np.int64)
+        )
         part["timestamp"] = hours + table.minute.to_numpy() * 60_000
     rows = rows[np.repeat(table.tailnum.notna().to_numpy(), 3) | (np.arange(3 * count) % 3 > 0)]
     return rows[::-1][np.argsort(rows[::-1]["key_hash"], kind="stable")]

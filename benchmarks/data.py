@@ -83,9 +83,7 @@ class Block:
     @cached_property
     def raw_values(self) -> list[bytes]:
         """Return each entry's location as 24 bytes, what a store of bytes would keep."""
-        value = np.dtype(
-            [("offset", "<i8"), ("time", "<i8"), ("size", "<u4"), ("queue", "<i4")]
-        )
+        value = np.dtype([("offset", "<i8"), ("time", "<i8"), ("size", "<u4"), ("queue", "<i4")])
         rows = np.empty(self.count, value)
         rows["offset"], rows["time"] = self.columns["offset"], self.columns["timestamp"]
         rows["size"], rows["queue"] = self.columns["size"], self.columns["queue_id"]

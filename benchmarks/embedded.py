@@ -102,7 +102,9 @@ def warm_up(bench: Bench, folder: Path) -> None:
     block = Block(0, 20_000)
     index = bench.open_index(folder / "warm", slot_count=5000, item_capacity=50_000)
     index.put_batch(**block.entries)
-    table = pa.table({"topic": pa.array([TOPIC] * 100).dictionary_encode(), "key": block.keys[:100]})
+    table = pa.table(
+        {"topic": pa.array([TOPIC] * 100).dictionary_encode(), "key": block.keys[:100]}
+    )
     assert index.query_batch_arrow(table).num_rows == 100
     assert index.query_batch([{"topic": TOPIC, "key": block.texts[0]}])[0].entries
     assert index.query(TOPIC, key=block.texts[0]).entries
@@ -141,7 +143,9 @@ def put_batch(loaded: Loaded) -> None:
     stores = [peer.name for peer in loaded.peers]
     if stores:
         name, best = timings.best(stores)
-        row = Row(1, "put_batch, best embedded store", "ns/key", ours, name, best, best / ours, 30.0, ">=")
+        row = Row(
+            1, "put_batch, best embedded store", "ns/key", ours, name, best, best / ours, 30.0, ">="
+        )
         row.note = ", ".join(f"{each} {timings.median(each):.0f}" for each in stores)
         bench.add(row)
     bench.plots["put_batch"] = {name: timings.median(name) for name in contestants}
@@ -282,7 +286,9 @@ def query_compacted(bench: Bench, folder: Path) -> None:
     calls = 50
 
     def some() -> Any:
-        parts = [block.some(rng.integers(0, block.count, calls * MANY // BLOCKS)) for block in blocks]
+        parts = [
+            block.some(rng.integers(0, block.count, calls * MANY // BLOCKS)) for block in blocks
+        ]
         keys = pa.concat_arrays(parts)
         return keys.take(pa.array(rng.permutation(len(keys))))
 
@@ -311,7 +317,9 @@ def query_compacted(bench: Bench, folder: Path) -> None:
         contestants["C floor"] = floor
     timings = take_turns(contestants)
     if library is not None:
-        add_ratio(bench, 2, "query_batch_arrow, compacted, pages verified", timings, "C floor", 4.0, "<=")
+        add_ratio(
+            bench, 2, "query_batch_arrow, compacted, pages verified", timings, "C floor", 4.0, "<="
+        )
     with store.outage():
         index.close()
 
@@ -421,7 +429,9 @@ def single_puts(loaded: Loaded) -> None:
     if stores:
         best, theirs = timings.best(stores)
         mine = timings.median("os")
-        bench.add(Row(3, "one put at `os`, best embedded store", "us", mine, best, theirs, theirs / mine))
+        bench.add(
+            Row(3, "one put at `os`, best embedded store", "us", mine, best, theirs, theirs / mine)
+        )
     bench.plots["put"] = {name: timings.median(name) for name in contestants}
     begin = time.perf_counter()
     index.close()

@@ -68,9 +68,7 @@ def seconds(action: Callable[[], Any]) -> float:
         gc.enable()
 
 
-def take_turns(
-    contestants: Mapping[str, Callable[[int], float]], rounds: int = ROUNDS
-) -> Timings:
+def take_turns(contestants: Mapping[str, Callable[[int], float]], rounds: int = ROUNDS) -> Timings:
     """Call each contestant once a round with the round's number; keep what it returns."""
     timings = Timings({name: [] for name in contestants})
     names = list(contestants)

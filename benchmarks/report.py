@@ -1,3 +1,7 @@
 def print_table(bench):
-    for r in bench.rows: pass
-def write_results(bench, s): pass
+    for r in bench.rows:
+        pass
+
+
+def write_results(bench, s):
+    pass

@@ -26,6 +26,7 @@ from tierdex.index_service.request import (
     check_key,
     check_topic,
 )
+from tierdex.indexfile.columns import StringColumn, is_plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,6 +192,8 @@ def _strings_from_python(values: Any, name: str) -> Any:
 def _check_texts(column: Any | None, name: str, max_bytes: int) -> None:
     """Every text is 1 to `max_bytes` bytes of valid UTF-8; nulls pass."""
     if column is None or len(column) == column.null_count:
+        return
+    if not column.null_count and is_plain_text(StringColumn.from_values(column), max_bytes):
         return
     try:
         column.validate(full=True)  # an Arrow stream may claim any bytes to be a string

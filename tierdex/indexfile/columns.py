@@ -156,6 +156,21 @@ class StringColumn:
         return lengths if self.indices is None else lengths[self.indices]
 
 
+def is_plain_text(column: StringColumn, max_bytes: int) -> bool:
+    """Say whether every string is 1 to `max_bytes` bytes of ASCII, hence of UTF-8.
+
+    False means that it takes a closer look; the column has no indices and no mask.
+    """
+    from tierdex.indexfile.kernels.text_scan import scan_texts
+
+    assert column.indices is None and column.valid is None
+    offsets, offset_bytes, data, _ = column.addresses()
+    if not len(column):
+        return True
+    least, greatest, is_ascii = scan_texts(offsets, offset_bytes, data, len(column))
+    return bool(is_ascii and least >= 1 and greatest <= max_bytes)
+
+
 def _array_of(values: Any) -> Any:
     """Return an Arrow array of a list or numpy array. Raises InvalidRequestError."""
     import pyarrow as pa
