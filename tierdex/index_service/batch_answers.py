@@ -13,8 +13,7 @@ import numpy as np
 
 from tierdex.index_service.answer import Answer
 from tierdex.index_service.cursor import Cursor, fingerprint_location
-from tierdex.index_service.query import make_entry
-from tierdex.index_service.rows import RowDecoder
+from tierdex.index_service.rows import RowDecoder, make_entry
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 

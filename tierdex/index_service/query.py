@@ -31,12 +31,12 @@ from tierdex.errors import (
     StoreRefusedError,
     UnavailableError,
 )
-from tierdex.index_service.answer import Answer, Entry, Explain, FileExplain, Missing, Stage
+from tierdex.index_service.answer import Answer, Explain, FileExplain, Missing, Stage
 from tierdex.index_service.cursor import Cursor, fingerprint_location
 from tierdex.index_service.local_files import query_reader
 from tierdex.index_service.plan import Plan, find_covering, plan_query
 from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.index_service.rows import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tierdex.clock import Clock
+    from tierdex.index_service.answer import Entry
     from tierdex.index_service.reader import QueryReader
     from tierdex.index_service.request import QueryRequest
     from tierdex.lifecycle.file_handle import FileHandle
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
-
-MESSAGE_LOCATION = MESSAGE_SCHEMA.field_names
 
 # Errors that concern one file: the answer goes on without it and says so.
 FILE_ERRORS = (
@@ -109,14 +108,14 @@ class QueryRunner:
         manifest_requests = 0
         if attempt.plan_is_old:
             manifest_requests = self._surroundings.refresh()
-            attempt = self._attempt(request)
+            attempt = self._attempt(request, after=attempt)
         attempt.missing += self._surroundings.missing()
         answer = Answer(
             entries=attempt.entries,
             complete=not attempt.missing,
             missing=attempt.missing,
             next_cursor=attempt.next_cursor(),
-            as_of=self._surroundings.as_of(),
+            as_of=attempt.as_of,
         )
         if explain:
             answer.explain = attempt.explain(self._settings)
@@ -128,11 +127,15 @@ class QueryRunner:
             )
         return answer
 
-    def _attempt(self, request: QueryRequest) -> _Attempt:
+    def _attempt(self, request: QueryRequest, after: _Attempt | None = None) -> _Attempt:
+        """Plan and walk once; `after` is the attempt whose plan was old."""
+        as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         with self._table.snapshot() as snapshot:
             started = self._clock.monotonic()
             plan = plan_query(snapshot, request)
-            attempt = _Attempt(request, plan, self._surroundings, self._clock, started)
+            attempt = _Attempt(request, plan, self._surroundings, self._clock, started, as_of)
+            if after is not None:
+                attempt.follow(after)
             if request.cursor is not None:
                 attempt.aim(request.cursor, snapshot)
             budget = Budget(
@@ -147,6 +150,7 @@ class QueryRunner:
             finally:
                 budget.close()
                 reads.cancel()
+            attempt.note_unasked(reads)
         return attempt
 
 
@@ -189,8 +193,15 @@ class _Reads:
                 break  # a local file is read when its turn comes: nothing to look ahead for
         return self._under_way.popleft() if self._under_way else None
 
-    def unasked(self) -> list[FileHandle]:
-        return [read.handle for read in self._under_way] + list(self._waiting)
+    @property
+    def under_way(self) -> Sequence[_Read]:
+        """Return the reads that were begun and not returned by `next`."""
+        return self._under_way
+
+    @property
+    def waiting(self) -> Sequence[FileHandle]:
+        """Return the files that were not asked."""
+        return self._waiting
 
     def cancel(self) -> None:
         for read in self._under_way:
@@ -215,10 +226,13 @@ class _Attempt:
         surroundings: Surroundings,
         clock: Clock,
         started: float,
+        as_of: int,
     ) -> None:
         self.entries: list[Entry] = []
         self.missing: list[Missing] = []
-        self.plan_is_old = False
+        self.as_of = as_of
+        self.plan_is_old = False  # a listed object is gone: refresh, and plan again
+        self._may_replan = True
         self._request = request
         self._plan = plan
         self._surroundings = surroundings
@@ -232,6 +246,11 @@ class _Attempt:
         self._stopped = False
         self._cursor: Cursor | None = None
         self._cursor_file: FileHandle | None = None
+
+    def follow(self, before: _Attempt) -> None:
+        """Replace an attempt whose plan was old: what it spent counts, another one is not made."""
+        self._may_replan = False
+        self._meters += before._meters
 
     def aim(self, cursor: Cursor, snapshot: FileSnapshot) -> None:
         """Go on after the cursor's entry. Raises CursorExpiredError when its file is gone."""
@@ -251,12 +270,16 @@ class _Attempt:
             self._consume_file(read)
         if self._cursor is not None and not self._stopped:
             self._refuse_cursor(self._cursor.file_id)  # its file no longer answers this query
-        self._files += [_line(handle, "skipped") for handle in reads.unasked()]
+
+    def note_unasked(self, reads: _Reads) -> None:
+        """List the files that were not needed; one asked ahead may have cost a request all the same."""
+        for read in reads.under_way:
+            self._note(read, _line(read.handle, "skipped"))
+        self._files += [_line(handle, "skipped") for handle in reads.waiting]
 
     def _consume_file(self, read: _Read) -> None:
         line = _line(read.handle, "read")
         found_before = len(self.entries)
-        line.start_ms = (read.started - self._started) * 1000
         matched = 0
         try:
             if read.first is not None and (chunk := read.first.result()) is not None:
@@ -271,11 +294,15 @@ class _Attempt:
             line.outcome = "skipped"
         if read.meter.filtered:
             line.outcome = "pruned_by_filter"
+        line.entries = len(self.entries) - found_before
+        line.false_positive = line.outcome == "read" and read.meter.requests > 0 and not matched
+        self._note(read, line)
+
+    def _note(self, read: _Read, line: FileExplain) -> None:
+        line.start_ms = (read.started - self._started) * 1000
         line.ms = (self._clock.monotonic() - read.started) * 1000
         line.requests = read.meter.requests + read.meter.sidecar_requests
         line.bytes, line.items = read.meter.bytes, read.meter.items
-        line.entries = len(self.entries) - found_before
-        line.false_positive = line.outcome == "read" and read.meter.requests > 0 and not matched
         self._files.append(line)
         self._meters.append(read.meter)
 
@@ -287,10 +314,10 @@ class _Attempt:
             skipping = self._cursor is not None
             if self._is_cursor(handle, location):
                 self._cursor = None
-            if location in self._seen:
+            if location in self._seen or self._surroundings.hides(handle, location[0]):
                 continue
             self._seen.add(location)
-            if skipping or self._surroundings.hides(handle, location[0]):
+            if skipping:
                 continue
             names, function = reader.location_names(), reader.hash_function
             self.entries.append(make_entry(handle, names, location, timestamp, function))
@@ -319,14 +346,15 @@ class _Attempt:
         )
 
     def _note_missing(self, handle: FileHandle, error: Exception) -> None:
+        if isinstance(error, NotFoundError) and self._may_replan:
+            self.plan_is_old = self._stopped = True  # what was found is thrown away
+            return
         if handle is self._cursor_file and self._cursor is not None:
             # Without this file nobody knows where the page begins: neither skip nor repeat.
             raise UnavailableError(
                 f"the file {handle.file_id}, in which the cursor points, cannot be read ({error}); "
                 "try again"
             ) from error
-        if isinstance(error, NotFoundError):
-            self.plan_is_old = True
         logger.warning("file not asked", extra={"file_id": handle.file_id, "error": str(error)})
         self.missing.append(Missing(handle.file_id, str(error) or type(error).__name__))
 
@@ -367,43 +395,3 @@ class _Attempt:
 
 def _line(handle: FileHandle, outcome: str) -> FileExplain:
     return FileExplain(handle.file_id, handle.state.value, handle.node, outcome)
-
-
-def make_entry(
-    handle: FileHandle,
-    names: tuple[str, ...],
-    location: tuple[Any, ...],
-    timestamp: int,
-    hash_function: str | None = None,
-) -> Entry:
-    """Return the entry of one item; `names` are the schema's fields, `location` topic and values."""
-    file_id, state, node = handle.file_id, handle.state.value, handle.node
-    if names == MESSAGE_LOCATION:
-        topic, offset, size, queue_id = location
-        return Entry(
-            topic,
-            queue_id,
-            offset,
-            size,
-            timestamp,
-            file_id,
-            state,
-            node,
-            None,
-            None,
-            hash_function,
-        )
-    fields = dict(zip(names, location[1:], strict=True))
-    return Entry(
-        location[0],
-        fields.get("queue_id"),
-        fields.get("offset"),
-        fields.get("size"),
-        timestamp,
-        file_id,
-        state,
-        node,
-        fields,
-        fields.get("source"),
-        hash_function,
-    )

@@ -1,21 +1,26 @@
-"""From rows (structured arrays of a file) to locations with the file's dictionaries resolved.
+"""From rows (structured arrays of a file) to locations with the file's dictionaries resolved, and
+from locations to the entries of an answer.
 
-Depends on indexfile.
+Depends on answer, indexfile and lifecycle's handles.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tierdex.index_service.answer import Entry
 from tierdex.index_service.reader import Candidate
 from tierdex.indexfile.layout import TOPIC_MASK
-from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     import numpy as np
 
     from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
+    from tierdex.lifecycle.file_handle import FileHandle
+
+MESSAGE_LOCATION = MESSAGE_SCHEMA.field_names
 
 
 class RowDecoder:
@@ -39,3 +44,43 @@ class RowDecoder:
             values = rows[name].tolist()
             columns.append(values if strings is None else [strings[value] for value in values])
         return list(map(Candidate, zip(*columns, strict=True), rows["timestamp"].tolist()))
+
+
+def make_entry(
+    handle: FileHandle,
+    names: tuple[str, ...],
+    location: tuple[Any, ...],
+    timestamp: int,
+    hash_function: str | None = None,
+) -> Entry:
+    """Return the entry of one item; `names` are the schema's fields, `location` topic and values."""
+    file_id, state, node = handle.file_id, handle.state.value, handle.node
+    if names == MESSAGE_LOCATION:
+        topic, offset, size, queue_id = location
+        return Entry(
+            topic,
+            queue_id,
+            offset,
+            size,
+            timestamp,
+            file_id,
+            state,
+            node,
+            None,
+            None,
+            hash_function,
+        )
+    fields = dict(zip(names, location[1:], strict=True))
+    return Entry(
+        location[0],
+        fields.get("queue_id"),
+        fields.get("offset"),
+        fields.get("size"),
+        timestamp,
+        file_id,
+        state,
+        node,
+        fields,
+        fields.get("source"),
+        hash_function,
+    )
