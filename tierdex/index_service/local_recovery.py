@@ -10,6 +10,9 @@ Depends on lifecycle and indexfile.
 from __future__ import annotations
 
 import json
+import logging
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError
@@ -28,6 +31,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
+    from tierdex.indexfile.predecessor import Predecessor
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.recovery import FolderListing, FoundFile
+
+logger = logging.getLogger(__name__)
 
 
 class LocalMending:
@@ -64,6 +72,52 @@ class LocalMending:
             return file.item_count
         finally:
             file.close()
+
+
+def drop_behind_a_gap(
+    filesystem: FileSystem, paths: DataPaths, listing: FolderListing
+) -> FolderListing:
+    """Remove what `find_behind_a_gap` finds; return the listing without it. Raises OSError."""
+    unsealed = [file for file in listing.files if file.state is FileState.UNSEALED]
+    behind = find_behind_a_gap(filesystem, listing) if len(unsealed) > 1 else []
+    for file in reversed(behind):
+        # Newest first, each durably: a crash in between leaves nothing whose predecessor is gone.
+        filesystem.unlink(file.path)
+        filesystem.sync_folder(paths.folder(FileState.UNSEALED))
+        logger.warning("removed, as it follows lost batches", extra={"path": str(file.path)})
+    return replace(listing, files=tuple(file for file in listing.files if file not in behind))
+
+
+def find_behind_a_gap(filesystem: FileSystem, listing: FolderListing) -> list[FoundFile]:
+    """Return the unsealed files that hold what was put after something lost, oldest first.
+
+    A power cut may keep a newer file's batches and lose an older one's last. Nothing in the newer one
+    was acknowledged at `disk` then (a flush syncs the older first, and the newer's own record of where
+    the older ended), and to keep it would leave a hole in the put order. Raises OSError.
+    """
+    unsealed = sorted(
+        (file for file in listing.files if file.state is FileState.UNSEALED and file.identity),
+        key=lambda file: file.number,
+    )
+    ends: dict[bytes, Predecessor | None] = {}  # of the older ones; None: sealed, hence whole
+    behind: list[FoundFile] = []
+    for file in unsealed:
+        try:
+            opened = ChainedFile.open_for_reading(filesystem, file.path)
+        except CorruptFileError:
+            continue  # recovery meets it again and quarantines it
+        with closing(opened):
+            if behind or _is_behind(opened.predecessor, ends):
+                behind.append(file)
+            ends[opened.uuid] = None if opened.sealed else opened.end_of_batches
+    return behind
+
+
+def _is_behind(predecessor: Predecessor | None, ends: dict[bytes, Predecessor | None]) -> bool:
+    if predecessor is None:
+        return bool(ends)  # its own record is lost, so nothing of it was ever synced
+    end = ends.get(predecessor.uuid)
+    return end is not None and end != predecessor
 
 
 def open_local(

@@ -33,7 +33,7 @@ from tierdex.ids import SystemIds
 from tierdex.index_service.background import WorkerThread
 from tierdex.index_service.batch_query import BatchQueryRunner
 from tierdex.index_service.catalogue import Catalogue
-from tierdex.index_service.local_recovery import LocalMending, open_local
+from tierdex.index_service.local_recovery import LocalMending, drop_behind_a_gap, open_local
 from tierdex.index_service.local_view import LocalView
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.nodes import Nodes
@@ -339,6 +339,7 @@ def _recover(
     filesystem, node = view.seams.filesystem, view.settings.node
     mending = LocalMending(filesystem)
     listing = list_folders(filesystem, paths, mending.identify)
+    listing = drop_behind_a_gap(filesystem, paths, listing)
     actions = plan_recovery(listing, state.knows if state is not None else lambda uuid: False)
     recovered = apply_recovery(filesystem, paths, actions, mending)
     for path, reason in recovered.quarantined:

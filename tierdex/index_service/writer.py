@@ -40,6 +40,7 @@ from tierdex.errors import (
 from tierdex.index_service.item_parts import item_count, parts_of_buffer, parts_of_columns
 from tierdex.index_service.put_buffer import BufferedPut, PutBuffer
 from tierdex.indexfile.chained import ChainedFile, FileFullError
+from tierdex.indexfile.predecessor import NO_PREDECESSOR
 from tierdex.lifecycle.file_handle import FileHandle, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import LOCAL_STATES
@@ -100,7 +101,10 @@ class Writer:
         self._handle: FileHandle | None = None
         self._file: ChainedFile | None = None
         self._opened_at = 0.0
+        self._last_end = NO_PREDECESSOR  # where the batches of the last rolled file ended
+        self._last_number: int | None = None
         self._ready: ChainedFile | None = None
+        self._ready_lock = threading.Lock()  # after _lock; held while the next file is made
         self._folder_synced_for: set[int] = set()
         self._durable_ends: dict[int, Mapping[tuple[str, int], int]] = {}
         self._refusal: Exception | None = None
@@ -285,11 +289,16 @@ class Writer:
         number = self._numbers.take()
         path = self._paths.path_of(FileState.UNSEALED, number)
         self._forget_sealed()
-        # Durable before: the file's header (synced when it was made). Visible after: an empty
-        # unsealed file. The name is made durable by the first flush("disk"), or by the seal.
+        # Durable before: the file's header (synced when it was made), the name of the file before.
+        # Visible after: an empty unsealed file, which says where the one before it ended. Its own
+        # name is made durable by the first flush("disk"), the next roll, or the seal.
         try:
+            file.follow(self._last_end)
+            if self._last_number is not None:
+                self._make_name_durable(self._last_number)
             self._filesystem.rename(self._paths.ready, path)
         except OSError as error:
+            self._ready = file
             raise _put_error(error) from error
         handle = live_handle(
             number=number,
@@ -302,6 +311,12 @@ class Writer:
         )
         self._adopt(handle, file)  # before it is seen: the compactor seals what is not active
         self._table.insert(handle)
+
+    def _make_name_durable(self, number: int) -> None:
+        """Sync the folder's entry of an unsealed file. Raises OSError."""
+        if number not in self._folder_synced_for:
+            self._filesystem.sync_folder(self._paths.folder(FileState.UNSEALED))
+            self._folder_synced_for.add(number)
 
     def _forget_sealed(self) -> None:
         """Forget what was remembered of files that are sealed by now."""
@@ -319,19 +334,22 @@ class Writer:
         """Let go of the unsealed file: from here on the compactor may seal it."""
         if self._file is None:
             return
+        self._last_end = self._file.end_of_batches
         handle, self._handle, self._file = self._handle, None, None
         assert handle is not None
+        self._last_number = handle.number
         logger.info("roll", extra={"file_id": handle.file_id, "reason": reason})
         self._on_rolled()
 
     def _take_ready(self, schema: Schema) -> ChainedFile:
         """Return the file that was made ahead of time, or make one now."""
-        ready, self._ready = self._ready, None
-        if ready is not None and ready.schema == schema:
-            return ready
-        if ready is not None:
-            ready.close()
-        return self._make_ready(schema)
+        with self._ready_lock:
+            ready, self._ready = self._ready, None
+            if ready is not None and ready.schema == schema:
+                return ready
+            if ready is not None:
+                ready.close()
+            return self._make_ready(schema)
 
     def _make_ready(self, schema: Schema) -> ChainedFile:
         path = self._paths.ready
@@ -350,14 +368,27 @@ class Writer:
             raise _put_error(error) from error
 
     def prepare_next(self) -> None:
-        """Make the next file ahead of time, so that no put waits for its creation."""
+        """Make the next file ahead of time, so that no put waits for its creation.
+
+        Puts go on meanwhile: `_lock` is not held while the disk works.
+        """
         with self._lock:
-            if self._ready is not None or self._file is None or self._refusal is not None:
+            file, handle = self._file, self._handle
+            if self._ready is not None or file is None or self._refusal is not None:
                 return
-            half_full = self._file.item_count * 2 >= self._file.item_capacity
+            half_full = file.item_count * 2 >= file.item_capacity
             half_old = (self._clock.monotonic() - self._opened_at) * 2 >= self._settings.roll_after
-            if half_full or half_old:
-                self._ready = self._make_ready(self._file.schema)
+        if not half_full and not half_old:
+            return
+        assert handle is not None
+        with self._ready_lock:
+            if self._ready is None and self._refusal is None:
+                self._ready = self._make_ready(file.schema)
+        with self._sync_lock:  # the next roll wants this name durable
+            try:
+                self._make_name_durable(handle.number)
+            except OSError as error:
+                raise _put_error(error) from error
 
     # -- durability ------------------------------------------------------------------------------
 
@@ -391,9 +422,7 @@ class Writer:
         ends = file.end_offsets()  # before the sync: what it covers, or less
         try:
             file.sync()
-            if handle.number not in self._folder_synced_for:
-                self._filesystem.sync_folder(self._paths.folder(FileState.UNSEALED))
-                self._folder_synced_for.add(handle.number)
+            self._make_name_durable(handle.number)
             self._durable_ends[handle.number] = ends
         except OSError as error:
             file.suspect = True
@@ -426,10 +455,11 @@ class Writer:
         finally:
             with self._lock:
                 self._refusal = ClosedError("the index was closed")
-                if self._ready is not None:
-                    self._ready.close()
-                    self._filesystem.unlink(self._paths.ready)
-                    self._ready = None
+                with self._ready_lock:
+                    if self._ready is not None:
+                        self._ready.close()
+                        self._filesystem.unlink(self._paths.ready)
+                        self._ready = None
 
 
 def _put_error(error: OSError) -> Exception:

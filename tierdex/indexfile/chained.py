@@ -39,6 +39,7 @@ from tierdex.indexfile.header import FileHeader, check_counts, decode_header
 from tierdex.indexfile.kernels.chain_lookup import V_ROWS, V_SLOTS
 from tierdex.indexfile.kernels.insert import append_row
 from tierdex.indexfile.layout import Form
+from tierdex.indexfile.predecessor import Predecessor, decode_predecessor, encode_predecessor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +94,7 @@ class ChainedFile(ChainedReader):
         self._file = file
         self._mapping: Mapping | None = mapping
         self._writable = writable
+        self._predecessor_synced = False
         self._reserved = layout.rows_position(header.slot_count)  # bytes from 0 with disk blocks
         self._pack_item = header.schema.packer().pack_into
         self._item = bytearray(header.schema.item_bytes)  # append_one's item, and the same as a row
@@ -258,6 +260,25 @@ class ChainedFile(ChainedReader):
         result.synced = statistics.row_count
         return result
 
+    # -- order ---------------------------------------------------------------------------------------
+
+    @property
+    def end_of_batches(self) -> Predecessor:
+        """Where this file's batches end now, for the file that takes over from it."""
+        return Predecessor(self.uuid, self._tally.batches, self._tally.crc)
+
+    @property
+    def predecessor(self) -> Predecessor | None:
+        """The file that was written before this one, as noted by `follow`; None when nothing was."""
+        header = self._view.data[: layout.HEADER_BYTES].tobytes()
+        return decode_predecessor(header, self.uuid, self.path)
+
+    def follow(self, predecessor: Predecessor) -> None:
+        """Note which file this one takes over from; before the first append. Durable with `sync`."""
+        data = encode_predecessor(predecessor, self.uuid)
+        view = self._refuse_unless_writable()
+        view.data[layout.PREDECESSOR_POSITION : layout.HEADER_BYTES] = np.frombuffer(data, np.uint8)
+
     # -- room ----------------------------------------------------------------------------------------
 
     @property
@@ -388,6 +409,9 @@ class ChainedFile(ChainedReader):
         begin = _row_end(self.header, self.synced)
         assert self._mapping is not None
         try:
+            if not self._predecessor_synced:  # before any batch of this file counts as durable
+                self._mapping.sync(0, layout.HEADER_BYTES)
+                self._predecessor_synced = True
             self._mapping.sync(begin, _row_end(self.header, published) - begin)
         except OSError:
             self.suspect, self._proven = True, False

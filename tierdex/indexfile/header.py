@@ -14,6 +14,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.indexfile import layout
 from tierdex.indexfile.layout import Form
+from tierdex.indexfile.predecessor import decode_predecessor
 from tierdex.indexfile.schema import Schema
 
 
@@ -66,6 +67,7 @@ def decode_header(data: bytes, path: object, *, form: Form | None = None) -> Fil
     unsigned = bytearray(data[: layout.HEADER_BYTES])
     crc_position = layout.HEADER.fields["crc"][1]  # type: ignore[index]
     unsigned[crc_position : crc_position + 4] = bytes(4)
+    unsigned[layout.PREDECESSOR_POSITION :] = bytes(layout.PREDECESSOR_BYTES)
     if google_crc32c.value(bytes(unsigned)) != int(header["crc"]):
         # A newer version may keep its checksum elsewhere: the version is what helps the reader.
         if version > layout.FORMAT_VERSION:
@@ -92,7 +94,9 @@ def _plausible(header: np.void, data: bytes, path: object, form: Form | None) ->
     if schema_bytes > layout.SCHEMA_BYTES_MAX:
         raise CorruptFileError(path, f"implausible schema length {schema_bytes}")
     end = layout.SCHEMA_POSITION + schema_bytes
-    if bytes(header["reserved"]).strip(b"\0") or data[end : layout.HEADER_BYTES].strip(b"\0"):
+    if bytes(header["reserved"]).strip(b"\0") or data[end : layout.PREDECESSOR_POSITION].strip(
+        b"\0"
+    ):
         raise CorruptFileError(path, "reserved bytes of the header are not zero")
     try:
         schema = Schema.decode(data[layout.SCHEMA_POSITION : end])
@@ -112,6 +116,8 @@ def _plausible(header: np.void, data: bytes, path: object, form: Form | None) ->
     if schema.item_bytes != int(header["item_bytes"]):
         raise CorruptFileError(path, "item size and schema differ")
     check_counts(result, path)
+    if decode_predecessor(data, result.uuid, path) is not None and found is Form.COMPACTED:
+        raise CorruptFileError(path, "a compacted file names a predecessor")
     return result
 
 

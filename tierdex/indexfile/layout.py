@@ -64,7 +64,7 @@ HEADER_FIELDS: Final = (
     Field("format_version", "<u2", "layout revision; a reader refuses a newer one"),
     Field("form", "u1", "1 chained, 2 compacted"),
     Field("hash_function", "u1", "1 = XXH64 of the key, seeded with the XXH64 of its topic"),
-    Field("crc", "<u4", "CRC32C of these 4096 bytes with this field zero"),
+    Field("crc", "<u4", "CRC32C of these 4096 bytes, this field and the predecessor taken as zero"),
     Field("uuid", "V16", "the file's identity, the same in all its forms"),
     Field("hash_seed", "<u8", "seed of the topic's hash"),
     Field("slot_count", "<u8", "slots of the chained form; slot = upper half of hash * slot_count"),
@@ -77,7 +77,26 @@ HEADER_FIELDS: Final = (
 )
 HEADER: Final = make_dtype(HEADER_FIELDS)
 SCHEMA_POSITION: Final = 128
-SCHEMA_BYTES_MAX: Final = HEADER_BYTES - SCHEMA_POSITION
+
+PREDECESSOR_FIELDS: Final = (
+    Field(
+        "magic", "<u4", "`PRED`; all 64 bytes are zero until the file is the one that is written"
+    ),
+    Field("crc", "<u4", "CRC32C of this record (this field zero), seeded with (this uuid, 17, 0)"),
+    Field("batch_count", "<u8", "batches that the file before had when this one took over"),
+    Field("batch_crc", "<u4", "crc of its last batch"),
+    Field("reserved", "<u4", "zero"),
+    Field("uuid", "V16", "of the file before; zero when none was being written"),
+    Field("reserved_end", "V24", "zero"),
+)
+PREDECESSOR: Final = make_dtype(PREDECESSOR_FIELDS)
+PREDECESSOR_MAGIC: Final = 0x44455250  # "PRED"
+PREDECESSOR_BYTES: Final = PREDECESSOR.itemsize
+# The header's last bytes, in one sector, under a checksum of their own: written when a file begins.
+PREDECESSOR_POSITION: Final = HEADER_BYTES - PREDECESSOR_BYTES
+assert PREDECESSOR_BYTES == 64
+
+SCHEMA_BYTES_MAX: Final = PREDECESSOR_POSITION - SCHEMA_POSITION
 assert HEADER.itemsize == SCHEMA_POSITION, HEADER.itemsize
 
 SLOT_COUNT_MAX: Final = 1 << 31
@@ -145,6 +164,7 @@ class Part(IntEnum):
     QUEUES = 14
     TOPICS = 15
     FILTER_PARTITIONS = 16
+    PREDECESSOR = 17
 
 
 PART_ENTRY_FIELDS: Final = (
@@ -314,6 +334,7 @@ def batch_rows(item_bytes: int, dictionary_bytes: int, item_count: int) -> int:
 
 SHARED_STRUCTS: Final = {
     "Header": HEADER_FIELDS,
+    "Predecessor (chained form, the last bytes of the header)": PREDECESSOR_FIELDS,
     "Item (fields of every schema)": ITEM_FIELDS,
     "Dictionary entry": DICTIONARY_ENTRY_FIELDS,
     "Part table entry": PART_ENTRY_FIELDS,
