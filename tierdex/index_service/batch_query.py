@@ -78,12 +78,13 @@ class BatchQueryRunner:
 
     def run(self, requests: Sequence[QueryRequest], *, fail: bool) -> list[Answer]:
         """Return one answer a request, in order. Raises IncompleteAnswerError when `fail`."""
+        as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         collected = self._collect(batch_of_requests(requests))
         everywhere = self._surroundings.missing()
         answers = answers_of(requests, collected, everywhere, self._surroundings.hides)
-        for number in collected.doubtful():
+        found = np.fromiter((len(answer.entries) for answer in answers), np.int64, len(answers))
+        for number in collected.doubtful(found):
             answers[number] = self._queries.run(requests[number], explain=False, fail=False)
-        as_of = self._surroundings.as_of()
         for answer in answers:
             answer.as_of = as_of
         if fail:
@@ -93,12 +94,16 @@ class BatchQueryRunner:
     def run_arrow(self, table: Any, *, max_count: int, fail: bool) -> Any:
         """Return one Arrow table of entries. Raises IncompleteAnswerError when `fail`."""
         collected = self._collect(batch_of_table(self._settings, table, max_count))
-        doubtful = collected.doubtful()
+        if fail:
+            missing = [row.missing for row in collected.missing] + self._surroundings.missing()
+            _refuse_incomplete(missing)
+        entries = table_of(collected, {}, self._surroundings.hides)
+        found = np.bincount(entries.column("lookup").to_numpy(), minlength=collected.batch.count)
+        doubtful = collected.doubtful(found)
+        if not len(doubtful):
+            return entries
         again = requests_of_rows(self._settings, table, doubtful, max_count)
         singles = [self._queries.run(request, explain=False, fail=fail) for request in again]
-        if fail:
-            found = [row.missing for row in collected.missing] + self._surroundings.missing()
-            _refuse_incomplete(found)
         exact = dict(zip(doubtful.tolist(), singles, strict=True))
         return table_of(collected, exact, self._surroundings.hides)
 
@@ -141,8 +146,11 @@ class BatchQueryRunner:
         if not isinstance(reader, ChainedFile | CompactedFile | PublishedFile):
             collected.defer(wanted)  # another form: each lookup is asked by itself
             return
-        file = reader.sidecar(meter) if isinstance(reader, PublishedFile) else reader
-        tags = _tags_of(batch, wanted, file.dictionaries)
+        file, tags = (
+            reader.with_sidecar(meter, lambda sidecar: _file_and_tags(batch, wanted, sidecar))
+            if isinstance(reader, PublishedFile)
+            else _file_and_tags(batch, wanted, reader)
+        )
         known = np.flatnonzero(tags != TAG_NONE)
         wanted, tags = wanted[known], tags[known]
         if not len(wanted):
@@ -179,6 +187,12 @@ def _wanted_of(collected: Collected, handle: FileHandle) -> np.ndarray:
         held = [topic in handle.topics for topic in batch.topics]
         mask &= np.array([*held, True])[batch.topic_index]  # NO_TOPIC is the last
     return np.flatnonzero(mask)
+
+
+def _file_and_tags(
+    batch: LookupBatch, wanted: np.ndarray, file: ChainedFile | CompactedFile
+) -> tuple[ChainedFile | CompactedFile, np.ndarray]:
+    return file, _tags_of(batch, wanted, file.dictionaries)
 
 
 def _tags_of(batch: LookupBatch, wanted: np.ndarray, dictionaries: Dictionaries) -> np.ndarray:

@@ -57,10 +57,15 @@ class Collected:
         """Leave lookups to the single query, which does more work for each."""
         self._deferred[lookups] = True
 
-    def doubtful(self) -> np.ndarray:
+    def doubtful(self, found: np.ndarray) -> np.ndarray:
         """Return the lookups (i8) whose rows here need not be the whole answer.
 
-        Deferred ones; and those that want several entries and were cut in some file: were some of
-        their rows the same location, more could lie behind the cut.
+        `found` (i8) is how many entries each lookup's rows came to. Doubtful are deferred ones; and
+        those that have fewer entries than they want though their rows were cut, in a file or
+        because there seemed to be enough: some were the same location, or hidden by retention, so
+        more may lie behind the cut.
         """
-        return np.flatnonzero(self._deferred | (self._cut & (self.batch.max_count > 1)))
+        wanted = self.batch.max_count
+        return np.flatnonzero(
+            self._deferred | ((found < wanted) & (self._cut | (self.counts >= wanted)))
+        )

@@ -1,0 +1,141 @@
+"""Every lookup of a batch is answered as the single query answers it, whatever state the files have."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.index_service.conftest import SMALL, offsets, put
+from tierdex import Index
+from tierdex.clock import ManualClock
+from tierdex.errors import InvalidRequestError
+from tierdex.ids import SeededIds
+
+TOPICS = ["a", "b"]
+KEYS = ["k0", "k1", "k2"]
+ENTRY = st.tuples(
+    st.sampled_from(TOPICS), st.sampled_from(KEYS), st.integers(0, 4), st.integers(0, 9)
+)
+STEP = st.one_of(st.lists(ENTRY, min_size=1, max_size=30), st.sampled_from(["roll", "compact"]))
+LOOKUP = st.tuples(
+    st.sampled_from([*TOPICS, None]),
+    st.sampled_from([*KEYS, "absent"]),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.integers(1, 4),
+)
+
+
+def lookup_of(topic, text, begin, end, max_count):
+    """Return a lookup by key, or without a topic by message ID."""
+    name = "message_id" if topic is None else "key"
+    times = {"begin": min(begin, end), "end": max(begin, end)}
+    return {"topic": topic, name: text, "max_count": max_count, **times}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps=st.lists(STEP, min_size=1, max_size=8), lookups=st.lists(LOOKUP, min_size=1, max_size=12)
+)
+def test_batch_answers_are_those_of_single_queries(tmp_path_factory, steps, lookups):
+    data = tmp_path_factory.mktemp("batch")
+    with Index.open(
+        data, clock=ManualClock(), ids=SeededIds(1), merge_min_files=2, **SMALL
+    ) as index:
+        for step in steps:
+            if step == "roll":
+                index.roll()
+            elif step == "compact":
+                index.run_compaction()
+            else:
+                for topic, key, offset, timestamp in step:  # few offsets: many repeated locations
+                    put(index, key, offset, topic=topic, message_id=key, timestamp=timestamp)
+        asked = [lookup_of(*lookup) for lookup in lookups]
+        singles = [index.query(**lookup) for lookup in asked]
+        assert index.query_batch(asked) == singles
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_location_repeated_in_several_files_leaves_room_for_the_others(index, published):
+    put(index, "A", 1)
+    index.roll()
+    for _ in range(3):
+        put(index, "A", 2)
+        index.roll()
+    if published:
+        index.run_compaction()
+    lookup = {"topic": "orders", "key": "A", "max_count": 2}
+    assert offsets(index.query_batch([lookup])[0]) == [2, 1]
+    table = index.query_batch_arrow(pa.table({"topic": ["orders"], "key": ["A"]}), max_count=2)
+    assert table.column("offset").to_pylist() == [2, 1]
+
+
+def test_arrow_answers_are_ordered_by_lookup_and_newest_first(index):
+    for offset in range(20):
+        put(index, f"K{offset % 3}", offset)
+        if offset == 9:
+            index.roll()
+            index.run_compaction()
+    keys = ["K2", "absent", "K0"]
+    table = index.query_batch_arrow(pa.table({"topic": ["orders"] * 3, "key": keys}), max_count=3)
+    assert table.column("lookup").to_pylist() == [0, 0, 0, 2, 2, 2]
+    assert table.column("offset").to_pylist() == [17, 14, 11, 18, 15, 12]
+
+
+def test_entries_hidden_by_retention_do_not_use_up_a_lookup(make_index, clock):
+    index = make_index(topic_retention={"orders": 5.0})
+    index.put(topic="orders", keys=[], message_id="M", queue_id=0, offset=1, size=1, timestamp=0)
+    index.put(topic="kept", keys=[], message_id="M", queue_id=0, offset=2, size=1, timestamp=0)
+    index.put(topic="orders", keys=[], message_id="M", queue_id=0, offset=3, size=1, timestamp=0)
+    index.roll()
+    index.run_compaction()
+    clock.advance(6)
+    assert offsets(index.query(message_id="M", max_count=1)) == [2]
+    assert offsets(index.query_batch([{"message_id": "M", "max_count": 1}])[0]) == [2]
+    table = index.query_batch_arrow(pa.table({"message_id": ["M"]}), max_count=1)
+    assert table.column("offset").to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("lookups", "field"),
+    [
+        ({}, "lookups"),
+        (["x"], "lookups[0]"),
+        ([{"topic": "t", "key": "k"}, {"topic": "t"}], "lookups[1].key"),
+        ([{"topic": "t", "key": "k", "cursor": "c"}], "lookups[0].cursor"),
+        ([{"topic": "t", "key": ""}], "lookups[0].key"),
+        ([{"topic": "t", "key": "k", "max_count": 0}], "lookups[0].max_count"),
+        ([{"topic": "t", "key": "k", "begin": 2, "end": 1}], "lookups[0].begin"),
+    ],
+)
+def test_bad_lookup_is_refused_by_name(index, lookups, field):
+    with pytest.raises(InvalidRequestError) as caught:
+        index.query_batch(lookups)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("columns", "field"),
+    [
+        ({"topic": ["t"]}, "lookups"),
+        ({"key": ["k"]}, "lookups"),
+        ({"topic": ["t"], "key": ["k"], "message_id": ["m"]}, "lookups"),
+        ({"topic": ["t"], "key": ["k"], "other": [1]}, "other"),
+        ({"topic": ["t", "t"], "key": ["k", ""]}, "lookups[1].key"),
+        ({"topic": ["t", "t"], "key": ["k", None]}, "lookups[1].key"),
+        ({"topic": ["t", ""], "key": ["k", "k"]}, "lookups[1].topic"),
+    ],
+)
+def test_bad_table_of_lookups_is_refused_by_name(index, columns, field):
+    with pytest.raises(InvalidRequestError) as caught:
+        index.query_batch_arrow(pa.table(columns))
+    assert caught.value.field == field
+
+
+def test_empty_batches_have_empty_answers(index):
+    put(index, "A", 1)
+    assert index.query_batch([]) == []
+    empty = pa.table({"topic": pa.array([], pa.string()), "key": pa.array([], pa.string())})
+    assert index.query_batch_arrow(empty).num_rows == 0
