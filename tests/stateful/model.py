@@ -98,7 +98,8 @@ class NodeModel:
                 self._cut(count)
                 return
         missing = sorted(
-            number for number, put in enumerate(self.puts)
+            number
+            for number, put in enumerate(self.puts)
             if put.location not in survivors and number not in self.gone
         )
         raise AssertionError(

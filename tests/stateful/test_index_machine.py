@@ -110,7 +110,11 @@ class IndexMachine(RuleBasedStateMachine):
                 break
             if steps:
                 self.disturb(site, steps.pop())
-        own = [((e.topic, e.queue_id, e.offset, e.size), e.timestamp) for e in found if e.node == site.name]
+        own = [
+            ((e.topic, e.queue_id, e.offset, e.size), e.timestamp)
+            for e in found
+            if e.node == site.name
+        ]
         assert own == expected
 
     def disturb(self, site, step):
@@ -191,7 +195,9 @@ class IndexMachine(RuleBasedStateMachine):
             elif what == "remote":
                 site.flush("remote")
             else:
-                site.put_batch([site.make_put("orders", ["A"], None, 0, 1000 + i) for i in range(40)])
+                site.put_batch(
+                    [site.make_put("orders", ["A"], None, 0, 1000 + i) for i in range(40)]
+                )
 
     @rule(site=SITES, fault=st.sampled_from(sorted(Fault, key=lambda fault: fault.value)),
           verb=st.sampled_from(("get", "put", "put_if_absent", "upload", "delete", "list")),
@@ -221,7 +227,12 @@ def test_index_does_what_the_model_says():
     run_state_machine_as_test(
         IndexMachine,
         settings=settings(
-            max_examples=60, stateful_step_count=30, deadline=None, derandomize=True,
-            suppress_health_check=list(HealthCheck), print_blob=True, database=None,
+            max_examples=60,
+            stateful_step_count=30,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+            database=None,
         ),  # fmt: skip
     )

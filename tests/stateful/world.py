@@ -226,7 +226,9 @@ class Site:
 
     def check_batch(self, lookups):
         """Many lookups in one call answer as each alone."""
-        answers = self.index.query_batch([lookup.fields() | {"max_count": 500} for lookup in lookups])
+        answers = self.index.query_batch(
+            [lookup.fields() | {"max_count": 500} for lookup in lookups]
+        )
         for lookup, answer in zip(lookups, answers, strict=True):
             assert answer.complete, answer.missing
             assert answer.entries == self.entries(lookup)
@@ -369,4 +371,13 @@ def _file_order(file_id):
     return int(number), node
 
 
-__all__ = ["SMALL", "UNWELL", "BacklogFullError", "Lookup", "OwnershipError", "Site", "World", "located"]
+__all__ = [
+    "SMALL",
+    "UNWELL",
+    "BacklogFullError",
+    "Lookup",
+    "OwnershipError",
+    "Site",
+    "World",
+    "located",
+]
