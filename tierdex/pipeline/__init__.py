@@ -1,1 +1,67 @@
-"""The PySpark connector. Imports pyspark lazily, so that the rest of the package never needs it."""
+"""The Spark pipeline: a data source, a sink, and jobs over everything that is in a store.
+
+::
+
+    register(spark)                     spark.read / df.write / df.writeStream .format("tierdex")
+    build  index_table                  DataFrames and files that lie somewhere -> index files
+    lookup  fetch_rows  key_is          keys -> entries -> the rows they point at
+    merge  verify  collect_garbage      keep a store in shape
+    last_scan                           what the last scan or lookup considered, pruned, requested
+
+Tasks work on Arrow batches with the kernels of `indexfile`; the driver publishes with one commit of
+a shared node. Names are loaded when first used: `import tierdex.pipeline` loads neither pyspark nor
+numba. Depends on index_service and everything below; must not import app or client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tierdex.pipeline.build import build
+    from tierdex.pipeline.fetch_rows import fetch_rows
+    from tierdex.pipeline.index_table import index_table
+    from tierdex.pipeline.key_predicate import key_is
+    from tierdex.pipeline.lookup import lookup
+    from tierdex.pipeline.merge import collect_garbage, merge
+    from tierdex.pipeline.register import register
+    from tierdex.pipeline.scan_report import last_scan
+    from tierdex.pipeline.session import make_session
+    from tierdex.pipeline.verify import verify
+
+_HOMES = {
+    "build": "build",
+    "collect_garbage": "merge",
+    "fetch_rows": "fetch_rows",
+    "index_table": "index_table",
+    "key_is": "key_predicate",
+    "last_scan": "scan_report",
+    "lookup": "lookup",
+    "make_session": "session",
+    "merge": "merge",
+    "register": "register",
+    "verify": "verify",
+}
+__all__ = [
+    "build",
+    "collect_garbage",
+    "fetch_rows",
+    "index_table",
+    "key_is",
+    "last_scan",
+    "lookup",
+    "make_session",
+    "merge",
+    "register",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    # A module may have its function's name: the function is what callers mean.
+    globals()[name] = found
+    return found

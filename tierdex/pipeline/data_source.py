@@ -1,0 +1,68 @@
+"""`format("tierdex")` as Spark knows it: schema, reader, writer, streaming writer.
+
+Spark makes one of these in several processes (planner, committer); it holds options only.
+Depends on options, reader, writers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from tierdex.errors import InvalidRequestError
+from tierdex.pipeline.arrow_columns import DEFAULT_COLUMNS, ddl_of
+from tierdex.pipeline.entry_rows import EntryForm
+from tierdex.pipeline.options import ReadOptions, WriteOptions
+from tierdex.pipeline.reader import TierdexReader
+from tierdex.pipeline.writers import BatchWriter, StreamWriter
+
+
+class TierdexDataSource(DataSource):
+    """Reads and writes the index files of a store."""
+
+    notes_folder: ClassVar[str | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "tierdex"
+
+    def schema(self) -> str:
+        """Return the columns of a scan. Raises InvalidRequestError for a bad option."""
+        return ddl_of(_columns(ReadOptions.parse(self.options)))
+
+    def reader(self, schema: StructType) -> TierdexReader:
+        """Return a scan; a schema that the user gave chooses columns by name."""
+        return TierdexReader(
+            ReadOptions.parse(self.options), tuple(schema.names), self.notes_folder
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return a sink. Raises InvalidRequestError for a bad column or option, or overwriting."""
+        if overwrite:
+            raise InvalidRequestError(
+                "overwrite would drop other jobs' files; use append", field="mode"
+            )
+        return BatchWriter(WriteOptions.parse(self.options), _form(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        """Return a streaming sink; entries are facts, so only append makes sense."""
+        if overwrite:
+            raise InvalidRequestError("is refused: entries are only appended", field="outputMode")
+        return StreamWriter(WriteOptions.parse(self.options), _form(schema))
+
+
+def _columns(options: ReadOptions) -> tuple[str, ...]:
+    columns = options.columns or DEFAULT_COLUMNS
+    if options.keys is None:
+        if "key" in columns:
+            raise InvalidRequestError(
+                "there is no column key without the option keys: files hold hashes", field="columns"
+            )
+        return columns
+    return columns if "key" in columns else (*columns, "key")
+
+
+def _form(schema: StructType) -> EntryForm:
+    return EntryForm.of({one.name: one.dataType.simpleString() for one in schema.fields})

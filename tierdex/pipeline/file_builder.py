@@ -1,0 +1,231 @@
+"""Builds compacted files from rows in a task: gather, sort by hash, write, upload. Nothing is visible.
+
+::
+
+    batches -> rows (one file's worth in memory) -> sorted, newest row first among equals
+            -> a temporary file of the executor -> verified -> one object -> FileRow
+
+The order of arrival is the order of rows in the task. The row's number is 0: whoever publishes it
+gives it one, since only a commit knows which are free. An object that nobody publishes is garbage
+that the node's next collection removes.
+
+Depends on indexfile, compactor.rewrite, lifecycle and the store.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tierdex.compactor.rewrite import CHUNK_ITEMS, AppendingFile
+from tierdex.errors import InvalidRequestError
+from tierdex.filesystem import LocalFileSystem
+from tierdex.indexfile.compacted_writer import CompactedSummary, CompactedWriter
+from tierdex.indexfile.dictionary import Dictionaries
+from tierdex.indexfile.pages import join_rows
+from tierdex.indexfile.statistics import RowBounds
+from tierdex.lifecycle.manifest import FileRow, listed_topics
+from tierdex.lifecycle.paths import StorePaths
+from tierdex.pipeline.entry_rows import EntryForm, name_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from tierdex.clock import Clock
+    from tierdex.ids import IdSource
+    from tierdex.indexfile.schema import Schema
+    from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
+
+_SLOTS_PER_ITEM = 0.25
+
+
+class FileBuilder:
+    """Turns one task's batches into files of at most `target_entries` entries. One thread."""
+
+    def __init__(
+        self,
+        form: EntryForm,
+        *,
+        store: Store,
+        node: str,
+        read_number: int,
+        target_entries: int,
+        time_bucket_ms: int,
+        partition: int,
+        settings: Settings,
+        clock: Clock,
+        ids: IdSource,
+    ) -> None:
+        """`read_number`: a manifest number of `node` read before; it goes into objects' names."""
+        self._form = form
+        self._store = store
+        self._paths = StorePaths(node)
+        self._read_number = read_number
+        self._target = target_entries
+        self._bucket_ms = time_bucket_ms
+        self._partition = partition
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._begin_ms = clock.now_ms()
+        self._rows_seen = 0
+        self._published: list[FileRow] = []
+        self._start_file()
+
+    def _start_file(self) -> None:
+        self._dictionaries = Dictionaries(self._form.schema.dictionary_names)
+        self._held: list[np.ndarray] = []
+        self._entries = 0
+        self._bucket: int | None = None
+
+    def add_all(self, batches: Iterable[pa.RecordBatch]) -> list[FileRow]:
+        """Build files of everything; return their rows. Raises InvalidRequestError, store's errors."""
+        for batch in batches:
+            for bucket, piece in self._pieces(batch):
+                if self._bucket is not None and bucket != self._bucket:
+                    self._finish_file()
+                self._bucket = bucket
+                self._add(piece)
+        self._finish_file()
+        return self._published
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Cut a batch where the time bucket changes."""
+        if not self._bucket_ms or not batch.num_rows:
+            yield 0, batch
+            return
+        buckets = _times(batch) // self._bucket_ms
+        cuts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), batch.num_rows]
+        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+            yield int(buckets[low]), batch.slice(low, high - low)
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            room = self._target - self._entries
+            if not room:
+                bucket = self._bucket
+                self._finish_file()
+                self._bucket = bucket
+                continue
+            piece = batch.slice(0, room)
+            try:
+                rows = self._form.rows_of(piece, self._dictionaries, self._settings)
+                self._held += [part for part in rows if len(part)]
+            except InvalidRequestError as error:
+                raise name_row(error, self._partition, self._rows_seen) from error
+            self._dictionaries.keep()
+            self._entries += piece.num_rows
+            self._rows_seen += piece.num_rows
+            batch = batch.slice(piece.num_rows)
+
+    def _finish_file(self) -> None:
+        if self._held:
+            rows = join_rows(self._held)
+            self._held = []
+            self._published.append(self._write(rows))
+        self._start_file()
+
+    def _write(self, rows: np.ndarray) -> FileRow:
+        now_ms, uuid = self._clock.now_ms(), self._ids.uuid()
+        dates = {"begin_ms": self._begin_ms, "sealed_at_ms": now_ms}
+        writer_of = {
+            "uuid": uuid,
+            "schema": self._form.schema,
+            "dictionaries": self._dictionaries,
+            "slot_count": max(1, round(len(rows) * _SLOTS_PER_ITEM)),
+            "filter_bits": self._settings.filter_bits,
+            "created_ms": now_ms,
+            "bounds": RowBounds.measure(self._form.schema, [rows]),
+            "expected_items": len(rows),
+            "extra": dates,
+        }
+        key = self._paths.file_object(self._read_number, uuid)
+        summary = upload_file(self._store, key, _in_hash_order(rows), writer_of)
+        return row_of_summary(
+            summary,
+            uuid=uuid,
+            object_key=key,
+            schema=self._form.schema,
+            slot_count=int(writer_of["slot_count"]),
+            **dates,
+        )
+
+
+def upload_file(
+    store: Store, key: str, chunks: Iterable[np.ndarray], writer_of: dict[str, Any]
+) -> CompactedSummary:
+    """Write sorted chunks as one compacted file and upload it under `key`; nobody sees it yet.
+
+    Memory holds a chunk and the file's tail. Raises what the chunks, the disk and the store raise.
+    """
+    filesystem = LocalFileSystem()
+    with tempfile.TemporaryDirectory(prefix="tierdex-") as folder:
+        path = Path(folder) / "file"
+        file = filesystem.open(path, writable=True, create=True, exclusive=True)
+        try:
+            out = AppendingFile(file)
+            writer = CompactedWriter(out.write, **writer_of)
+            for rows in chunks:
+                writer.append(rows)
+            summary = writer.finish()
+            out.flush()
+            store.upload(key, file, summary.bytes)
+        finally:
+            file.close()
+    return summary
+
+
+def row_of_summary(
+    summary: CompactedSummary,
+    *,
+    uuid: bytes,
+    object_key: str,
+    schema: Schema,
+    slot_count: int,
+    begin_ms: int,
+    sealed_at_ms: int,
+) -> FileRow:
+    """Return the manifest row of a written file; its number is 0 until it is published."""
+    return FileRow(
+        uuid=uuid,
+        number=0,
+        object_key=object_key,
+        bytes=summary.bytes,
+        item_count=summary.item_count,
+        slot_count=slot_count,
+        min_time=summary.min_time,
+        max_time=summary.max_time,
+        begin_ms=begin_ms,
+        sealed_at_ms=sealed_at_ms,
+        sidecar_position=summary.sidecar_position,
+        tail_crc=summary.footer_crc,
+        topics=listed_topics(summary.topics),
+        schema=schema.encode().decode(),
+    )
+
+
+def _in_hash_order(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the rows sorted by hash, the last row first among equal hashes."""
+    count = len(rows)
+    newest_first = np.ascontiguousarray(rows["key_hash"][::-1])
+    order = (count - 1) - np.argsort(newest_first, kind="stable")
+    for first in range(0, count, CHUNK_ITEMS):
+        yield rows.take(order[first : first + CHUNK_ITEMS])
+
+
+def _times(batch: pa.RecordBatch) -> np.ndarray:
+    """Return the batch's times in milliseconds; what is wrong with them is found when it is read."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = batch.column("timestamp")
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+        column = pc.divide(column, 1000)
+    return np.asarray(column.fill_null(0)).astype(np.int64, copy=False)

@@ -1,0 +1,47 @@
+"""One merge: published files of any nodes, oldest first, become one uploaded file. Nothing is visible.
+
+Runs in a Spark task, or in the driver after a micro-batch. Depends on compactor.merged_file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.clock import SystemClock
+from tierdex.compactor.merged_file import make_merged_row, open_published, writer_arguments
+from tierdex.compactor.rewrite import CHUNK_ITEMS
+from tierdex.ids import SystemIds
+from tierdex.indexfile.merge_rows import RowMerge
+from tierdex.lifecycle.paths import StorePaths
+from tierdex.pipeline.file_builder import upload_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.storage_layer.base import Store
+
+
+def merge_group(
+    store: Store,
+    group: Sequence[tuple[str, FileRow]],
+    *,
+    node: str,
+    read_number: int,
+    filter_bits: int,
+) -> FileRow:
+    """Write and upload the merge of `group`: (node, row), oldest first. Return its manifest row.
+
+    `read_number` is a manifest number of `node` read before. Every page of every part is verified
+    on the way. Raises CorruptFileError and what the store raises.
+    """
+    uuid = SystemIds().uuid()
+    rows = [row for _, row in group]
+    merge = RowMerge([open_published(store, row) for row in reversed(rows)])
+    writer_of = writer_arguments(merge, uuid, rows) | {
+        "filter_bits": filter_bits,
+        "created_ms": SystemClock().now_ms(),
+    }
+    key = StorePaths(node).file_object(read_number, uuid)
+    summary = upload_file(store, key, merge.rows(CHUNK_ITEMS), writer_of)
+    return make_merged_row(group, summary, uuid, key, node)

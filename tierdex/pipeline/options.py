@@ -1,0 +1,199 @@
+"""Options of `spark.read` and `df.write`, parsed and checked once, on the driver.
+
+| read | |
+|---|---|
+| `columns` | names to return, separated by commas or a JSON list; Spark prunes none by itself |
+| `topic`, `keys` | only entries of these topics; of these keys (one topic then; adds a column `key`) |
+| `beginTime`, `endTime` | inclusive: milliseconds or RFC 3339 |
+| `onError` | `fail` (default) or `partial`: leave unreadable files out and name them in `last_scan()` |
+| `nodes` | answer from these nodes only |
+| `itemsPerPartition` | larger files are split into page ranges |
+
+| write | |
+|---|---|
+| `node` | the shared node that publishes (default `spark`) |
+| `targetEntries` | most entries of one file |
+| `timeBucket` | milliseconds; a new file at each step of time (rows must come sorted by time) |
+| `filterBits` | 16, 8 or 0 |
+| `mergeSmall` | streaming only: `false` leaves small files as they are |
+
+Names are matched without regard to case, as everywhere in Spark. Depends on arrow_columns, job_store.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tierdex.errors import InvalidRequestError
+from tierdex.lifecycle.paths import StorePaths
+from tierdex.pipeline.job_store import CREDENTIAL_OPTIONS, StoreLink
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_NODE: Final = "spark"
+TARGET_ENTRIES: Final = 5_000_000
+ITEMS_PER_PARTITION: Final = 5_000_000
+_READ_NAMES = ("columns", "topic", "keys", "beginTime", "endTime", "onError", "nodes")
+_READ_NAMES = (*_READ_NAMES, "itemsPerPartition")
+_WRITE_NAMES = ("node", "targetEntries", "timeBucket", "filterBits", "mergeSmall")
+_SPARK_NAMES = ("path", "checkpointLocation", "queryName")
+MIN_TIME: Final = -(1 << 63)
+MAX_TIME: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a scan was asked for. `columns` None: the default ones."""
+
+    link: StoreLink
+    columns: tuple[str, ...] | None = None
+    topics: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    begin: int = MIN_TIME
+    end: int = MAX_TIME
+    is_partial: bool = False
+    nodes: tuple[str, ...] | None = None
+    items_per_partition: int = ITEMS_PER_PARTITION
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Raises InvalidRequestError naming the option."""
+        given = _known(options, _READ_NAMES)
+        topics = _names(given, "topic")
+        keys = _names(given, "keys")
+        if keys is not None and (topics is None or len(topics) != 1):
+            raise InvalidRequestError("needs the option topic, one topic", field="keys")
+        on_error = given.get("onError", "fail")
+        if on_error not in {"fail", "partial"}:
+            raise InvalidRequestError("must be fail or partial", field="onError")
+        begin = _time(given, "beginTime", MIN_TIME)
+        end = _time(given, "endTime", MAX_TIME)
+        if begin > end:
+            raise InvalidRequestError("lies after endTime", field="beginTime")
+        return cls(
+            link=StoreLink.of(given.get("path"), _credentials(options)),
+            columns=_names(given, "columns"),
+            topics=topics,
+            keys=keys,
+            begin=begin,
+            end=end,
+            is_partial=on_error == "partial",
+            nodes=_names(given, "nodes"),
+            items_per_partition=_number(given, "itemsPerPartition", ITEMS_PER_PARTITION),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How a sink writes. `time_bucket_ms` 0: times never end a file."""
+
+    link: StoreLink
+    node: str = DEFAULT_NODE
+    target_entries: int = TARGET_ENTRIES
+    time_bucket_ms: int = 0
+    filter_bits: int = 16
+    merge_small: bool = True
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Raises InvalidRequestError naming the option."""
+        given = _known(options, _WRITE_NAMES)
+        filter_bits = _number(given, "filterBits", 16, least=0)
+        if filter_bits not in {0, 8, 16}:
+            raise InvalidRequestError("must be 16, 8 or 0", field="filterBits")
+        node = given.get("node", DEFAULT_NODE)
+        StorePaths(node)  # checks the name
+        merge_small = given.get("mergeSmall", "true").lower()
+        if merge_small not in {"true", "false"}:
+            raise InvalidRequestError("must be true or false", field="mergeSmall")
+        return cls(
+            link=StoreLink.of(given.get("path"), _credentials(options)),
+            node=node,
+            target_entries=_number(given, "targetEntries", TARGET_ENTRIES),
+            time_bucket_ms=_number(given, "timeBucket", 0, least=0),
+            filter_bits=filter_bits,
+            merge_small=merge_small == "true",
+        )
+
+
+def parse_time(value: object, *, field: str) -> int:
+    """Return milliseconds of a number, a text of one, RFC 3339 or a datetime with a zone."""
+    if isinstance(value, bool):
+        raise InvalidRequestError("must be milliseconds or RFC 3339", field=field)
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            try:
+                value = datetime.datetime.fromisoformat(value)
+            except ValueError:
+                value = None
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is None:
+            raise InvalidRequestError("has no time zone: end it with Z or +hh:mm", field=field)
+        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        value = (value - epoch) // datetime.timedelta(milliseconds=1)
+    if not isinstance(value, int) or not MIN_TIME <= value <= MAX_TIME:
+        raise InvalidRequestError("must be milliseconds or RFC 3339", field=field)
+    return value
+
+
+def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """Return the options under the spelling of `names`; refuse what nobody knows."""
+    spelling = {name.lower(): name for name in (*names, *_SPARK_NAMES, *CREDENTIAL_OPTIONS)}
+    known = {}
+    for name, value in options.items():
+        if name.lower() not in spelling:
+            raise InvalidRequestError(
+                f"there is no such option; known: {', '.join(names)}", field=name
+            )
+        known[spelling[name.lower()]] = value
+    return known
+
+
+def _credentials(options: Mapping[str, str]) -> dict[str, str]:
+    spelling = {name.lower(): name for name in CREDENTIAL_OPTIONS}
+    return {
+        spelling[name.lower()]: value for name, value in options.items() if name.lower() in spelling
+    }
+
+
+def _names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    names = _json_names(text, name) if text.lstrip().startswith("[") else text.split(",")
+    names = [one.strip() for one in names] if not text.lstrip().startswith("[") else names
+    if not names or not all(names):
+        raise InvalidRequestError("an empty name", field=name)
+    return tuple(dict.fromkeys(names))
+
+
+def _json_names(text: str, name: str) -> list[str]:
+    try:
+        names = json.loads(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"is no JSON list: {error}", field=name) from error
+    if not all(isinstance(one, str) for one in names):
+        raise InvalidRequestError("must be a list of strings", field=name)
+    return list(names)
+
+
+def _time(given: Mapping[str, str], name: str, default: int) -> int:
+    return parse_time(given[name], field=name) if name in given else default
+
+
+def _number(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+    if name not in given:
+        return default
+    try:
+        number = int(given[name])
+    except ValueError:
+        number = least - 1
+    if not least <= number < 1 << 31:
+        raise InvalidRequestError(f"must be a number from {least} to 2147483647", field=name)
+    return number

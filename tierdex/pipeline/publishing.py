@@ -1,0 +1,180 @@
+"""What a job's driver commits: files get their numbers and become visible, all at once.
+
+Tasks have uploaded objects that nobody lists; one commit of a shared node publishes them. The commit
+is drafted again for the newest state whenever another job won the race, so numbers never collide.
+An object named so long ago that garbage collection may have passed it is copied to a fresh name.
+
+Depends on lifecycle, compactor.collect and the store.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tierdex.clock import SystemClock
+from tierdex.compactor.collect import collect_node
+from tierdex.errors import ConflictError, FloorError
+from tierdex.ids import SystemIds
+from tierdex.lifecycle import changes
+from tierdex.lifecycle.manifest import Change
+from tierdex.lifecycle.ownership import SharedNode
+from tierdex.lifecycle.paths import StorePaths
+from tierdex.pipeline.snapshot import open_log
+from tierdex.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.storage_layer.base import Store
+
+logger = logging.getLogger(__name__)
+
+_FLOOR_ATTEMPTS = 5
+
+
+class JobNode:
+    """A shared node as one job's driver writes it. One thread."""
+
+    def __init__(self, store: Store, node: str) -> None:
+        """Open the node for writing. Raises OwnershipError for an owned one, StoreRefusedError."""
+        self._store = store
+        self._clock = SystemClock()
+        self.shared = SharedNode.open(open_log(store, node), SystemIds())
+
+    @property
+    def name(self) -> str:
+        return self.shared.log.node
+
+    def publish(self, rows: Sequence[FileRow]) -> ManifestState:
+        """List the files of a finished job by one commit. Raises what the store raises."""
+        now_ms = self._clock.now_ms()
+        return self._commit(
+            rows,
+            lambda state, current: changes.add_files(state, with_numbers(state, current, now_ms)),
+        )
+
+    def publish_batch(self, query_id: str, batch_id: int, rows: Sequence[FileRow]) -> ManifestState:
+        """List a micro-batch exactly once, however often it is replayed."""
+        now_ms = self._clock.now_ms()
+
+        def build(state: ManifestState, current: Sequence[FileRow]) -> Change | None:
+            numbered = with_numbers(state, current, now_ms)
+            return changes.add_batch(state, query_id, batch_id, numbered)
+
+        return self._commit(rows, build)
+
+    def merge(self, merges: Sequence[tuple[FileRow, Sequence[bytes]]]) -> frozenset[bytes]:
+        """List merged files in place of their parts, all by one commit.
+
+        `merges` are pairs of a merged row and the uuids of its parts that this node lists. Returns
+        the uuids that are listed now; a merge that lost a part to somebody else is left out.
+        """
+        parts = {row.uuid: tuple(uuids) for row, uuids in merges}
+
+        def build(state: ManifestState, current: Sequence[FileRow]) -> Change | None:
+            return _merge_all(state, [(row, parts[row.uuid]) for row in current])
+
+        state = self._commit([row for row, _ in merges], build)
+        return frozenset(uuid for uuid in parts if state.knows(uuid))
+
+    def _commit(
+        self,
+        rows: Sequence[FileRow],
+        build: Callable[[ManifestState, Sequence[FileRow]], Change | None],
+    ) -> ManifestState:
+        """Commit what `build` makes of the state and the rows; objects below the floor are renamed."""
+        current = list(rows)
+        for attempt in range(_FLOOR_ATTEMPTS):
+            try:
+                return self.shared.commit(partial(_build_with, build, tuple(current)))
+            except FloorError:
+                if attempt + 1 == _FLOOR_ATTEMPTS:
+                    raise
+                state = self.shared.refresh()
+                current = [renamed(self._store, row, self.name, state) for row in current]
+        raise AssertionError("unreachable")
+
+    def collect(self) -> int:
+        """Remove what no reader can need: objects of failed tasks, dropped files, old numbers.
+
+        Returns the objects deleted. Only what is older than the grace time goes.
+        """
+        grace_ms = round(load_settings().grace_time * 1000)
+        return collect_node(
+            self.shared, self._store, now_ms=self._clock.now_ms(), grace_ms=grace_ms
+        )
+
+    def collect_now_and_then(self, state: ManifestState) -> None:
+        """Collect at every checkpoint's turn; a failure is logged: the files are published."""
+        if state.number % load_settings().checkpoint_every:
+            return
+        try:
+            self.collect()
+        except Exception:
+            logger.exception("garbage not collected", extra={"node": self.name})
+
+
+def _build_with(
+    build: Callable[[ManifestState, Sequence[FileRow]], Change | None],
+    rows: Sequence[FileRow],
+    state: ManifestState,
+) -> Change | None:
+    return build(state, rows)
+
+
+def _merge_all(
+    state: ManifestState, merges: Sequence[tuple[FileRow, Sequence[bytes]]]
+) -> Change | None:
+    """Return one change for all merges whose parts are still there; None when there is none."""
+    found = []
+    numbers = {row.number for row in state.files.values()}
+    for row, parts in merges:
+        numbers -= {state.files[uuid].number for uuid in parts if uuid in state.files}
+        number = row.number
+        while number in numbers:  # a merge of other nodes may have a number that is taken here
+            number += 1
+        numbers.add(number)
+        try:
+            found.append(changes.merge_files(state, replace(row, number=number), parts))
+        except ConflictError as error:
+            logger.warning("merge left out", extra={"node": state.node, "error": str(error)})
+    some = [change for change in found if change is not None]
+    if not some:
+        return None
+    return Change(
+        add=tuple(row for change in some for row in change.add),
+        remove={uuid: why for change in some for uuid, why in change.remove.items()},
+        topics=frozenset().union(*(change.topics for change in some)),
+    )
+
+
+def with_numbers(state: ManifestState, rows: Sequence[FileRow], now_ms: int) -> list[FileRow]:
+    """Return rows with numbers above all others of the node, in their order; known ones as they are."""
+    first = max(now_ms, state.highest_number + 1)
+    return [replace(row, number=first + place) for place, row in enumerate(rows)]
+
+
+def renamed(store: Store, row: FileRow, node: str, state: ManifestState) -> FileRow:
+    """Copy a row's object to a name that the node's floor cannot reach; return the row of the copy."""
+    name = StorePaths(node).parse_file_object(row.object_key)
+    assert name is not None, row.object_key
+    if name.read_number >= state.floor:
+        return row
+    key = StorePaths(node).file_object(state.number, row.uuid)
+    store.upload(key, _StoredSource(store, row.object_key), row.bytes)
+    return replace(row, object_key=key)
+
+
+class _StoredSource:
+    """An object of the store as the source of an upload."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    def read_at(self, position: int, length: int) -> bytes:
+        return self._store.get(self._key, position, length)

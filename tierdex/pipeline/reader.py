@@ -1,0 +1,236 @@
+"""`spark.read.format("tierdex")`: plans partitions from a snapshot, reads pages into Arrow batches.
+
+::
+
+    pushed filters, options -> Predicate -> files of the snapshot that may match
+                            -> one partition a file, or a range of its pages
+    a task: head of the sidecar -> pages that may match -> near ones by one request -> rows -> columns
+
+All filters that were taken are answered exactly, so Spark does not ask them again. The option `keys`
+fills a column `key`: the hashes of the keys that were asked for are few, so each row tells its own.
+
+Depends on predicate, remote_file, arrow_columns, snapshot, scan_report.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
+
+from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
+from tierdex.indexfile.hashing import key_hash
+from tierdex.pipeline.arrow_columns import RowColumns
+from tierdex.pipeline.predicate import Predicate
+from tierdex.pipeline.remote_file import open_remote
+from tierdex.pipeline.scan_report import ScanReport, new_scan_name, note_plan, note_task
+from tierdex.pipeline.snapshot import ListedFile, take_snapshot
+from tierdex.storage_layer.metered import RequestCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierdex.pipeline.options import ReadOptions
+    from tierdex.pipeline.remote_file import RemoteFile
+    from tierdex.pipeline.snapshot import Snapshot
+    from tierdex.storage_layer.metered import MeteredStore
+
+logger = logging.getLogger(__name__)
+
+FILE_ERRORS: Final = (
+    CorruptFileError,
+    UnavailableError,
+    NotFoundError,
+    StoreRefusedError,
+    OSError,
+)
+NEAR_PAGES: Final = 4  # pages between two wanted ones that are cheaper to read than to ask again
+_SPAN_PAGES: Final = 512  # of at most 4 KiB each: what one request brings and one batch is made of
+_LOOK_AHEAD: Final = 2
+_KEYS_ONLY: Final = EqualTo(("kind",), "key")
+
+
+@dataclass(frozen=True)
+class PageRangePartition(InputPartition):
+    """Part `part` of `parts` of a file's pages."""
+
+    number: int
+    file: ListedFile
+    part: int
+    parts: int
+
+
+class TierdexReader(DataSourceReader):
+    """One scan. Made by the planner, pickled to every task."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...], folder: str | None) -> None:
+        self._options = options
+        self._columns = columns
+        self._folder = folder
+        self._scan = new_scan_name()
+        self._pushed: list[str] = []
+        self._keys = _KeyColumn(options) if options.keys is not None else None
+        predicate = Predicate(
+            topics=None if options.topics is None else frozenset(options.topics),
+            begin=options.begin,
+            end=options.end,
+        )
+        if self._keys is not None:
+            predicate = replace(
+                predicate.with_hashes(self._keys.hashes), texts=(("kind", _KEYS_ONLY),)
+            )
+        self._predicate = predicate
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
+        """Take the filters that files and pages can answer; yield the others back."""
+        self._predicate, left = self._predicate.push(filters)
+        self._pushed += [str(one) for one in filters if not any(one is other for other in left)]
+        yield from left
+
+    def partitions(self) -> list[InputPartition]:
+        """Take a snapshot and return what must be read of it. Raises what reading manifests raises."""
+        options = self._options
+        snapshot = take_snapshot(options.link.open(), options.nodes)
+        report = ScanReport(
+            store=options.link.url, manifest=dict(snapshot.numbers), pushed=self._pushed
+        )
+        partitions: list[InputPartition] = []
+        for file in self._wanted(snapshot, report):
+            parts = -(-file.row.item_count // options.items_per_partition)
+            partitions += [
+                PageRangePartition(len(partitions) + part, file, part, parts)
+                for part in range(parts)
+            ]
+        report.partitions = len(partitions)
+        note_plan(self._folder, self._scan, report)
+        return partitions
+
+    def _wanted(self, snapshot: Snapshot, report: ScanReport) -> list[ListedFile]:
+        wanted = []
+        for file in snapshot.files:
+            report.files_considered += 1
+            why = self._predicate.why_not(file)
+            report.files_pruned_by_time += why == "time"
+            report.files_pruned_by_topic += why == "topic"
+            report.files_pruned += why is not None
+            if why is None:
+                wanted.append(file)
+        return wanted
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the partition's rows. Raises what the store raises, CorruptFileError."""
+        if not isinstance(partition, PageRangePartition):
+            return  # Spark's stand-in for a scan of nothing
+        report, counts = ScanReport(), RequestCounts()
+        store = self._options.link.open().scoped(counts)
+        try:
+            yield from self._read(partition, store, report)
+        except FILE_ERRORS as error:
+            if not self._options.is_partial:
+                raise
+            logger.warning(
+                "file left out", extra={"file_id": partition.file.file_id, "error": str(error)}
+            )
+            report.missing.append(f"{partition.file.file_id}: {error}")
+        finally:
+            report.requests, report.bytes = counts.requests, counts.bytes_read
+            note_task(self._folder, self._scan, partition.number, report)
+
+    def _read(
+        self, partition: PageRangePartition, store: MeteredStore, report: ScanReport
+    ) -> Iterator[pa.RecordBatch]:
+        listed, predicate = partition.file, self._predicate
+        remote = open_remote(self._options.link, store, listed.row)
+        file = remote.compacted
+        if predicate.hashes is not None:
+            remote.need_filter(predicate.hashes)
+        first = file.page_count * partition.part // partition.parts
+        last = file.page_count * (partition.part + 1) // partition.parts
+        pages = predicate.pages(file, first, last)
+        report.pages_pruned = last - first - len(pages)
+        if not len(pages):
+            report.files_pruned_by_filter += predicate.hashes is not None
+            return
+        report.files_read += partition.part == 0 or partition.parts == 1
+        columns = RowColumns(file, listed.file_id, listed.node)
+        for span_pages, rows in read_pages(remote, pages):
+            report.pages_read += span_pages
+            report.items_read += len(rows)
+            mask = predicate.rows(rows, file, listed)
+            rows = rows if mask is None else rows[mask]
+            if len(rows):
+                batch = self._batch(columns, rows)
+                report.entries += batch.num_rows
+                yield batch
+
+    def _batch(self, columns: RowColumns, rows: np.ndarray) -> pa.RecordBatch:
+        keys = None
+        if self._keys is not None:
+            rows, keys = self._keys.fill(rows)
+        arrays = [
+            keys if name == "key" else columns.columns(rows, [name])[0] for name in self._columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=list(self._columns))
+
+
+def read_pages(remote: RemoteFile, pages: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (pages read, their rows) for ascending `pages`: near ones together, the next ones ahead.
+
+    Pages that arrive damaged are fetched once more. Raises CorruptFileError, what the store raises.
+    """
+    file = remote.compacted
+    spans = [file.span(first, last - first + 1) for first, last in spans_of(pages)]
+    with ThreadPoolExecutor(_LOOK_AHEAD) as pool:
+        waiting = [pool.submit(file.page_bytes, span) for span in spans[:_LOOK_AHEAD]]
+        for number, span in enumerate(spans):
+            data = waiting.pop(0).result()
+            if number + _LOOK_AHEAD < len(spans):
+                waiting.append(pool.submit(file.page_bytes, spans[number + _LOOK_AHEAD]))
+            try:
+                rows = file.decode_span(span, data)
+            except CorruptFileError:
+                rows = file.decode_span(span, file.page_bytes(span))
+            yield span.page_count, rows
+
+
+def spans_of(pages: np.ndarray) -> list[tuple[int, int]]:
+    """Return (first, last) of the runs that ascending `pages` make, gaps of a few pages included."""
+    if not len(pages):
+        return []
+    cuts = np.flatnonzero(np.diff(pages) > NEAR_PAGES) + 1
+    spans = []
+    for low, high in pairwise([0, *cuts.tolist(), len(pages)]):
+        first, last = int(pages[low]), int(pages[high - 1])
+        spans += [
+            (start, min(start + _SPAN_PAGES - 1, last))
+            for start in range(first, last + 1, _SPAN_PAGES)
+        ]
+    return spans
+
+
+class _KeyColumn:
+    """The keys of the option `keys`, by hash."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        assert options.keys is not None
+        assert options.topics is not None
+        hashes = np.array([key_hash(options.topics[0], key) for key in options.keys], np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        self.hashes = hashes[order]
+        self._keys = [options.keys[place] for place in order.tolist()]
+
+    def fill(self, rows: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return rows and their keys; a row whose hash several keys share comes once for each."""
+        low = np.searchsorted(self.hashes, rows["key_hash"], side="left")
+        sizes = np.searchsorted(self.hashes, rows["key_hash"], side="right") - low
+        repeats = np.repeat(np.arange(len(rows)), sizes)
+        within = np.arange(len(repeats)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return rows[repeats], pa.array(self._keys, pa.string()).take(
+            pa.array(low[repeats] + within)
+        )

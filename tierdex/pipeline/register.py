@@ -1,0 +1,29 @@
+"""`register(spark)`: makes the source and the sink known to a session. Depends on data_source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tierdex.pipeline.data_source import TierdexDataSource
+from tierdex.pipeline.scan_report import session_folder
+
+
+def register(spark: Any) -> None:
+    """Register ``format("tierdex")`` and let Spark push filters into Python sources.
+
+    Arrow batches become large enough for the kernels to pay, unless the session says otherwise.
+    """
+    spark.dataSource.register(source_for(session_folder()))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    if spark.conf.get(name) == "10000":
+        spark.conf.set(name, "65536")
+
+
+def source_for(folder: str) -> type[TierdexDataSource]:
+    """Return the source with the folder of a session's notes in it; it is pickled by value."""
+
+    class SessionSource(TierdexDataSource):
+        notes_folder = folder
+
+    return SessionSource

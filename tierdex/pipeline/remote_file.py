@@ -1,0 +1,167 @@
+"""A published file as a task reads it: only the parts of its sidecar that the task needs.
+
+A sidecar is mostly filter. A scan needs none of it, a lookup the partitions of its own range of
+hashes; so the small parts and the directory come with one request, and filter partitions by ranges,
+when asked for. The rest of the buffer stays zero, which costs no memory, and no partition that was
+not fetched would pass its checksum.
+
+    [ small parts | directory | filter partitions ......................... | part table, footer ]
+      ^ always                    ^ those of the hashes that are asked            ^ always
+
+Files stay open in the worker process, which later tasks find warm. Depends on indexfile, the store.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.footer import read_footer
+from tierdex.indexfile.layout import Part
+
+if TYPE_CHECKING:
+    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.pipeline.job_store import StoreLink
+    from tierdex.storage_layer.base import Store
+
+_WHOLE_BYTES: Final = 256 * 1024  # a sidecar up to this comes whole, with one request
+_END_BYTES: Final = 4096  # holds part table and footer
+_CACHE_BYTES: Final = 256 << 20
+
+
+class RemoteFile:
+    """One published file. `compacted` answers; pages are read from `store`. One thread at a time.
+
+    Invariant: of the filter, exactly the partitions in `_fetched` are in the buffer.
+    """
+
+    def __init__(self, store: Store, row: FileRow, head: tuple[bytes, bytes] | None = None) -> None:
+        """Fetch the head; or take (small parts and directory, end) that somebody fetched before.
+
+        Raises what the store raises, CorruptFileError.
+        """
+        self.store = store
+        self.row = row
+        self.loaded_bytes = 0
+        length = row.bytes - row.sidecar_position
+        self._sidecar = np.zeros(length, np.uint8)
+        whole = head is None and length <= _WHOLE_BYTES
+        if whole:
+            self._fill(
+                row.sidecar_position, store.get(row.object_key, row.sidecar_position, length)
+            )
+        else:
+            begin, end = head or fetch_head(store, row)
+            self._fill(row.sidecar_position, begin)
+            self._fill(row.bytes - len(end), end)
+        self.compacted = CompactedFile.from_sidecar(
+            self._sidecar.data, self.read, position=row.sidecar_position, name=row.object_key
+        )
+        if self.compacted.uuid != row.uuid or self.compacted.footer_crc != row.tail_crc:
+            raise CorruptFileError(row.object_key, "is another file than the manifest says")
+        partitions = self.compacted.filter.partitions
+        self._fetched = np.full(len(partitions), whole)
+        self._check_directory()
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return a range of the object, with one request."""
+        return self.store.get(self.row.object_key, position, length)
+
+    @property
+    def head(self) -> tuple[bytes, bytes]:
+        """Return (small parts and directory, end): with them another process opens the file."""
+        cut = self._filter_position - self.row.sidecar_position
+        end = min(_END_BYTES, len(self._sidecar) - cut)
+        return self._sidecar[:cut].tobytes(), self._sidecar[len(self._sidecar) - end :].tobytes()
+
+    def need_filter(self, hashes: np.ndarray) -> None:
+        """Fetch the filter partitions that sorted `hashes` (u8[n]) ask. Raises what the store raises."""
+        table = self.compacted.filter.partitions
+        bits = self.compacted.filter.bits
+        if not bits or not len(hashes):
+            return
+        wanted = np.zeros(len(table), bool)
+        wanted[_partitions_of(hashes, len(table))] = True
+        wanted &= ~self._fetched & (table["key_count"] > 0)
+        numbers = np.flatnonzero(wanted)
+        if not len(numbers):
+            return
+        # Neighbours come with one request.
+        for group in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1):
+            last = table[group[-1]]
+            begin = int(table["position"][group[0]])
+            slots = int(last["segment_length"]) * (int(last["segment_count"]) + 3)
+            end = int(last["position"]) + slots * bits // 8
+            position = self._filter_position + begin
+            self._fill(position, self.read(position, end - begin))
+            self._fetched[group] = True
+
+    @property
+    def _filter_position(self) -> int:
+        return self.compacted.footer.part(Part.FILTER, self.row.object_key).position
+
+    def _fill(self, position: int, data: bytes) -> None:
+        start = position - self.row.sidecar_position
+        self._sidecar[start : start + len(data)] = np.frombuffer(data, np.uint8)
+        self.loaded_bytes += len(data)
+
+    def _check_directory(self) -> None:
+        """The directory is searched with numpy here, past the kernels that verify what they use."""
+        damaged = self.compacted.directory.damaged_blocks(self.compacted.uuid)
+        if damaged:
+            raise CorruptFileError(
+                self.row.object_key, f"checksum of directory block {damaged[0]} differs"
+            )
+
+
+def fetch_head(store: Store, row: FileRow) -> tuple[bytes, bytes]:
+    """Return (small parts and directory, end) of a sidecar, with two requests."""
+    begin = max(row.sidecar_position, row.bytes - _END_BYTES)
+    end = store.get(row.object_key, begin, row.bytes - begin)
+
+    def read_at(position: int, length: int) -> bytes:
+        if position < begin:
+            raise CorruptFileError(row.object_key, "the part table is implausibly long")
+        return end[position - begin : position - begin + length]
+
+    footer = read_footer(read_at, row.bytes, row.object_key, uuid=row.uuid)
+    filter_position = footer.part(Part.FILTER, row.object_key).position
+    length = filter_position - row.sidecar_position
+    return store.get(row.object_key, row.sidecar_position, max(0, length)), end
+
+
+def _partitions_of(hashes: np.ndarray, count: int) -> np.ndarray:
+    """Return the filter partition (i8) of each hash: the upper half of hash x count."""
+    ends = np.array([-(-(number << 64) // count) for number in range(1, count)], np.uint64)
+    return np.searchsorted(ends, hashes, side="right")
+
+
+class _OpenFiles:
+    """The files that this worker process keeps open, least recently used first out."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[tuple[StoreLink, str], RemoteFile] = OrderedDict()
+
+    def get(self, link: StoreLink, store: Store, row: FileRow) -> RemoteFile:
+        key = (link, row.object_key)
+        found = self._files.pop(key, None) or RemoteFile(store, row)
+        found.store = store  # the task's own view, which counts its requests
+        self._files[key] = found
+        while len(self._files) > 1 and self._bytes() > _CACHE_BYTES:
+            self._files.popitem(last=False)
+        return found
+
+    def _bytes(self) -> int:
+        return sum(file.loaded_bytes for file in self._files.values())
+
+
+_open_files = _OpenFiles()
+
+
+def open_remote(link: StoreLink, store: Store, row: FileRow) -> RemoteFile:
+    """Return the file, from this process's cache when an earlier task left it there."""
+    return _open_files.get(link, store, row)

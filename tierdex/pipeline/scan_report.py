@@ -1,0 +1,138 @@
+"""What a scan or lookup considered, pruned and requested: noted by planner and tasks, read by the driver.
+
+Spark plans a Python source in a process of its own and gives its tasks no accumulators, so the notes
+are small files in a folder of the driver's session::
+
+    <scan>.plan.json          files considered and pruned, by the planner
+    <scan>.<task>.json        requests, bytes, items, what was missing; a retried task overwrites its own
+
+Tasks on other machines do not see the folder; their numbers are in their logs only. Depends on nothing
+of the pipeline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+logger = logging.getLogger(__name__)
+
+_KEPT_SCANS: Final = 50
+_PLAN = ".plan.json"
+_session_folder: Path | None = None
+
+
+@dataclass(slots=True)
+class ScanReport:
+    """Sums over a scan. `manifest` is the snapshot: the number of each node's manifest.
+
+    `files_pruned_by_filter` counts files whose filter excluded every hash that was asked. Requests
+    are all GETs of tasks, `bytes` what they brought; `missing` the files left out by
+    ``onError=partial``.
+    """
+
+    kind: str = "scan"
+    store: str = ""
+    manifest: dict[str, int] = field(default_factory=dict)
+    partitions: int = 0
+    tasks_reported: int = 0
+    files_considered: int = 0
+    files_pruned_by_time: int = 0
+    files_pruned_by_topic: int = 0
+    files_pruned: int = 0
+    files_pruned_by_filter: int = 0
+    files_read: int = 0
+    pages_read: int = 0
+    pages_pruned: int = 0
+    items_read: int = 0
+    entries: int = 0
+    requests: int = 0
+    bytes: int = 0
+    pushed: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def add(self, other: dict[str, Any]) -> None:
+        """Add the numbers of a task."""
+        for one in fields(self):
+            value = other.get(one.name)
+            if one.name in {"kind", "store", "manifest", "pushed", "partitions"} or value is None:
+                continue
+            setattr(self, one.name, getattr(self, one.name) + value)
+
+
+def session_folder() -> str:
+    """Return the folder of this driver's notes, made when first asked for."""
+    global _session_folder  # noqa: PLW0603 - one a process, as the Spark session is
+    if _session_folder is None or not _session_folder.is_dir():
+        _session_folder = Path(tempfile.mkdtemp(prefix="tierdex-scans-"))
+    return str(_session_folder)
+
+
+def forget_session() -> None:
+    """Remove the notes; for the end of a session."""
+    global _session_folder  # noqa: PLW0603
+    if _session_folder is not None:
+        shutil.rmtree(_session_folder, ignore_errors=True)
+    _session_folder = None
+
+
+def new_scan_name() -> str:
+    """Return a name that sorts by time."""
+    return f"{time.time_ns():020d}-{os.getpid()}"
+
+
+def note_plan(folder: str | None, scan: str, report: ScanReport) -> None:
+    """Write what the planner knows, and forget the oldest scans."""
+    logger.info("scan planned", extra={"scan": scan, **asdict(report)})
+    if folder is not None and os.path.isdir(folder):
+        _write(Path(folder) / f"{scan}{_PLAN}", report)
+        _forget_old(Path(folder))
+
+
+def note_task(folder: str | None, scan: str, task: int, report: ScanReport) -> None:
+    """Write what one task did."""
+    report.tasks_reported = 1
+    logger.info("scanned", extra={"scan": scan, "task": task, **asdict(report)})
+    if folder is not None and os.path.isdir(folder):
+        _write(Path(folder) / f"{scan}.{task}.json", report)
+
+
+def last_scan() -> ScanReport | None:
+    """Return the report of the scan or lookup that was planned last in this session, None before any.
+
+    Its tasks' numbers are complete once the action that ran it has returned.
+    """
+    folder = Path(session_folder())
+    plans = sorted(name for name in os.listdir(folder) if name.endswith(_PLAN))
+    if not plans:
+        return None
+    scan = plans[-1].removesuffix(_PLAN)
+    report = ScanReport(**json.loads((folder / plans[-1]).read_text()))
+    for name in sorted(os.listdir(folder)):
+        if name.startswith(f"{scan}.") and name.endswith(".json") and not name.endswith(_PLAN):
+            report.add(json.loads((folder / name).read_text()))
+    return report
+
+
+def _write(path: Path, report: ScanReport) -> None:
+    fresh = path.with_suffix(f".{os.getpid()}.tmp")
+    fresh.write_text(json.dumps(asdict(report)))
+    fresh.rename(path)
+
+
+def _forget_old(folder: Path) -> None:
+    plans = sorted(name for name in os.listdir(folder) if name.endswith(_PLAN))
+    for plan in plans[:-_KEPT_SCANS]:
+        scan = plan.removesuffix(_PLAN)
+        for name in os.listdir(folder):
+            if name.startswith(f"{scan}."):
+                with contextlib.suppress(FileNotFoundError):
+                    (folder / name).unlink()

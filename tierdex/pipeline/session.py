@@ -1,0 +1,44 @@
+"""A Spark session with the source registered: what tests, docs and the command line start with.
+
+Any session will do for the pipeline (`register` is all it needs); this one has what a laptop wants:
+loopback only, this Python for the workers, Arrow batches of a useful size. Depends on java, register.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from tierdex.pipeline.java import use_java
+
+
+def make_session(
+    master: str = "local[*]", *, name: str = "tierdex", conf: dict[str, str] | None = None
+) -> Any:
+    """Return a session (a running one is reused) with ``format("tierdex")`` registered.
+
+    `conf` are Spark's own settings, on top of ours. Raises NotFoundError when there is no Java.
+    """
+    use_java()
+    # Without it workers take whatever python3 comes first in PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    from tierdex.pipeline.register import register
+
+    chosen = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (chosen | (conf or {})).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark

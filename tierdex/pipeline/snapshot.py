@@ -1,0 +1,96 @@
+"""What a job reads: every node's published files at one moment, and which entries are hidden.
+
+Taken once, when a job is planned: the manifest numbers name it, and the grace time keeps the objects
+of files that leave the list meanwhile. Files that another node's merge replaced are left out.
+
+Depends on lifecycle and job_store.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tierdex.clock import SystemClock
+from tierdex.errors import NotFoundError
+from tierdex.ids import SystemIds
+from tierdex.lifecycle.manifest import FileRow, is_replaced
+from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
+from tierdex.lifecycle.paths import make_file_id
+from tierdex.lifecycle.retention import hidden_topics
+from tierdex.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.storage_layer.base import Store
+
+_LOADS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A published file of a snapshot. `hidden` are the topics whose entries retention hides."""
+
+    node: str
+    row: FileRow
+    hidden: frozenset[str] = frozenset()
+
+    @property
+    def file_id(self) -> str:
+        return make_file_id(self.row.number, self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Files newest first, in the order of answers; `numbers` is each node's manifest number."""
+
+    files: tuple[ListedFile, ...]
+    numbers: Mapping[str, int]
+
+
+def open_log(store: Store, node: str) -> ManifestLog:
+    """Return a node's log, nothing read yet."""
+    settings = load_settings()
+    return ManifestLog(
+        store,
+        node,
+        clock=SystemClock(),
+        ids=SystemIds(),
+        checkpoint_every=settings.checkpoint_every,
+    )
+
+
+def take_snapshot(store: Store, nodes: Sequence[str] | None = None) -> Snapshot:
+    """Read the newest manifests of all nodes, or of `nodes`.
+
+    Raises NotFoundError for a node of `nodes` that nobody wrote, and what the logs raise: a manifest
+    that cannot be read is never taken for an empty one.
+    """
+    names = list_nodes(store) if nodes is None else list(nodes)
+    with ThreadPoolExecutor(_LOADS_AT_ONCE) as pool:
+        states = list(pool.map(lambda name: open_log(store, name).load(), names))
+    for state in states:
+        if nodes is not None and state.number == 0:
+            raise NotFoundError(f"there is no node {state.node}")
+    return snapshot_of(states, SystemClock().now_ms())
+
+
+def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
+    """Return what these states list together, as of `now_ms`."""
+    replaced = frozenset().union(*(state.replaced for state in states))
+    files = [
+        ListedFile(state.node, row, _hidden(state, row, now_ms))
+        for state in states
+        for row in state.files.values()
+        if row.item_count and not is_replaced(row, state.node, replaced)
+    ]
+    files.sort(key=lambda file: (file.row.number, file.node), reverse=True)
+    return Snapshot(tuple(files), {state.node: state.number for state in states})
+
+
+def _hidden(state: ManifestState, row: FileRow, now_ms: int) -> frozenset[str]:
+    topics = row.topics if row.topics is not None else state.topics
+    return hidden_topics(state.retention, topics, row.sealed_at_ms, now_ms)
