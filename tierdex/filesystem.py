@@ -36,6 +36,13 @@ class Mapping(Protocol):
 
     array: np.ndarray
 
+    def populate(self, position: int, length: int) -> None:
+        """Bring pages into memory, ready for stores; advice only, and never an error.
+
+        Without it each page faults when it is first stored to. The file has blocks there.
+        """
+        ...
+
     def sync(self, position: int, length: int) -> None:
         """Make the bytes [position, position + length) durable. Raises OSError."""
         ...
@@ -248,6 +255,10 @@ class _LocalMapping:
                 file, dtype=np.uint8, mode="r+" if writable else "r", shape=(length,)
             )
 
+    def populate(self, position: int, length: int) -> None:
+        first = position - position % PAGE_BYTES
+        _populate(self.array.ctypes.data + first, position + length - first)
+
     def sync(self, position: int, length: int) -> None:
         first = position - position % PAGE_BYTES
         _msync(self.array.ctypes.data + first, position + length - first)
@@ -264,5 +275,12 @@ def _msync(address: int, length: int) -> None:
         raise OSError(number, os.strerror(number), "msync")
 
 
+def _populate(address: int, length: int) -> None:
+    """Call madvise(MADV_POPULATE_WRITE) without holding the GIL. A kernel before 5.14 refuses it."""
+    if length:
+        _LIBC.madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), _MADV_POPULATE_WRITE)
+
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _MS_SYNC = 4  # <sys/mman.h>, Linux
+_MADV_POPULATE_WRITE = 23  # likewise

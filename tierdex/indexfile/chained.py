@@ -96,6 +96,8 @@ class ChainedFile(ChainedReader):
         self._writable = writable
         self._predecessor_synced = False
         self._reserved = layout.rows_position(header.slot_count)  # bytes from 0 with disk blocks
+        self._slot_pages = self._reserved // layout.BLOCK_BYTES
+        self._slots_populated = False
         self._pack_item = header.schema.packer().pack_into
         self._item = bytearray(header.schema.item_bytes)  # append_one's item, and the same as a row
         self._item_row = np.frombuffer(self._item, header.schema.dtype)
@@ -377,6 +379,12 @@ class ChainedFile(ChainedReader):
         if self._tally.items + items > self.item_capacity or last > self.header.row_capacity:
             raise FileFullError(f"{self.path}: {items} more items do not fit")
         record = layout.batch_rows(item_bytes, 0, 0)
+        if not self._slots_populated and self._tally.items + items >= self._slot_pages:
+            # Most pages of the slots are about to be used; one by one, in random order, their faults
+            # would cost more, and would make the kernel read rows ahead in single pages.
+            self._slots_populated = True
+            assert self._mapping is not None
+            self._mapping.populate(0, self._rows_begin)
         needed = _row_end(self.header, min(last + record, self.header.row_capacity))
         if needed <= self._reserved:
             return
@@ -392,6 +400,8 @@ class ChainedFile(ChainedReader):
                 raise
             target = needed
             self._file.reserve(self._reserved, target - self._reserved)
+        assert self._mapping is not None
+        self._mapping.populate(self._reserved, target - self._reserved)
         self._reserved = target
 
     def sync(self) -> int:

@@ -377,6 +377,9 @@ class _SimulatedMapping:
         self._path = path
         self._file = file
 
+    def populate(self, position: int, length: int) -> None:
+        """Do nothing: all bytes are in memory."""
+
     def sync(self, position: int, length: int) -> None:
         disk = self._system._disk
         failing = lambda _: self._file.fail_sync(position, length)  # noqa: E731
