@@ -14,7 +14,7 @@
     │   ├── StoreUnavailableError           the object store cannot be reached or refuses work
     │   │   └── StoreTimeoutError           ... it did not answer in time: the request may have taken effect
     │   └── IncompleteAnswerError(answer)   on_error="fail": a file that should have been asked could not be
-    ├── StoreRefusedError                   the store says no (credentials, bucket, conditions): mend the settings
+    ├── StoreRefusedError                   the store says no (credentials, bucket): mend the settings
     ├── OwnershipError                      somebody else owns it
     │   ├── FolderInUseError(holder)        another process writes in this data folder
     │   ├── FencedError                     another owner took the node over: stop, then `tierdex adopt`
@@ -22,7 +22,7 @@
     ├── ConflictError                       a conditional write lost
     │   ├── AlreadyExistsError              ... since the object is there already
     │   └── FloorError                      the object was named too long ago: upload it under a fresh name
-    ├── CorruptFileError(path, reason)      run `tierdex verify`; the file is quarantined and named in `missing`
+    ├── CorruptFileError(path, reason)      run `tierdex verify`; the file is named in `missing`
     │   └── UnsupportedFormatError          the file is newer than this program, or not ours: upgrade
     └── ClosedError                         the index was closed
 
