@@ -2,7 +2,9 @@
 
 The folder moves under the reader's hands: a file is renamed to its next state, or published and
 gone. A listing is therefore tried again when a file in it has vanished. Each refresh shows what the
-writer has added since. Depends on lifecycle and local_recovery.
+writer has added since; what left the folder for good stays shown until the manifest, read after
+that, shows it as published: no query in between sees neither.
+Depends on lifecycle and local_recovery.
 """
 
 from __future__ import annotations
@@ -43,20 +45,51 @@ class LocalView:
         self._lock = threading.Lock()
         self._missing: list[Missing] = []
 
-    def refresh(self) -> None:
-        """Show the folder as it is now. Raises OSError when it cannot be read at all."""
+    def refresh(self) -> list[FileHandle]:
+        """Show the folder as it is now; return the files that vanished from it, still shown."""
         with self._lock:
-            for attempt in range(_ATTEMPTS):
+            for _ in range(_ATTEMPTS):
                 try:
-                    self._refresh()
-                    return
-                except FileNotFoundError:
-                    if attempt + 1 == _ATTEMPTS:
-                        raise
-                    logger.debug("a listed file moved on; listing again")
+                    return self._refresh()
+                except OSError as error:  # moved on, or cut by a seal, between listing and opening
+                    failure = error
+                    logger.debug("listing again", extra={"error": str(error)})
+            self._missing = [Missing(str(self._paths.root), f"cannot be read: {failure}")]
+            return []
 
-    def _refresh(self) -> None:
-        missing: list[Missing] = []
+    def _refresh(self) -> list[FileHandle]:
+        found = self._list()
+        missing = [
+            Missing(name, "in quarantine; see `tierdex verify`")
+            for name in self._filesystem.list_folder(self._paths.quarantine)
+        ]
+        with self._table.snapshot() as snapshot:
+            shown = {h.number: h for h in snapshot.files if h.node == self._node}
+        fresh: list[FileHandle] = []
+        broken: set[int] = set()
+        try:
+            for number, (state, path) in found.items():
+                before = shown.get(number)
+                if before and before.state is state and state is not FileState.UNSEALED:
+                    continue
+                try:
+                    handle = open_for_reading(self._filesystem, self._node, state, number, path)
+                    fresh.append(handle)
+                except CorruptFileError as error:
+                    missing.append(Missing(f"{state.value}/{path.name}", error.reason))
+                    broken.add(number)
+        except BaseException:
+            for handle in fresh:
+                handle.release()
+            raise
+        local = [handle for handle in shown.values() if handle.state in LOCAL_STATES]
+        replaced = [shown[h.number] for h in fresh if h.number in shown]
+        self._missing = missing  # named before it is gone from the table
+        self._table.change(remove=replaced + [h for h in local if h.number in broken], add=fresh)
+        return [handle for handle in local if handle.number not in found]
+
+    def _list(self) -> dict[int, tuple[FileState, Path]]:
+        """Return each number's state and path."""
         found: dict[int, tuple[FileState, Path]] = {}
         for state in LOCAL_STATES:
             for name in self._filesystem.list_folder(self._paths.folder(state)):
@@ -64,27 +97,7 @@ class LocalView:
                 if number is not None:
                     # of two copies the later wins: it is whole once it has its name
                     found[number] = (state, self._paths.folder(state) / name)
-        missing += [
-            Missing(name, "in quarantine; see `tierdex verify`")
-            for name in self._filesystem.list_folder(self._paths.quarantine)
-        ]
-        fresh: list[FileHandle] = []
-        with self._table.snapshot() as snapshot:
-            shown = {handle.key: handle for handle in snapshot.files}
-        gone = [handle for handle in shown.values() if handle.state in LOCAL_STATES]
-        for number, (state, path) in found.items():
-            before = shown.get((number, self._node))
-            if before is not None and before.state is state and state is not FileState.UNSEALED:
-                gone.remove(before)
-                continue
-            try:
-                fresh.append(open_for_reading(self._filesystem, self._node, state, number, path))
-            except CorruptFileError as error:
-                missing.append(Missing(f"{state.value}/{path.name}", error.reason))
-        replaced = {handle.key for handle in fresh}
-        gone += [h for key, h in shown.items() if key in replaced and h not in gone]
-        self._table.change(remove=gone, add=fresh)
-        self._missing = missing
+        return found
 
     def missing(self) -> list[Missing]:
         """Return the files of the folder that could not be opened."""

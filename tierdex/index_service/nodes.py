@@ -10,6 +10,9 @@ that another node's merge replaced are left out; a local copy of a published fil
 the published one until the compactor drops it.
 
 A node whose manifest could not be read for `max_staleness` makes answers incomplete and is named.
+
+Locks: `_refreshing` is held while the store is asked, `_lock` while the table is changed and never
+longer, so that nobody who only wants to show a commit of his own waits for the store.
 Depends on lifecycle, published.py.
 """
 
@@ -24,10 +27,13 @@ from tierdex.index_service.answer import Missing
 from tierdex.index_service.published import PublishedFile
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import FileRef, is_replaced
+from tierdex.lifecycle.manifest import FileRef, ManifestState, is_replaced
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
+from tierdex.lifecycle.retention import is_hidden
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
     from tierdex.index_service.page_cache import PageCache
@@ -63,28 +69,33 @@ class Nodes:
         self._table = table
         self._sidecars = sidecars
         self._pages = pages
+        self._refreshing = threading.Lock()
         self._lock = threading.Lock()
-        self._logs: dict[str, ManifestLog] = {}
+        self._logs: dict[str, ManifestLog] = {}  # replaced, never changed: read without a lock
+        self._absent_ms: dict[str, int] = {}  # until when a node was known not to exist
         self._errors: dict[str, str] = {}
         self._listing_error: str | None = None
         self._listed_ms = 0
-        self._replaced: frozenset[FileRef] = frozenset()
+        self._hidden: tuple[Missing, ...] = ()
 
     def log_of(self, node: str) -> ManifestLog:
-        """Return the one log of a node in this process."""
+        """Return the one log of a node in this process; the node is followed from now on."""
         with self._lock:
-            return self._log_of(node)
+            if node not in self._logs:
+                log = ManifestLog(
+                    self._store,
+                    node,
+                    clock=self._clock,
+                    ids=self._ids,
+                    checkpoint_every=self._settings.checkpoint_every,
+                )
+                self._logs = {**self._logs, node: log}
+            return self._logs[node]
 
-    def _log_of(self, node: str) -> ManifestLog:
-        if node not in self._logs:
-            self._logs[node] = ManifestLog(
-                self._store,
-                node,
-                clock=self._clock,
-                ids=self._ids,
-                checkpoint_every=self._settings.checkpoint_every,
-            )
-        return self._logs[node]
+    def state_of(self, node: str) -> ManifestState:
+        """Return what a node's manifest says as far as it is known; an empty state if it is not."""
+        log = self._logs.get(node)
+        return ManifestState(node=node) if log is None else log.state
 
     @property
     def logs(self) -> list[ManifestLog]:
@@ -98,14 +109,15 @@ class Nodes:
         """Return the seconds between two refreshes."""
         return self._settings.refresh_interval
 
-    def refresh(self) -> int:
+    def refresh(self, vanished: Sequence[FileHandle] = ()) -> int:
         """Look at every node's manifest now and update the table; return a lower bound of requests.
 
+        `vanished` are local files, in the table, that their writer has dropped since: each is taken
+        out together with showing what its node's manifest lists, once that could be read.
         Errors of single nodes are remembered and named by `missing`; they raise nothing here.
         """
-        with self._lock:
-            self._list_nodes()
-            requests = 1
+        with self._refreshing:
+            requests = self._list_nodes()
             for node, log in self._logs.items():
                 requests += 1
                 try:
@@ -114,11 +126,13 @@ class Nodes:
                 except _STORE_ERRORS as error:
                     logger.warning("manifest not read", extra={"node": node, "error": str(error)})
                     self._errors[node] = str(error)
-            self._show()
+            gone = [handle for handle in vanished if self._is_known_now(handle.node)]
+            self._show(gone)
             return requests
 
-    def _list_nodes(self) -> None:
+    def _list_nodes(self) -> int:
         wanted = self._settings.read_nodes
+        before = self._listed_ms
         try:
             found = wanted if wanted is not None else list_nodes(self._store)
             self._listing_error = None
@@ -126,44 +140,65 @@ class Nodes:
         except _STORE_ERRORS as error:
             logger.warning("nodes not listed", extra={"error": str(error)})
             self._listing_error = str(error)
-            return
+            found = []
         for node in found:
-            self._log_of(node)
+            if node not in self._logs and wanted is None:
+                self._absent_ms[node] = before
+            self.log_of(node)
+        return 1 if wanted is None else 0
+
+    def _is_known_now(self, node: str) -> bool:
+        """Say whether the refresh under way has read the node's manifest, or found that it has none."""
+        return node not in self._errors and (node in self._logs or self._listing_error is None)
 
     def show(self) -> None:
         """Bring the table up to what the logs know; after a commit of our own."""
-        with self._lock:
-            self._show()
+        self._show(())
 
-    def _show(self) -> None:
+    def _show(self, vanished: Iterable[FileHandle]) -> None:
+        with self._lock:
+            # The files before the manifests: what is shown as published then is listed now, unless
+            # it was dropped. The other way round, a file published in between would look dropped.
+            with self._table.snapshot() as snapshot:
+                shown = {handle.key: handle for handle in snapshot.files}
+            listed = self._listed()
+            gone = [handle for handle in vanished if shown.get(handle.key) is handle]
+            for handle in gone:
+                del shown[handle.key]
+            hidden: list[Missing] = []
+            for key, handle in shown.items():
+                if handle.state is not FileState.UPLOADED:
+                    # the local copy answers until the compactor drops it
+                    row = listed.pop(key, None)
+                    if row is not None and row.uuid != handle.uuid:
+                        reason = "published, and a local file has the same number"
+                        hidden.append(Missing(handle.file_id, reason))
+                elif handle.row is not None:  # else of another system: not in any manifest
+                    row = listed.get(key)
+                    if row is None or row.uuid != handle.uuid:
+                        gone.append(handle)
+            fresh = [
+                self.handle_of(row, node)
+                for (number, node), row in listed.items()
+                if (before := shown.get((number, node))) is None or before.uuid != row.uuid
+            ]
+            if gone or fresh:
+                self._table.change(remove=gone, add=fresh)
+            self._hidden = tuple(hidden)
+        for handle in gone:
+            if handle.row is not None:
+                self._sidecars.forget(handle.uuid)
+
+    def _listed(self) -> dict[tuple[int, str], FileRow]:
+        """Return every row that readers see, by file number and node."""
         states = {node: log.state for node, log in self._logs.items()}
-        self._replaced = frozenset().union(*(state.replaced for state in states.values()))
-        listed = {
+        replaced = frozenset[FileRef]().union(*(state.replaced for state in states.values()))
+        return {
             (row.number, node): row
             for node, state in states.items()
             for row in state.files.values()
-            if not is_replaced(row, node, self._replaced)
+            if not is_replaced(row, node, replaced)
         }
-        with self._table.snapshot() as snapshot:
-            shown = {handle.key: handle for handle in snapshot.files}
-        gone, fresh = [], []
-        for key, handle in shown.items():
-            if handle.state is not FileState.UPLOADED:
-                listed.pop(key, None)  # the local copy answers until the compactor drops it
-                continue
-            if handle.row is None:
-                continue  # of another system: not in any manifest
-            row = listed.get(key)
-            if row is None or row.uuid != handle.uuid:
-                gone.append(handle)
-        for (number, node), row in listed.items():
-            before = shown.get((number, node))
-            if before is None or before.uuid != row.uuid:
-                fresh.append(self.handle_of(row, node))
-        if gone or fresh:
-            self._table.change(remove=gone, add=fresh)
-        for handle in gone:
-            self._sidecars.forget(handle.uuid)
 
     def reader_of(self, row: FileRow, node: str) -> PublishedFile:
         return PublishedFile(
@@ -178,11 +213,11 @@ class Nodes:
     def missing(self) -> list[Missing]:
         """Return the nodes whose manifest is older than `max_staleness`, or was never read."""
         oldest = self._clock.now_ms() - round(self._settings.max_staleness * 1000)
-        found = []
+        found = list(self._hidden)
         if self._listing_error is not None and self._listed_ms < oldest:
             found.append(Missing("store", f"nodes cannot be listed: {self._listing_error}"))
         for node, log in self._logs.items():
-            if log.read_ms >= oldest:
+            if self._known_ms(log) >= oldest:
                 continue
             reason = self._errors.get(node, "not refreshed")
             found.append(Missing(f"node:{node}", f"manifest not read lately: {reason}"))
@@ -191,16 +226,16 @@ class Nodes:
     def as_of(self) -> int:
         """Return the time (ms) up to which every node's manifest is known; now without a node."""
         return min(
-            (log.read_ms for log in self._logs.values()),
+            (self._known_ms(log) for log in self._logs.values()),
             default=self._listed_ms or self._clock.now_ms(),
         )
 
+    def _known_ms(self, log: ManifestLog) -> int:
+        """Return until when a node is known: its manifest was read, or the node did not exist yet."""
+        return log.read_ms or self._absent_ms.get(log.node, 0)
+
     def hides(self, handle: FileHandle, topic: str) -> bool:
         """Say whether the topic's own retention, counted from the file's sealing, has passed."""
-        if handle.sealed_at_ms is None:
+        if handle.sealed_at_ms is None or (log := self._logs.get(handle.node)) is None:
             return False
-        log = self._logs.get(handle.node)
-        if log is None:
-            return False
-        kept_ms = log.state.retention.of(topic)
-        return kept_ms is not None and self._clock.now_ms() - handle.sealed_at_ms > kept_ms
+        return is_hidden(log.state.retention, topic, handle.sealed_at_ms, self._clock.now_ms())

@@ -205,7 +205,7 @@ def _make_parts(
         watermarks=Watermarks(
             view.table,
             settings.node,
-            lambda: view.nodes.log_of(settings.node).state.end_offsets,
+            lambda: view.nodes.state_of(settings.node).end_offsets,
             writer.durable_ends if writer is not None else lambda number: {},
         ),
         checker=PutChecker(settings.max_key_bytes),

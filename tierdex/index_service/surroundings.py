@@ -5,6 +5,7 @@ Depends on nodes, quarantine, local_view.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
@@ -36,8 +37,10 @@ class ViewSurroundings:
         """`unwritten` says why received entries cannot be shown, if they cannot."""
         self._nodes = nodes
         self._quarantine = quarantine
+        self._local_view = local_view
+        self._rocketmq = rocketmq
         self._unwritten = unwritten
-        self._folders = [view for view in (local_view, rocketmq) if view is not None]
+        self._refreshing = threading.Lock()
 
     def step(self) -> float:
         """Refresh once, for a background thread; what fails is named by `missing`."""
@@ -46,18 +49,19 @@ class ViewSurroundings:
 
     def refresh(self) -> int:
         """Look at the folder (when it is only read), the quarantine and every manifest."""
-        for folder in self._folders:
-            folder.refresh()
-        if self._quarantine is not None:
-            self._quarantine.refresh()
-        return self._nodes.refresh()
+        with self._refreshing:
+            vanished = () if self._local_view is None else self._local_view.refresh()
+            if self._rocketmq is not None:
+                self._rocketmq.refresh()
+            if self._quarantine is not None:
+                self._quarantine.refresh()
+            return self._nodes.refresh(vanished)
 
     def missing(self) -> list[Missing]:
         missing = self._nodes.missing()
-        if self._quarantine is not None:
-            missing += self._quarantine.missing()
-        for folder in self._folders:
-            missing += folder.missing()
+        for part in (self._quarantine, self._local_view, self._rocketmq):
+            if part is not None:
+                missing += part.missing()
         if (reason := self._unwritten()) is not None:
             missing.append(Missing("put buffer", reason))
         return missing
