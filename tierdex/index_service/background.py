@@ -52,10 +52,14 @@ class WorkerThread:
         """Let the worker look for work now instead of after its pause."""
         self._wake.set()
 
-    def stop(self, timeout_s: float) -> bool:
-        """Ask the thread to end after its unit of work; say whether it did."""
+    def ask_to_stop(self) -> None:
+        """Ask the thread to end after its unit of work."""
         self._stopping = True
         self._wake.set()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ask the thread to end and wait for it; say whether it did."""
+        self.ask_to_stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -65,6 +69,7 @@ class WorkerThread:
             self._wake.clear()
             try:
                 pause = self._worker.step()
+                self.last_error = None
             except Exception as error:
                 logger.exception("worker failed", extra={"worker": self._worker.name})
                 self.last_error = error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tierdex.errors import BacklogFullError, FencedError, UnavailableError
+from tierdex.errors import FencedError, UnavailableError
 
 if TYPE_CHECKING:
     from tierdex.compactor.worker import Compactor
@@ -53,7 +53,7 @@ class WriterTending:
         try:
             self._writer.roll_when_old()
             self._writer.prepare_next()
-        except BacklogFullError as error:
+        except (UnavailableError, FencedError) as error:
             logger.warning("next file not made", extra={"error": str(error)})
         return _TEND_EVERY_S
 

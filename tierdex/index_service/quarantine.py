@@ -35,38 +35,47 @@ class Quarantine:
         self._paths = paths
         self._table = table
         self._lock = threading.Lock()
-        self._reasons: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}  # replaced, never changed: read without a lock
+        self._moving: dict[str, str] = {}  # on their way into the folder
         self.refresh()
 
     def refresh(self) -> None:
         """Read the folder again: an operator may have dealt with a file."""
-        names = self._filesystem.list_folder(self._paths.quarantine)
         with self._lock:
+            names = self._filesystem.list_folder(self._paths.quarantine)
             self._reasons = {
                 name: self._reasons.get(name, "in quarantine; see `tierdex verify`")
                 for name in names
-            }
+            } | self._moving
 
     def note(self, path: Path, reason: str) -> None:
         """Remember why a file that lies in the folder is there."""
         with self._lock:
-            self._reasons[path.name] = reason
+            self._reasons = {**self._reasons, path.name: reason}
 
     def put(self, handle: FileHandle, reason: str) -> None:
         """Move a damaged local file out of the table and into the folder."""
         assert handle.path is not None
         # Named before it is gone from the table: no answer in between looks complete.
-        self.note(self._paths.quarantined(handle.state, handle.path.name), reason)
+        self._announce(self._paths.quarantined(handle.state, handle.path.name), reason)
         self._table.remove(handle)
         self.put_path(handle.state, handle.path, reason)
 
     def put_path(self, state: FileState, path: Path, reason: str) -> None:
         """Move a file that does not open into the folder, and name it from now on."""
         target = self._paths.quarantined(state, path.name)
-        self.note(target, reason)
+        self._announce(target, reason)
         self._filesystem.rename(path, target)
+        with self._lock:
+            self._moving.pop(target.name, None)
         sync_folders(self._filesystem, target, path)
         logger.error("quarantined", extra={"path": str(target), "reason": reason})
+
+    def _announce(self, target: Path, reason: str) -> None:
+        """Name a file that is about to come; it stays named if its rename fails."""
+        with self._lock:
+            self._moving[target.name] = reason
+            self._reasons = {**self._reasons, target.name: reason}
 
     def missing(self) -> list[Missing]:
         return [Missing(name, reason) for name, reason in self._reasons.items()]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_OPEN_LIMIT = 512  # mapped sidecars; a process may have 65,530 mappings
-_MEMORY_BUDGET = 256 << 20  # where there is no folder to keep them in
+_OPEN_LIMIT = 8192  # mapped sidecars; a process may have 65,530 mappings
+_MEMORY_BUDGET = 256 << 20  # for those that are not kept in a folder
 
 
 class _Open(NamedTuple):
@@ -61,10 +61,12 @@ class SidecarCache:
         self._filesystem = filesystem
         self._paths = paths
         self._read_only = read_only or paths is None
-        self._budget = min(budget_bytes, _MEMORY_BUDGET) if self._read_only else budget_bytes
+        self._budget = budget_bytes
+        self._memory_budget = min(budget_bytes, _MEMORY_BUDGET)
         self._lock = threading.Lock()
+        self._keeping = threading.Lock()  # one writer of copies: a temporary name is used once
         self._fetching: dict[bytes, threading.Lock] = {}
-        self._open: OrderedDict[bytes, _Open] = OrderedDict()
+        self._open: OrderedDict[bytes, _Open] = OrderedDict()  # both: least recently used first
         self._on_disk: OrderedDict[bytes, tuple[Path, int]] = OrderedDict()
         self._bytes = 0
         if paths is not None:
@@ -90,21 +92,33 @@ class SidecarCache:
         Raises what `fetch` raises, and CorruptFileError when the store's bytes are not the row's.
         """
         with self._lock:
-            found = self._open.get(row.uuid)
+            found = self._used(row.uuid)
             if found is not None:
-                self._open.move_to_end(row.uuid)
                 return found.file
             lock = self._fetching.setdefault(row.uuid, threading.Lock())
         with lock:  # one fetch a sidecar, however many queries want it
-            with self._lock:
-                if (found := self._open.get(row.uuid)) is not None:
-                    return found.file
-            opened = self._open_copy(row) or self._fetch(row, node, fetch)
-            with self._lock:
-                self._open[row.uuid] = opened
-                self._fetching.pop(row.uuid, None)
-                self._close_surplus()
-            return opened.file
+            try:
+                with self._lock:
+                    if (found := self._used(row.uuid)) is not None:
+                        return found.file
+                opened = self._open_copy(row) or self._fetch(row, node, fetch)
+                with self._lock:
+                    self._open[row.uuid] = opened
+                    self._used(row.uuid)
+                    self._close_surplus()
+                return opened.file
+            finally:
+                with self._lock:
+                    self._fetching.pop(row.uuid, None)
+
+    def _used(self, uuid: bytes) -> _Open | None:
+        """Return the open sidecar, and remember that it was wanted now. The caller holds the lock."""
+        found = self._open.get(uuid)
+        if found is not None:
+            self._open.move_to_end(uuid)
+            if uuid in self._on_disk:
+                self._on_disk.move_to_end(uuid)
+        return found
 
     def kept(self, row: FileRow) -> CompactedFile | None:
         """Return the sidecar when it is here, open or as a copy; sends no request."""
@@ -148,20 +162,32 @@ class SidecarCache:
             return False
         path = self._paths.sidecar(row.number, node, row.uuid)
         temporary = temporary_beside(path)
-        try:
-            with closing(self._filesystem.open(temporary, writable=True, create=True)) as file:
-                file.truncate(0)
-                file.write_at(0, data)
-            self._filesystem.rename(temporary, path)
-        except OSError as error:
-            logger.warning("sidecar not kept", extra={"path": str(path), "error": str(error)})
-            self._filesystem.unlink(temporary)
-            return False
-        with self._lock:
-            self._on_disk[row.uuid] = (path, size)
-            self._bytes += size
+        with self._keeping:
+            try:
+                self._write(temporary, path, data)
+            except OSError as error:
+                logger.warning("sidecar not kept", extra={"path": str(path), "error": str(error)})
+                return False
+            with self._lock:
+                _, before = self._on_disk.pop(row.uuid, (path, 0))
+                self._on_disk[row.uuid] = (path, size)
+                self._bytes += size - before
         self._evict()
         return True
+
+    def _write(self, temporary: Path, path: Path, data: Buffer) -> None:
+        """Write a copy under its name. A fresh file each time: an older one may be mapped."""
+        self._filesystem.unlink(temporary)
+        try:
+            with closing(
+                self._filesystem.open(temporary, writable=True, create=True, exclusive=True)
+            ) as file:
+                file.write_at(0, data)
+            self._filesystem.rename(temporary, path)
+        except OSError:
+            with suppress(OSError):  # the first error is the one to tell
+                self._filesystem.unlink(temporary)
+            raise
 
     def forget(self, uuid: bytes) -> None:
         """Drop a sidecar: its file expired or was merged away, or the copy is damaged."""
@@ -178,20 +204,23 @@ class SidecarCache:
             with self._lock:
                 if self._bytes <= self._budget or len(self._on_disk) <= 1:
                     return
-                # files never opened since the start go first, then the least recently used
-                uuid = next(
-                    (u for u in self._on_disk if u not in self._open), next(iter(self._on_disk))
-                )
+                uuid = next(iter(self._on_disk))
             self.forget(uuid)
 
     def _close_surplus(self) -> None:
-        total = sum(opened.size for opened in self._open.values())
-        while len(self._open) > _OPEN_LIMIT or (
-            self._read_only and total > self._budget and len(self._open) > 1
-        ):
-            # a query that still uses it keeps its arrays, and with them the mapping, alive
-            _, closed = self._open.popitem(last=False)
-            total -= closed.size
+        """Close the least recently used beyond the limits. The caller holds the lock.
+
+        A query that still uses one keeps its arrays, and with them the mapping, alive.
+        """
+        while len(self._open) > _OPEN_LIMIT:
+            self._open.popitem(last=False)
+        in_memory = [(u, opened.size) for u, opened in self._open.items() if opened.mapping is None]
+        total = sum(size for _, size in in_memory)
+        for uuid, size in in_memory[:-1]:  # the newest is in use
+            if total <= self._memory_budget:
+                break
+            del self._open[uuid]
+            total -= size
 
 
 def _parse(row: FileRow, tail: np.ndarray, name: str) -> CompactedFile:
