@@ -19,29 +19,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tierdex.pipeline.build import build
-    from tierdex.pipeline.fetch_rows import fetch_rows
-    from tierdex.pipeline.index_table import index_table
+    from tierdex.pipeline.build_job import build
     from tierdex.pipeline.key_predicate import key_is
-    from tierdex.pipeline.lookup import lookup
-    from tierdex.pipeline.merge import collect_garbage, merge
-    from tierdex.pipeline.register import register
+    from tierdex.pipeline.lookup_job import lookup
+    from tierdex.pipeline.merge_job import collect_garbage, merge
+    from tierdex.pipeline.registration import register
+    from tierdex.pipeline.row_fetch import fetch_rows
     from tierdex.pipeline.scan_report import last_scan
     from tierdex.pipeline.session import make_session
-    from tierdex.pipeline.verify import verify
+    from tierdex.pipeline.table_index import index_table
+    from tierdex.pipeline.verify_job import verify
 
-_HOMES = {
-    "build": "build",
-    "collect_garbage": "merge",
-    "fetch_rows": "fetch_rows",
-    "index_table": "index_table",
+_HOMES = {  # no module is called like a function: importing it would hide the function
+    "build": "build_job",
+    "collect_garbage": "merge_job",
+    "fetch_rows": "row_fetch",
+    "index_table": "table_index",
     "key_is": "key_predicate",
     "last_scan": "scan_report",
-    "lookup": "lookup",
+    "lookup": "lookup_job",
     "make_session": "session",
-    "merge": "merge",
-    "register": "register",
-    "verify": "verify",
+    "merge": "merge_job",
+    "register": "registration",
+    "verify": "verify_job",
 }
 __all__ = [
     "build",
@@ -61,7 +61,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    # A module may have its function's name: the function is what callers mean.
-    globals()[name] = found
-    return found
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

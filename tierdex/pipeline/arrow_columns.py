@@ -58,14 +58,13 @@ COLUMN_DDL: Final = {
     "location": "map<string,bigint>",
     "key": "string",
 }
-_NUMBERS: Final = {
-    "queue_id": pa.int32(),
-    "offset": pa.int64(),
-    "size": pa.int64(),
-    "row_group": pa.int32(),
-    "row": pa.int64(),
-}
 _LOCATION = pa.map_(pa.string(), pa.int64())
+_ARROW_TYPES: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "map<string,bigint>": _LOCATION,
+}
 _KINDS = pa.array(["key", "message_id"], pa.string())
 
 
@@ -77,6 +76,11 @@ def ddl_of(columns: Sequence[str]) -> str:
                 f"there is no column {name}; known: {', '.join(COLUMN_DDL)}", field="columns"
             )
     return ", ".join(f"`{name}` {COLUMN_DDL[name]}" for name in columns)
+
+
+def arrow_type(name: str) -> Any:
+    """Return the Arrow type of a column."""
+    return _ARROW_TYPES[COLUMN_DDL[name]]
 
 
 class RowColumns:
@@ -113,7 +117,7 @@ class RowColumns:
             return _spelled(self._strings[name], rows[name].astype(np.int32))
         if name == "source":
             return pa.nulls(count, pa.string())
-        kind = _NUMBERS[name]
+        kind = arrow_type(name)
         if name not in self._schema.field_names:
             return pa.nulls(count, kind)
         return pa.array(rows[name].astype(kind.to_pandas_dtype()))

@@ -6,10 +6,9 @@ Depends on options, reader, writers.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
 
 from tierdex.errors import InvalidRequestError
 from tierdex.pipeline.arrow_columns import DEFAULT_COLUMNS, ddl_of
@@ -17,6 +16,9 @@ from tierdex.pipeline.entry_rows import EntryForm
 from tierdex.pipeline.options import ReadOptions, WriteOptions
 from tierdex.pipeline.reader import TierdexReader
 from tierdex.pipeline.writers import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 class TierdexDataSource(DataSource):
@@ -46,7 +48,7 @@ class TierdexDataSource(DataSource):
             )
         return BatchWriter(WriteOptions.parse(self.options), _form(schema))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """Return a streaming sink; entries are facts, so only append makes sense."""
         if overwrite:
             raise InvalidRequestError("is refused: entries are only appended", field="outputMode")

@@ -15,6 +15,7 @@ Depends on indexfile, compactor.rewrite, lifecycle and the store.
 from __future__ import annotations
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,7 @@ class FileBuilder:
             return
         buckets = _times(batch) // self._bucket_ms
         cuts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), batch.num_rows]
-        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+        for low, high in pairwise(cuts):
             yield int(buckets[low]), batch.slice(low, high - low)
 
     def _add(self, batch: pa.RecordBatch) -> None:
@@ -134,11 +135,12 @@ class FileBuilder:
     def _write(self, rows: np.ndarray) -> FileRow:
         now_ms, uuid = self._clock.now_ms(), self._ids.uuid()
         dates = {"begin_ms": self._begin_ms, "sealed_at_ms": now_ms}
+        slot_count = max(1, round(len(rows) * _SLOTS_PER_ITEM))
         writer_of = {
             "uuid": uuid,
             "schema": self._form.schema,
             "dictionaries": self._dictionaries,
-            "slot_count": max(1, round(len(rows) * _SLOTS_PER_ITEM)),
+            "slot_count": slot_count,
             "filter_bits": self._settings.filter_bits,
             "created_ms": now_ms,
             "bounds": RowBounds.measure(self._form.schema, [rows]),
@@ -152,7 +154,7 @@ class FileBuilder:
             uuid=uuid,
             object_key=key,
             schema=self._form.schema,
-            slot_count=int(writer_of["slot_count"]),
+            slot_count=slot_count,
             **dates,
         )
 

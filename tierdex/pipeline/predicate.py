@@ -169,7 +169,7 @@ class Predicate:
             masks.append((signed >= self.hash_bounds[0]) & (signed <= self.hash_bounds[1]))
         if not masks:
             return None
-        return np.logical_and.reduce(masks)
+        return np.asarray(np.logical_and.reduce(masks), bool)
 
 
 def _none(rows: np.ndarray) -> np.ndarray:
@@ -191,7 +191,7 @@ def _is_known(one: Any) -> bool:
 def _matches(one: Any, value: str) -> bool:
     """Evaluate a filter on a string that is never null; a comparison with null is never true."""
     if isinstance(one, spark.Not):
-        inner = one.child
+        inner: Any = one.child
         if isinstance(inner, spark.In) and None in inner.value:
             return False
         if not isinstance(inner, (spark.In, spark.IsNull, spark.IsNotNull, spark.EqualNullSafe)):

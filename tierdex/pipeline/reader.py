@@ -87,7 +87,7 @@ class TierdexReader(DataSourceReader):
             )
         self._predicate = predicate
 
-    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
         """Take the filters that files and pages can answer; yield the others back."""
         self._predicate, left = self._predicate.push(filters)
         self._pushed += [str(one) for one in filters if not any(one is other for other in left)]

@@ -70,7 +70,7 @@ class ScanReport:
 
 def session_folder() -> str:
     """Return the folder of this driver's notes, made when first asked for."""
-    global _session_folder  # noqa: PLW0603 - one a process, as the Spark session is
+    global _session_folder
     if _session_folder is None or not _session_folder.is_dir():
         _session_folder = Path(tempfile.mkdtemp(prefix="tierdex-scans-"))
     return str(_session_folder)
@@ -78,7 +78,7 @@ def session_folder() -> str:
 
 def forget_session() -> None:
     """Remove the notes; for the end of a session."""
-    global _session_folder  # noqa: PLW0603
+    global _session_folder
     if _session_folder is not None:
         shutil.rmtree(_session_folder, ignore_errors=True)
     _session_folder = None
@@ -92,7 +92,7 @@ def new_scan_name() -> str:
 def note_plan(folder: str | None, scan: str, report: ScanReport) -> None:
     """Write what the planner knows, and forget the oldest scans."""
     logger.info("scan planned", extra={"scan": scan, **asdict(report)})
-    if folder is not None and os.path.isdir(folder):
+    if folder is not None and Path(folder).is_dir():
         _write(Path(folder) / f"{scan}{_PLAN}", report)
         _forget_old(Path(folder))
 
@@ -101,7 +101,7 @@ def note_task(folder: str | None, scan: str, task: int, report: ScanReport) -> N
     """Write what one task did."""
     report.tasks_reported = 1
     logger.info("scanned", extra={"scan": scan, "task": task, **asdict(report)})
-    if folder is not None and os.path.isdir(folder):
+    if folder is not None and Path(folder).is_dir():
         _write(Path(folder) / f"{scan}.{task}.json", report)
 
 

@@ -25,7 +25,7 @@ def make_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    from tierdex.pipeline.register import register
+    from tierdex.pipeline.registration import register
 
     chosen = {
         "spark.ui.enabled": "false",

@@ -118,7 +118,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
             raise StoreRefusedError("Spark gave the task no query id: exactly-once is not possible")
         return FilesMessage(*self._build(iterator), query_id)
 
-    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """Publish a micro-batch unless it was published before; then merge when files are many."""
         query_ids = {message.query_id for message in messages if message is not None}
         if not query_ids:
@@ -131,7 +131,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
             merge_small_files(store, node)
         node.collect_now_and_then(state)
 
-    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:
         """Leave everything as it was; Spark runs the batch again."""
         logger.warning("batch failed, nothing published", extra={"batch": batchId})
 

@@ -1,0 +1,93 @@
+"""`verify`: every checksum and every invariant of every published file, one task a file.
+
+The whole object is read: header, pages, directory, filter, statistics, dictionaries; and what the
+manifest says of it is compared. Findings are words, one row a file. Depends on snapshot, indexfile.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from tierdex.compactor.merged_file import open_published
+from tierdex.errors import TierdexError
+from tierdex.indexfile import layout
+from tierdex.indexfile.header import decode_header
+from tierdex.indexfile.layout import Form
+from tierdex.lifecycle.manifest import listed_topics
+from tierdex.pipeline.job_store import StoreLink
+from tierdex.pipeline.numbered_tasks import numbered_frame
+from tierdex.pipeline.snapshot import take_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.storage_layer.base import Store
+
+RESULT_DDL: Final = (
+    "file_id string, node string, object_key string, item_count bigint, bytes bigint, "
+    "is_sound boolean, problems array<string>"
+)
+
+
+def verify(
+    spark: Any,
+    store_url: str,
+    *,
+    nodes: Sequence[str] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Any:
+    """Return a DataFrame with one row a published file (RESULT_DDL); `problems` is empty when sound.
+
+    Lazy: files are read when it is acted on, each by a task of its own. A file that cannot be read
+    is a row with the reason, never an error. Raises what reading the manifests raises.
+    """
+    from pyspark.sql import functions as F
+
+    link = StoreLink.of(store_url, options)
+    files = take_snapshot(link.open(), nodes).files
+
+    def verify_one(number: int) -> bytes:
+        problems = check_published(link.open(), files[number].row)
+        file, row = files[number], files[number].row
+        found = {
+            "file_id": file.file_id,
+            "node": file.node,
+            "object_key": row.object_key,
+            "item_count": row.item_count,
+            "bytes": row.bytes,
+            "is_sound": not problems,
+            "problems": problems,
+        }
+        return json.dumps(found).encode()
+
+    found = numbered_frame(spark, len(files), verify_one)
+    text = F.col("result").cast("string")
+    return found.select(F.from_json(text, RESULT_DDL).alias("found")).select("found.*")
+
+
+def check_published(store: Store, row: FileRow) -> list[str]:
+    """Return what is wrong with an object, in words; empty when it is sound."""
+    try:
+        file = open_published(store, row)
+        header = decode_header(
+            store.get(row.object_key, 0, layout.HEADER_BYTES), row.object_key, form=Form.COMPACTED
+        )
+        problems = [] if header == file.header else ["the header differs from its copy in the tail"]
+        said = {
+            "uuid": (file.uuid, row.uuid),
+            "items": (file.item_count, row.item_count),
+            "tail checksum": (file.footer_crc, row.tail_crc),
+            "first time": (file.min_time, row.min_time),
+            "last time": (file.max_time, row.max_time),
+            "topics": (listed_topics(file.topics), row.topics),
+        }
+        problems += [
+            f"the manifest's {name} differ from the file's"
+            for name, (found, listed) in said.items()
+            if found != listed
+        ]
+        return problems + file.check()
+    except (TierdexError, OSError) as error:
+        return [str(error) or type(error).__name__]
