@@ -60,6 +60,8 @@ class NodeModel:
     puts: list[Put] = field(default_factory=list)
     acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LEVELS, 0))
     gone: set[int] = field(default_factory=set)  # numbers of expired puts
+    uncertain: set[int] = field(default_factory=set)  # puts that raised: applied or not, nobody knows
+    leaving: list[set] = field(default_factory=list)  # files whose expiry nobody confirmed
     next_offset: int = 0
 
     def acknowledge(self, level, count=None):
@@ -78,6 +80,20 @@ class NodeModel:
                 found.setdefault(put.location, put.timestamp)
         return list(found.items())
 
+    def resolve(self, survivors):
+        """Learn which of the puts that raised were applied after all; forget the others."""
+        for number in sorted(self.uncertain, reverse=True):
+            if self.puts[number].location not in survivors:
+                del self.puts[number]
+                self.gone = {n - (n > number) for n in self.gone}
+                for level in LEVELS:
+                    self.acknowledged[level] -= self.acknowledged[level] > number
+        self.uncertain = set()
+        for locations in self.leaving:
+            if not locations & survivors:
+                self.expire(locations)
+        self.leaving = []
+
     def locations(self, count):
         return {p.location for n, p in enumerate(self.puts[:count]) if n not in self.gone}
 
@@ -87,6 +103,7 @@ class NodeModel:
         Raises AssertionError when something acknowledged at `level` is lost, or when what survived
         is not a prefix of the put order.
         """
+        self.resolve(survivors)
         floor = self.acknowledged[level]
         lost = self.locations(floor) - survivors
         assert not lost, f"{self.name}: acknowledged at {level!r} and lost: {sorted(lost)[:5]}"

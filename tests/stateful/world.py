@@ -145,8 +145,22 @@ class Site:
         self.model.next_offset += 10
         return Put(topic, tuple(keys), message_id, queue_id, offset, 10, timestamp)
 
+    @contextmanager
+    def taking(self, puts):
+        """Whatever raises inside leaves these puts uncertain."""
+        first = len(self.model.puts)
+        self.model.puts += puts
+        try:
+            yield
+        except BaseException:
+            self.model.uncertain |= set(range(first, len(self.model.puts)))
+            raise
+
     def put(self, put, durability="received"):
-        self.model.puts.append(put)
+        with self.taking([put]):
+            self._put(put, durability)
+
+    def _put(self, put, durability):
         level = self.index.put(
             topic=put.topic, keys=list(put.keys), message_id=put.message_id, queue_id=put.queue_id,
             offset=put.offset, size=put.size, timestamp=put.timestamp, durability=durability,
@@ -156,7 +170,10 @@ class Site:
 
     def put_batch(self, puts, durability="os"):
         """One key a row; all rows have a message ID or none has."""
-        self.model.puts += puts
+        with self.taking(puts):
+            self._put_batch(puts, durability)
+
+    def _put_batch(self, puts, durability):
         with_ids = puts[0].message_id is not None
         level = self.index.put_batch(
             topic=[put.topic for put in puts],
@@ -181,11 +198,16 @@ class Site:
         """Expire by hand; the model learns from the files which puts that means."""
         held = self.locations_by_file()
         items = {info.file_id: info for info in self.index.files()}
+        self.model.leaving = [
+            held[file_id] for file_id, info in items.items()
+            if file_id in held and info.node == self.name and (info.sealed_at or before) < before
+        ]  # fmt: skip
         expired = self.index.expire(before=before)
         for info in expired:
             assert info.node == self.name
             assert items[info.file_id].sealed_at < before
             self.model.expire(held.get(info.file_id, set()))
+        self.model.leaving = []
         return expired
 
     # -- comparing -------------------------------------------------------------------------------
@@ -235,6 +257,8 @@ class Site:
 
     def check_all(self):
         """Every key and message ID answers as the model says; every file is sound."""
+        if self.model.uncertain or self.model.leaving:
+            self.model.resolve(self.survivors())
         for lookup in self.model.lookups:
             self.check_lookup(lookup)
         self.check_files()
