@@ -356,3 +356,17 @@ def test_any_batches_are_answered_as_a_list_would(tmp_path_factory, batches, slo
         assert offsets_of(file, message_id(name)) == ids[::-1]
     assert file.check() == []
     file.close()
+
+
+def test_many_lookups_with_more_matches_than_were_expected_get_all(file):
+    file.append([make_part(["a", "b"] * 100, first=0)])
+    file.append([make_part(["c"], first=500)])
+    names = ["a", "c", "absent", "b", "a"] * 30
+    hashes = np.array([key(name).key_hash for name in names], np.uint64)
+    tags = np.full(len(names), file.tag_of(key("a").topic, 0), np.uint32)
+    for limit in (1, 7, 8, 9, 99, 100, 101):
+        matches = file.find_many(hashes, tags, limit=limit)
+        offsets = file.rows(matches.rows)["offset"]
+        for i, name in enumerate(names):
+            found = offsets[matches.offsets[i] : matches.offsets[i + 1]].tolist()
+            assert found == offsets_of(file, key(name))[:limit], (name, limit)

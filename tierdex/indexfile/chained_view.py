@@ -30,7 +30,6 @@ TIME_MIN = -(1 << 63)
 TIME_MAX = (1 << 63) - 1
 _STEPS = 65_536  # items that one call of the kernel walks at most: a hot chain reports on its way
 _CHUNKS = (16, 256, 4096)  # rows of the first, second and later chunks of a find
-_ROUNDS = 8  # of the group kernel; keys with more matches than that go on one by one
 _DISTINCT = 64  # hashes of a long chain that are walked for one by one
 
 
@@ -64,13 +63,14 @@ class BlockChecksums(NamedTuple):
 class _Scratch:
     """Buffers of one thread for the rows of one chunk."""
 
-    __slots__ = ("numbers", "numbers_address", "rows", "rows_address")
+    __slots__ = ("limit", "numbers", "numbers_address", "rows", "rows_address")
 
-    def __init__(self, limit: int, dtype: np.dtype) -> None:
+    def __init__(self, limit: int, item_bytes: int) -> None:
+        self.limit = limit
         self.numbers = np.empty(limit, np.int64)
-        self.rows = np.empty(limit, dtype)
+        self.rows = bytearray(limit * item_bytes)
         self.numbers_address = address(self.numbers)
-        self.rows_address = address(self.rows)
+        self.rows_address = address(np.frombuffer(self.rows, np.uint8))
 
 
 class ChainedView:
@@ -94,6 +94,7 @@ class ChainedView:
         self.data = data
         self.slots = slots
         self.rows = data[begin : begin + count * item_bytes].view(header.schema.dtype)
+        self.dtype = header.schema.dtype
         self.item_bytes = item_bytes
         self.slot_count = header.slot_count
         self._blocks = blocks
@@ -162,25 +163,28 @@ class ChainedView:
             )
             if count < 0:
                 raise self.damage(count)
-            rows = scratch.rows[:count].copy()
+            # A slice of a bytearray is a copy, several times cheaper than that of a structured array.
+            found = scratch.rows[: count * self.item_bytes]
             if on_walked is not None:
                 on_walked(walked)
             if count:
                 chunk = min(chunk + 1, len(_CHUNKS) - 1)
-                yield rows
+                yield np.frombuffer(found, self.dtype)
 
     def _scratch(self, limit: int) -> _Scratch:
         """Return this thread's buffers for `limit` rows."""
         found: _Scratch | None = getattr(self._threads, "scratch", None)
-        if found is None or len(found.rows) < limit:
-            found = _Scratch(limit, self.rows.dtype)
+        if found is None or found.limit < limit:
+            found = _Scratch(limit, self.item_bytes)
             self._threads.scratch = found
         return found
 
     def gather(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the rows with these numbers (as a lookup gave them)."""
-        rows: np.ndarray = self.rows[numbers - 1]
-        return rows
+        numbers = np.ascontiguousarray(numbers, np.int64)
+        raw = np.empty(len(numbers) * self.item_bytes, np.uint8)
+        k.gather_rows(self.array, address(numbers), len(numbers), address(raw))
+        return raw.view(self.dtype)
 
     def damage(self, answer: int) -> CorruptFileError:
         """Return the error that a kernel's negative answer stands for."""
@@ -201,109 +205,33 @@ class ChainedView:
         published: int,
     ) -> Matches:
         """Return up to `limit` newest row numbers of each lookup; see ChainedFile.find_many."""
-        count = len(hashes)
-        cursors = np.full(count, k.START, np.int64)
-        if limit == 1:
-            found = np.empty(count, np.int64)
-            walked = self._next_matches(hashes, tags, begin, end, published, cursors, found)
-            hit = found != 0
-            offsets = np.zeros(count + 1, np.int64)
-            np.cumsum(hit, out=offsets[1:])
-            return Matches(offsets, found[hit], walked)
-        pending = np.arange(count)
-        lookups: list[np.ndarray] = []
-        rows: list[np.ndarray] = []
-        walked = 0
-        for _ in range(min(limit, _ROUNDS)):
-            found = np.empty(len(pending), np.int64)
-            # The arrays stay bound to names while the kernel uses their addresses.
-            walked += self._next_matches(hashes, tags, begin, end, published, cursors, found)
-            hit = found > 0
-            lookups.append(pending[hit])
-            rows.append(found[hit])
-            on = cursors > 0
-            if not on.any():
-                break
-            pending, cursors, hashes, tags = pending[on], cursors[on], hashes[on], tags[on]
-            begin = begin[on] if begin.ndim else begin
-            end = end[on] if end.ndim else end
-        else:
-            if limit > _ROUNDS:
-                walked += self._finish(
-                    hashes, tags, begin, end, published, pending, cursors, limit, lookups, rows
-                )
-        return _by_lookup(count, lookups, rows, walked)
-
-    def _next_matches(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        begin: np.ndarray,
-        end: np.ndarray,
-        published: int,
-        cursors: np.ndarray,
-        found: np.ndarray,
-    ) -> int:
-        """Run the group kernel; return the items walked. Raises CorruptFileError."""
-        answer = k.next_matches(
-            self.array,
-            address(hashes),
-            address(tags),
-            address(begin),
-            8 * begin.ndim,
-            address(end),
-            8 * end.ndim,
-            published,
-            address(cursors),
-            address(found),
-            len(hashes),
+        lookups = np.array(
+            [
+                address(hashes),
+                address(tags),
+                address(begin),
+                8 * begin.ndim,
+                address(end),
+                8 * end.ndim,
+                published,
+                len(hashes),
+                limit,
+            ],
+            np.int64,
         )
-        if answer < 0:
-            raise self.damage(answer)
-        return int(answer)
-
-    def _finish(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        begin: np.ndarray,
-        end: np.ndarray,
-        published: int,
-        pending: np.ndarray,
-        cursors: np.ndarray,
-        limit: int,
-        lookups: list[np.ndarray],
-        rows: list[np.ndarray],
-    ) -> int:
-        """Walk on key by key from `cursors` for those few that match often; return items walked."""
-        begins = np.broadcast_to(begin, len(hashes)).tolist()
-        ends = np.broadcast_to(end, len(hashes)).tolist()
-        signed = hashes.view(np.int64).tolist()
-        total = 0
-        for i, lookup in enumerate(pending.tolist()):
-            cursor, left = int(cursors[i]), limit - _ROUNDS
-            while cursor and left:
-                numbers = np.empty(min(left, _CHUNKS[-1]), np.int64)
-                count, cursor, walked = k.walk_chain(
-                    self.array,
-                    signed[i],
-                    int(tags[i]),
-                    begins[i],
-                    ends[i],
-                    published,
-                    cursor,
-                    len(numbers),
-                    _STEPS,
-                    address(numbers),
-                    0,
-                )
-                if count < 0:
-                    raise self.damage(count)
-                total += walked
-                left -= count
-                rows.append(numbers[:count])
-                lookups.append(np.full(count, lookup))
-        return total
+        offsets = np.zeros(len(hashes) + 1, np.int64)
+        numbers = np.empty(len(hashes) + len(hashes) // 4 + 16, np.int64)
+        done, walked = 0, 0
+        while True:
+            done, steps = k.find_matches(
+                self.array, lookups, done, address(offsets), address(numbers), len(numbers)
+            )
+            if done < 0:
+                raise self.damage(done)
+            walked += steps
+            if done == len(hashes):
+                return Matches(offsets, numbers[: offsets[-1]], walked)
+            numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
 
     # -- all rows ------------------------------------------------------------------------------------
 
@@ -318,7 +246,7 @@ class ChainedView:
         walk[walk_k.W_PUBLISHED] = published
         room = max(chunk_items, walk_k.GROUP_ITEMS)
         while walk[walk_k.W_SLOT] < self.slot_count:
-            out = np.empty(room, self.rows.dtype)
+            out = np.empty(room, self.dtype)
             written = walk_k.walk_slots(self.array, walk, out.ctypes.data, room)
             if written < 0:
                 raise self.damage(written)
@@ -388,15 +316,3 @@ class ChainedView:
         numbers = np.concatenate([piece[0] for piece in pieces])
         hashes = np.concatenate([piece[1] for piece in pieces])
         yield numbers[np.argsort(hashes, kind="stable")]
-
-
-def _by_lookup(
-    count: int, lookups: list[np.ndarray], rows: list[np.ndarray], walked: int
-) -> Matches:
-    """Sort what was found round by round into runs, one a lookup."""
-    lookup, row = np.concatenate(lookups), np.concatenate(rows)
-    order = np.argsort(lookup, kind="stable")
-    lookup, row = lookup[order], row[order]
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(lookup, minlength=count), out=offsets[1:])
-    return Matches(offsets, row, walked)

@@ -45,7 +45,22 @@ BAD_CHAIN = -1
 BAD_BLOCK = -2  # and below: BAD_BLOCK - block
 START = -1  # a cursor that begins at the slot
 
+# Places of a batch of lookups (i8 each): columns by address; a step of 0 means one time for all.
+L_HASHES = 0  # u8
+L_TAGS = 1  # u4
+L_BEGINS = 2  # i8
+L_BEGIN_STEP = 3
+L_ENDS = 4
+L_END_STEP = 5
+L_PUBLISHED = 6  # rows above it are passed over
+L_COUNT = 7
+L_LIMIT = 8  # matches wanted of each lookup
+LOOKUP_WORDS = 9
+
 _GROUP = 64
+_KEPT = 8  # matches that are found side by side; a lookup with more goes on alone
+_ALONE_ITEMS = 1 << 62
+_AHEAD = 16
 _BLOCK_BYTES = layout.BLOCK_BYTES
 _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
@@ -142,20 +157,17 @@ def walk_chain(
 
 
 @kernel
-def _enter(view: Any, hashes: int, cursors: int, count: int, rows: Any) -> Any:
-    """Fill `rows` with where each of up to 64 lookups begins and ask for those items."""
+def _enter(view: Any, hashes: int, count: int, rows: Any) -> Any:
+    """Fill `rows` with the heads of the chains of up to 64 hashes and ask for those items."""
     slots, slot_count = view[V_SLOTS], np.uint64(view[V_SLOT_COUNT])
     for j in range(count):
-        if load_i64(cursors + 8 * j) == START:
-            prefetch(slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count)))
+        prefetch(slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count)))
     for j in range(count):
-        row = load_i64(cursors + 8 * j)
-        if row == START:
-            slot = slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count))
-            error = bad_block(view, slot, 4)
-            if error:
-                return error
-            row = np.int64(load_u32(slot))
+        slot = slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count))
+        error = bad_block(view, slot, 4)
+        if error:
+            return error
+        row = np.int64(load_u32(slot))
         rows[j] = row
         if row > view[V_ROW_LIMIT]:
             return BAD_CHAIN
@@ -166,68 +178,125 @@ def _enter(view: Any, hashes: int, cursors: int, count: int, rows: Any) -> Any:
 
 
 @kernel
-def next_matches(
-    view: Any,
-    hashes: int,
-    tags: int,
-    begins: int,
-    begin_stride: int,
-    ends: int,
-    end_stride: int,
-    published: int,
-    cursors: int,
-    found: int,
-    count: int,
+def _walk_group(
+    view: Any, lookups: Any, start: int, size: int, rows: Any, numbers: Any, taken: Any
 ) -> Any:
-    """For each of `count` lookups write its next matching row number (0: none) to `found` (i8).
+    """Walk up to 64 chains side by side from `rows` on; return the items walked, or an error.
 
-    `hashes` u8, `tags` u4, `begins` and `ends` i8 with the given strides (0: one for all). `cursors`
-    (i8) hold START or where to go on, and are moved on. Returns the items walked, or an error.
+    Lookup j has its first taken[j] matches in numbers[j]. rows[j] is 0 when there can be no more,
+    else where the walk goes on: numbers[j] is full, and more were asked for.
+    """
+    item_bytes, base, row_limit = view[V_ITEM_BYTES], view[V_ROWS], view[V_ROW_LIMIT]
+    hashes, tags = lookups[L_HASHES] + 8 * start, lookups[L_TAGS] + 4 * start
+    begin_step, end_step = lookups[L_BEGIN_STEP], lookups[L_END_STEP]
+    begins, ends = lookups[L_BEGINS] + begin_step * start, lookups[L_ENDS] + end_step * start
+    published, limit = lookups[L_PUBLISHED], lookups[L_LIMIT]
+    active = np.empty(_GROUP, np.int64)
+    running, walked = 0, 0
+    for j in range(size):
+        taken[j] = 0
+        active[running] = j
+        running += rows[j] != 0
+    while running:
+        still = 0
+        for a in range(running):
+            j = active[a]
+            row = rows[j]
+            place = base + (row - 1) * item_bytes
+            error = bad_block(view, place, item_bytes)
+            if error:
+                return error
+            walked += 1
+            following = np.int64(load_u32(place + _LINK))
+            if following >= row or following > row_limit:
+                return BAD_CHAIN
+            if row <= published and _matches(
+                place,
+                load_u64(hashes + 8 * j),
+                load_u32(tags + 4 * j),
+                load_i64(begins + begin_step * j),
+                load_i64(ends + end_step * j),
+            ):
+                prefetch(place + item_bytes - 1)  # somebody will want the whole row
+                numbers[j, taken[j]] = row
+                taken[j] += 1
+                if taken[j] == limit:
+                    following = np.int64(0)
+            rows[j] = following
+            if following and taken[j] < _KEPT:
+                place = base + (following - 1) * item_bytes
+                prefetch(place)
+                prefetch(place + _TIME + 7)
+                active[still] = j
+                still += 1
+        running = still
+    return walked
+
+
+@kernel
+def find_matches(view: Any, lookups: Any, start: int, offsets: int, numbers: int, room: int) -> Any:
+    """Write the matching row numbers, newest first, of the lookups from `start` on to `numbers` (i8).
+
+    `lookups` is i8[LOOKUP_WORDS]. offsets[i + 1] (i8) is where the numbers of lookup i end;
+    offsets[start] is given. Returns (next lookup or an error, items walked). The next lookup is below
+    the number of lookups when `room` numbers did not suffice: call again with more, and with it.
     """
     rows = np.empty(_GROUP, np.int64)
-    active = np.empty(_GROUP, np.int64)
-    item_bytes, base, limit = view[V_ITEM_BYTES], view[V_ROWS], view[V_ROW_LIMIT]
-    walked = 0
-    for start in range(0, count, _GROUP):
-        size = min(_GROUP, count - start)
-        error = _enter(view, hashes + 8 * start, cursors + 8 * start, size, rows)
+    taken = np.empty(_GROUP, np.int64)
+    kept = np.empty((_GROUP, _KEPT), np.int64)
+    count, limit, total = lookups[L_COUNT], lookups[L_LIMIT], 0
+    for first in range(start, count, _GROUP):
+        size = min(_GROUP, count - first)
+        error = _enter(view, lookups[L_HASHES] + 8 * first, size, rows)
         if error:
-            return error
-        running = 0
+            return error, total
+        walked = _walk_group(view, lookups, first, size, rows, kept, taken)
+        if walked < 0:
+            return walked, total
+        total += walked
         for j in range(size):
-            store_i64(found + 8 * (start + j), 0)
-            store_i64(cursors + 8 * (start + j), 0)
-            active[running] = j
-            running += rows[j] != 0
-        while running:
-            still = 0
-            for a in range(running):
-                j = active[a]
-                i = start + j
-                row = rows[j]
-                place = base + (row - 1) * item_bytes
-                error = bad_block(view, place, item_bytes)
-                if error:
-                    return error
-                walked += 1
-                following = np.int64(load_u32(place + _LINK))
-                if following >= row or following > limit:
-                    return BAD_CHAIN
-                if row <= published and _matches(
-                    place,
-                    load_u64(hashes + 8 * i),
-                    load_u32(tags + 4 * i),
-                    load_i64(begins + begin_stride * i),
-                    load_i64(ends + end_stride * i),
-                ):
-                    store_i64(found + 8 * i, row)
-                    store_i64(cursors + 8 * i, following)
-                elif following:
-                    rows[j] = following
-                    place = base + (following - 1) * item_bytes
-                    prefetch(place)
-                    prefetch(place + _TIME + 7)
-                    active[still] = j
-                    still += 1
-            running = still
-    return walked
+            i = first + j
+            done = load_i64(offsets + 8 * i)
+            if done + taken[j] > room:
+                return i, total
+            for m in range(taken[j]):
+                store_i64(numbers + 8 * (done + m), kept[j, m])
+            done += taken[j]
+            row, left = rows[j], limit - taken[j]
+            while row != 0 and left:  # one with many matches goes on alone
+                if done == room:
+                    return i, total
+                found, row, walked = walk_chain(
+                    view,
+                    np.int64(load_u64(lookups[L_HASHES] + 8 * i)),
+                    np.int64(load_u32(lookups[L_TAGS] + 4 * i)),
+                    load_i64(lookups[L_BEGINS] + lookups[L_BEGIN_STEP] * i),
+                    load_i64(lookups[L_ENDS] + lookups[L_END_STEP] * i),
+                    lookups[L_PUBLISHED],
+                    row,
+                    min(left, room - done),
+                    _ALONE_ITEMS,
+                    numbers + 8 * done,
+                    0,
+                )
+                total += walked
+                if found < 0:
+                    return found, total
+                done, left = done + found, left - found
+            store_i64(offsets + 8 * (i + 1), done)
+    return count, total
+
+
+@kernel
+def gather_rows(view: Any, numbers: int, count: int, out: int) -> None:
+    """Copy the rows with these numbers (i8), which a lookup gave, to `out`."""
+    base, item_bytes = view[V_ROWS], view[V_ITEM_BYTES]
+    for i in range(count):
+        if i + _AHEAD < count:
+            place = base + (load_i64(numbers + 8 * (i + _AHEAD)) - 1) * item_bytes
+            prefetch(place)
+            prefetch(place + item_bytes - 1)
+        place = base + (load_i64(numbers + 8 * i) - 1) * item_bytes
+        for position in range(0, item_bytes, 8):
+            store_u64(out + position, load_u64(place + position))
+        out += item_bytes
