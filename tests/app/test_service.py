@@ -232,11 +232,10 @@ def test_body_above_the_limit_is_refused_chunked_or_not(make_door):
 
 def test_bodies_share_a_budget_that_is_given_back(make_door):
     door = make_door(max_bodies_bytes=100)
-    json = {"content-type": "application/json"}
     for _ in range(3):
-        response = door.post("/v1/entries", content=b" " * 101, headers=json)
+        response = door.post("/v1/entries", content=b" " * 101, headers=ARROW)
         assert_problem(response, 503, "unavailable")
-        assert door.post("/v1/entries", content=b" " * 90, headers=json).status_code == 400
+        assert door.post("/v1/entries", content=b" " * 90, headers=ARROW).status_code == 400
     assert door.app.state.service.bodies.held_bytes == 0
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from tierdex.app import query_string as q
 from tierdex.app.arrow_entries import rows_of_arrow
 from tierdex.app.arrow_stream import ARROW_STREAM, read_stream, write_stream
+from tierdex.app.batch_json import answer_lookups
 from tierdex.app.documents import answer_document
 from tierdex.app.doors import JSON, RouteSpec, json_response
 from tierdex.app.index_port import DURABILITIES
@@ -145,15 +146,14 @@ def _answer_json(service: Service, body: bytearray, values: dict[str, Any]) -> R
     if type(lookups) is not list:
         raise InvalidRequestError("must be a list of lookups", field="lookups")
     for number, lookup in enumerate(lookups):
-        if type(lookup) is dict:
+        if type(lookup) is dict and ("begin" in lookup or "end" in lookup):
             _make_times_numbers(lookup, number)
-            if lookup.get("max_count") is None and "max_count" in values:
-                lookup["max_count"] = values["max_count"]
-    answers = service.index.query_batch(lookups, on_error=values.get("on_error", "partial"))
-    found = sum(bool(answer.entries) for answer in answers)
+    answers, found = answer_lookups(
+        service.index, lookups, values.get("max_count"), values.get("on_error", "partial")
+    )
     service.metrics.count_lookups(found, found=True, complete=True)
     service.metrics.count_lookups(len(answers) - found, found=False, complete=True)
-    return json_response({"answers": [answer_document(answer) for answer in answers]})
+    return json_response({"answers": answers})
 
 
 def _make_times_numbers(lookup: dict[str, Any], number: int) -> None:

@@ -92,7 +92,15 @@ class BatchQueryRunner:
         return answers
 
     def run_arrow(self, table: Any, *, max_count: int, fail: bool) -> Any:
-        """Return one Arrow table of entries. Raises IncompleteAnswerError when `fail`."""
+        """Return one Arrow table of entries; its schema's metadata `as_of` is `Answer.as_of`.
+
+        Raises IncompleteAnswerError when `fail`.
+        """
+        as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
+        entries = self._entries_of(table, max_count=max_count, fail=fail)
+        return entries.replace_schema_metadata({"as_of": str(as_of)})
+
+    def _entries_of(self, table: Any, *, max_count: int, fail: bool) -> Any:
         collected = self._collect(batch_of_table(self._settings, table, max_count))
         if fail:
             missing = [row.missing for row in collected.missing] + self._surroundings.missing()
