@@ -1,0 +1,144 @@
+"""The package as a user gets it: its public names, what an import costs, and the wheel in a clean place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tierdex
+
+ROOT = Path(__file__).parents[1]
+HEAVY = (
+    "numba",
+    "numpy",
+    "pyarrow",
+    "boto3",
+    "botocore",
+    "fastapi",
+    "starlette",
+    "pydantic",
+    "pyspark",
+)
+
+PUBLIC_NAMES = ["Answer", "AsyncClient", "Client", "Entry", "Index", "__version__", "errors"]
+ERRORS = [
+    "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
+    "CorruptFileError", "CursorExpiredError", "FencedError", "FloorError", "FolderInUseError",
+    "IllegalTransitionError", "IncompleteAnswerError", "InvalidRequestError", "NotFoundError",
+    "OwnershipError", "PermissionDeniedError", "ReadOnlyError", "RequestTooLargeError",
+    "StoreRefusedError", "StoreTimeoutError", "StoreUnavailableError", "TierdexError",
+    "UnavailableError", "UnsupportedFormatError",
+]  # fmt: skip
+INDEX_VERBS = [
+    "close", "compaction_status", "expire", "file", "files", "flush", "open", "put", "put_batch", "query",
+    "query_batch", "query_batch_arrow", "refresh", "roll", "run_compaction", "topics", "verify_file",
+    "watermark",
+]  # fmt: skip
+
+
+def public_verbs(of) -> set[str]:
+    return {name for name in vars(of) if not name.startswith("_") and callable(getattr(of, name))}
+
+
+def test_public_names_are_the_pinned_ones():
+    assert sorted(tierdex.__all__) == PUBLIC_NAMES
+    assert all(getattr(tierdex, name) is not None for name in PUBLIC_NAMES)
+    assert sorted(tierdex.errors.__all__) == ERRORS
+    assert sorted(public_verbs(tierdex.Index)) == INDEX_VERBS
+
+
+def test_clients_have_the_verbs_of_the_index():
+    verbs = set(INDEX_VERBS) - {"open"}
+    for client in (tierdex.Client, tierdex.AsyncClient):
+        have = {name for parent in client.__mro__ for name in vars(parent)}
+        assert verbs - have - {"aclose"} == set(), client
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        tierdex.nothing  # noqa: B018
+
+
+def test_import_loads_nothing_heavy():
+    code = f"import sys, tierdex, tierdex.errors; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built with the build backend that is installed here: nothing is fetched."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
+    subprocess.run(
+        [*command, "--quiet", "--wheel-dir", folder, ROOT], check=True, capture_output=True
+    )
+    (built,) = folder.glob("tierdex-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def clean_place(wheel, tmp_path_factory):
+    """An environment with the wheel, and the dependencies lent from this one by a path file."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    target = ["--no-deps", "--no-index", "--quiet", "--prefix", folder, wheel]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--ignore-installed", *target], check=True
+    )
+    # Appended to sys.path behind the wheel; .pth files in there (the editable install) are not read.
+    (site / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def test_wheel_holds_the_console_the_types_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"tierdex/py.typed", "tierdex/app/console/static/index.html"} <= set(names)
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assets = {
+        f"tierdex/app/console/static/{p.name}"
+        for p in (ROOT / "tierdex/app/console/static").iterdir()
+    }
+    assert assets <= set(names)
+    strange = [n for n in names if not n.startswith(("tierdex/", "tierdex-")) or "__pycache__" in n]
+    assert strange == []
+
+
+def test_wheel_works_in_a_clean_environment(clean_place, tmp_path):
+    version = subprocess.run(
+        [clean_place / "bin" / "tierdex", "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert version.stdout == f"tierdex {tierdex.__version__}\n"
+    code = """
+import tierdex
+assert "clean" in tierdex.__file__, tierdex.__file__
+with tierdex.Index.open("data", slot_count=64, item_capacity=64, background=False) as index:
+    index.put(topic="t", keys=["k"], queue_id=0, offset=7, size=1, timestamp=1)
+    entry = index.query("t", key="k").entries[0]
+    print(entry.offset, entry.state)
+"""
+    done = subprocess.run(
+        [clean_place / "bin" / "python", "-W", "error", "-c", code],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={},
+    )  # fmt: skip
+    assert done.stdout == "7 unsealed\n", done.stderr
