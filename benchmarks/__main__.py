@@ -8,7 +8,7 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.bench import Bench, Stopwatch
+from benchmarks.bench import Bench, Stopwatch, warm_memory
 from benchmarks.report import print_table, write_results
 
 PARTS = (
@@ -35,6 +35,7 @@ def main() -> int:
     watch = Stopwatch()
     with tempfile.TemporaryDirectory(prefix="tierdex-bench-", dir=arguments.folder) as root:
         bench = Bench(0.1 if arguments.quick else 1.0, Path(root))
+        warm_memory(bench.size(8 << 30))
         for name in arguments.only or PARTS:
             begin = watch.elapsed()
             import_module(f"benchmarks.{name}").run(bench)

@@ -1,0 +1,144 @@
+"""Target 4: compaction of one full file, with and without its filter, and the memory it takes.
+
+The index runs its own compactor by hand, with the store down, so that what is timed is the one job
+"compact": walk in hash order, pages, checksums, directory, (filter,) write, sync, verify, rename.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.bench import newest_file, store_that_is_down
+from benchmarks.data import Block
+from benchmarks.floor import floor_compact, load_floor
+from benchmarks.measure import Row, seconds, take_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.bench import Bench
+    from tierdex import Index
+
+MIB = 1 << 20
+
+
+def run(bench: Bench) -> None:
+    items = bench.size(10_000_000)
+    blocks = [Block(number, items // 10) for number in range(10)]
+    peaks: list[float] = []
+    shares: dict[str, list[float]] = {}
+    with bench.folder() as folder:
+        contestants: dict[str, Callable[[int], float]] = {
+            f"{bits} bit": compaction_of(bench, folder, blocks, bits, peaks, shares)
+            for bits in (0, 16)
+        }
+        library = load_floor()
+        if library is not None:
+            index = fill(bench, folder / "floor", blocks, 0)
+            file: Any = newest_file(index).reader
+            out = np.empty(items, file.schema.dtype)
+
+            def floor(_round: int) -> float:
+                taken = seconds(lambda: floor_compact(library, file, out))
+                assert np.all(out["key_hash"][1:] >= out["key_hash"][:-1])
+                return taken / items * 1e9
+
+            contestants["C floor"] = floor
+        timings = take_turns(contestants)
+    bare, whole = timings.median("0 bit"), timings.median("16 bit")
+    peer = timings.median("C floor") if library is not None else None
+    row = Row(4, "compaction, all in but the filter", "ns/item", bare, ratio=bare, limit=70.0)
+    row.peer_name, row.peer = ("C floor, plain rows", peer) if peer else ("", None)
+    row.note = "parts: " + ", ".join(f"{k} {np.median(v):.0f}" for k, v in shares.items())
+    bench.add(row)
+    bench.add(
+        Row(
+            4,
+            "the filter of 16 bit on top",
+            "ns/item",
+            whole - bare,
+            ratio=whole - bare,
+            limit=60.0,
+        )
+    )
+    peak = float(np.median(peaks)) / MIB
+    bench.add(
+        Row(
+            4, "compaction: peak memory beyond the page cache", "MiB", peak, ratio=peak, limit=256.0
+        )
+    )
+
+
+def compaction_of(
+    bench: Bench,
+    folder: Path,
+    blocks: list[Block],
+    bits: int,
+    peaks: list[float],
+    shares: dict[str, list[float]],
+) -> Callable[[int], float]:
+    def measure(number: int) -> float:
+        index = fill(bench, folder / f"{bits}-{number}", blocks, bits)
+        items = sum(block.count for block in blocks)
+        index.roll()
+        taken = 0.0
+        for job in ("seal", "compact"):
+            unit = next(index._parts.writing.compactor._units())  # type: ignore[union-attr]
+            assert unit.job == job, unit
+            with PeakMemory() as peak:
+                cpu, begin = time.thread_time(), time.perf_counter()
+                unit.run()
+                wall, cpu = time.perf_counter() - begin, time.thread_time() - cpu
+            shares.setdefault(f"{job} {bits} bit wall", []).append(wall / items * 1e9)
+            shares.setdefault(f"{job} {bits} bit CPU", []).append(cpu / items * 1e9)
+            if job == "compact":
+                taken = cpu
+                peaks.append(peak.bytes)
+        index.close()
+        return taken / items * 1e9
+
+    return measure
+
+
+def fill(bench: Bench, folder: Path, blocks: list[Block], bits: int) -> Index:
+    """Return an index whose one file holds all blocks; its store is down."""
+    store = store_that_is_down()
+    index = bench.open_index(folder, store=store, filter_bits=bits)
+    store.begin_outage()
+    for block in blocks:
+        index.put_batch(**block.entries)
+    return index
+
+
+class PeakMemory:
+    """Samples this process's anonymous memory; `bytes` is how far it rose."""
+
+    def __enter__(self) -> PeakMemory:
+        self._before = anonymous_bytes()
+        self.bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.01):
+            self.bytes = max(self.bytes, anonymous_bytes() - self._before)
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self.bytes = max(self.bytes, anonymous_bytes() - self._before)
+
+
+def anonymous_bytes() -> int:
+    """Return this process's resident memory that is not a file's."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) << 10
+    return 0

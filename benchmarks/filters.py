@@ -1,0 +1,109 @@
+"""Target 5: the filter's size, false positives and speed; and what it saves with 64 files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.bench import newest_file, store_that_is_down
+from benchmarks.data import TOPIC, Block
+from benchmarks.embedded import compact_only
+from benchmarks.measure import ROUNDS, Row, seconds, take_turns
+from tierdex.indexfile.layout import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from benchmarks.bench import Bench
+    from tierdex import Index
+
+FILES = 64
+
+
+def run(bench: Bench) -> None:
+    for bits, most_bits, most_false in ((16, 18.5, 2e-5), (8, 9.2, 4e-3)):
+        with bench.folder() as folder:
+            one_filter(bench, folder, bits, most_bits, most_false)
+    with bench.folder() as folder:
+        many_files(bench, folder)
+
+
+def one_filter(bench: Bench, folder: Path, bits: int, most_bits: float, most_false: float) -> None:
+    store = store_that_is_down()
+    index = bench.open_index(folder, store=store, filter_bits=bits)
+    for number in range(10):
+        index.put_batch(**Block(number, bench.size(1_000_000)).entries)
+    index.roll()
+    with store.outage():
+        compact_only(index)
+        file: Any = newest_file(index).reader
+        size = (file._view(Part.FILTER).nbytes + file._view(Part.FILTER_PARTITIONS).nbytes) * 8
+        rng = np.random.default_rng(3)
+        asked = bench.size(20_000_000)
+        absent = rng.integers(0, 1 << 64, asked, dtype=np.uint64)
+        false = int(np.count_nonzero(file.may_contain_many(absent)))
+        some = absent[:1_000_000]
+        times = [
+            seconds(lambda: file.may_contain_many(some)) / len(some) * 1e9 for _ in range(ROUNDS)
+        ]
+        index.close()
+    per_item = size / file.item_count
+    bench.add(
+        Row(
+            5,
+            f"filter of {bits} bit: bits an item",
+            "bit",
+            per_item,
+            ratio=per_item,
+            limit=most_bits,
+        )
+    )
+    share = false / asked
+    bench.add(
+        Row(5, f"filter of {bits} bit: false positives", "", share, ratio=share, limit=most_false)
+    )
+    speed = float(np.median(times))
+    bench.add(
+        Row(5, f"filter of {bits} bit: one query, in batches", "ns", speed, ratio=speed, limit=12.0)
+    )
+
+
+def many_files(bench: Bench, folder: Path) -> None:
+    """A key that none of 64 compacted files holds, with and without filters."""
+    store = store_that_is_down()
+    items = bench.size(10_000_000) // FILES
+    indexes: dict[int, Index] = {}
+    for bits in (16, 0):
+        index = bench.open_index(
+            folder / str(bits), store=store, filter_bits=bits, item_capacity=items
+        )
+        for number in range(FILES):
+            index.put_batch(**Block(number, items).entries)
+            index.roll()
+        indexes[bits] = index
+    with store.outage():
+        for index in indexes.values():
+            compact_only(index)
+        absent = Block(0, items, letter="Z").texts
+        count = 500
+
+        def ask(index: Index) -> Callable[[int], float]:
+            def measure(number: int) -> float:
+                keys = absent[number * count : (number + 1) * count]
+
+                def each() -> None:
+                    for key in keys:
+                        assert not index.query(TOPIC, key=key).entries
+
+                return seconds(each) / count * 1e6
+
+            return measure
+
+        timings = take_turns({"ours": ask(indexes[16]), "no filter": ask(indexes[0])})
+        ours, theirs = timings.median("ours"), timings.median("no filter")
+        name = "query of a key in none of 64 compacted files"
+        bench.add(Row(5, name, "us", ours, "without filters", theirs, theirs / ours, 4.0, ">="))
+        for index in indexes.values():
+            index.close()
