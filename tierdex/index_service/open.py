@@ -208,7 +208,7 @@ def _make_parts(
             lambda: view.nodes.state_of(settings.node).end_offsets,
             writer.durable_ends if writer is not None else lambda number: {},
         ),
-        checker=PutChecker(settings.max_key_bytes),
+        checker=PutChecker(settings.max_key_bytes, settings.item_capacity),
         executor=view.executor,
     )
 

@@ -30,8 +30,10 @@ class PutChecker:
 
     _TOPICS_REMEMBERED = 65_536
 
-    def __init__(self, max_key_bytes: int) -> None:
+    def __init__(self, max_key_bytes: int, max_items: int) -> None:
+        """`max_items` is the most keys and message IDs of one entry: what one file holds."""
         self._max_key_bytes = max_key_bytes
+        self._max_items = max_items
         # A string of so many characters surely fits, whatever they are (4 bytes each at most).
         self._surely_short = max_key_bytes // 4
         self._topics: set[str] = set()
@@ -84,6 +86,14 @@ class PutChecker:
             self._check_text(key, "keys", number)
         if not checked and message_id is None:
             raise InvalidRequestError("give at least one key or a message ID", field="keys")
+        if (
+            len(checked) >= self._max_items
+            and len(checked) + (message_id is not None) > self._max_items
+        ):
+            raise InvalidRequestError(
+                f"at most {self._max_items} keys and message ID together (`item_capacity`)",
+                field="keys",
+            )
         return checked
 
     def _check_text(self, text: Any, field: str, number: int | None = None) -> None:

@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING
 from tierdex.errors import (
     BacklogFullError,
     ClosedError,
-    FencedError,
     InvalidRequestError,
     UnavailableError,
 )
@@ -117,7 +116,8 @@ class Writer:
     def resume(self, handle: FileHandle | None) -> None:
         """Go on with the newest unsealed file that recovery found, if there is one."""
         if handle is not None:
-            self._adopt(handle, handle.reader)
+            age_s = max(0, self._clock.now_ms() - handle.begin_ms) / 1000  # also of earlier runs
+            self._adopt(handle, handle.reader, min(age_s, self._settings.roll_after))
 
     @property
     def active(self) -> FileHandle | None:
@@ -129,7 +129,7 @@ class Writer:
     def receive(self, entry: BufferedPut) -> None:
         """Take one checked entry at level `received`; an error means that it was not taken."""
         if self._refusal is not None:
-            raise self._refusal
+            self.check_accepts()
         if len(self._buffer) >= self._settings.put_buffer_entries:
             self.flush_buffer()
         self._buffer.append(entry)
@@ -137,6 +137,7 @@ class Writer:
     def write(self, entry: BufferedPut) -> None:
         """Write one checked entry at level `os`; an error means that it was not taken."""
         with self._lock:
+            self.check_accepts()
             self.flush_buffer()  # put order is kept
             self._append_parts(parts_of_buffer([entry], self._schema), self._schema)
 
@@ -146,21 +147,26 @@ class Writer:
         return len(self._buffer) > 0
 
     def flush_buffer(self) -> None:
-        """Bring every received entry to level `os`.
+        """Bring every received entry to level `os`, also when no more are accepted.
 
         Raises BacklogFullError when the disk is full: the entries stay in the buffer and are
         written by the first flush after space returned.
         """
         with self._lock:
-            while entries := self._buffer.peek(self._settings.put_buffer_entries):
-                self._append_parts(parts_of_buffer(entries, self._schema), self._schema)
+            limit = self._settings.put_buffer_entries
+            while entries := self._buffer.peek(limit):
+                parts = parts_of_buffer(entries, self._schema)
+                if len(entries) > 1 and item_count(parts) > self._settings.item_capacity:
+                    limit = len(entries) // 2  # many keys each: no file takes them in one batch
+                    continue
+                self._append_parts(parts, self._schema)
                 self._buffer.drop(len(entries))
 
     def show_buffered(self) -> None:
         """Write what was received before a query; what cannot be written is named by `unwritten`."""
         try:
             self.flush_buffer()
-        except (UnavailableError, FencedError) as error:
+        except UnavailableError as error:
             self._unwritten = str(error)
         else:
             self._unwritten = None
@@ -180,6 +186,7 @@ class Writer:
         error is raised and a prefix of the batch, never acknowledged, may stay.
         """
         with self._lock:
+            self.check_accepts()
             self.flush_buffer()  # put order is kept
             first = 0
             while first < columns.count:
@@ -196,14 +203,14 @@ class Writer:
         if rows <= room:
             return rows
         if room == 0 or rows * items_per_row * _SPLIT_FRACTION <= self._file.item_capacity:
-            self._roll_locked("full")
+            self._roll_locked("full", schema)
             room = self._settings.item_capacity // items_per_row
         return min(rows, max(1, room))
 
     def _append_parts(self, parts: list[ItemColumns], schema: Schema) -> None:
-        self._refuse_when_unwell()
+        self._refuse_over_budget()
         if self._file is None or not self._fits(schema) or self._file.room() < item_count(parts):
-            self._roll_locked("full" if self._file is not None else "first entry", schema)
+            self._roll_locked("full", schema)
         assert self._file is not None
         try:
             self._file.append(parts)
@@ -233,12 +240,19 @@ class Writer:
     # -- refusal ---------------------------------------------------------------------------------
 
     def refuse(self, error: Exception) -> None:
-        """Refuse every further put with `error` (fenced, closed)."""
-        self._refusal = error
+        """Refuse every further put with `error` (fenced)."""
+        if not isinstance(self._refusal, ClosedError):
+            self._refusal = error
 
-    def _refuse_when_unwell(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
+    def check_accepts(self) -> None:
+        """Raise FencedError or ClosedError when no more puts are accepted."""
+        refusal = self._refusal
+        if refusal is not None:
+            raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up
+
+    def _refuse_over_budget(self) -> None:
+        if isinstance(self._refusal, ClosedError):
+            return  # closing: what was received is written if the disk takes it
         now = self._clock.monotonic()
         if now - self._budget_checked_at >= _BUDGET_CHECK_S:
             self._budget_checked_at = now
@@ -283,9 +297,13 @@ class Writer:
             self._retire("old")
             return True
 
-    def _roll_locked(self, reason: str, schema: Schema | None = None) -> None:
+    def _roll_locked(self, reason: str, schema: Schema) -> None:
         self._retire(reason)
-        file = self._take_ready(schema or self._schema)
+        with self._ready_lock:  # until the rename: nobody else may make a file of that name
+            self._open_next(self._take_ready(schema))
+
+    def _open_next(self, file: ChainedFile) -> None:
+        """Let the ready-made file take the puts from here on."""
         number = self._numbers.take()
         path = self._paths.path_of(FileState.UNSEALED, number)
         self._forget_sealed()
@@ -326,9 +344,9 @@ class Writer:
                 self._folder_synced_for.discard(number)
                 self._durable_ends.pop(number, None)
 
-    def _adopt(self, handle: FileHandle, file: ChainedFile) -> None:
+    def _adopt(self, handle: FileHandle, file: ChainedFile, age_s: float = 0.0) -> None:
         self._handle, self._file = handle, file
-        self._opened_at = self._clock.monotonic()
+        self._opened_at = self._clock.monotonic() - age_s
 
     def _retire(self, reason: str) -> None:
         """Let go of the unsealed file: from here on the compactor may seal it."""
@@ -342,14 +360,13 @@ class Writer:
         self._on_rolled()
 
     def _take_ready(self, schema: Schema) -> ChainedFile:
-        """Return the file that was made ahead of time, or make one now."""
-        with self._ready_lock:
-            ready, self._ready = self._ready, None
-            if ready is not None and ready.schema == schema:
-                return ready
-            if ready is not None:
-                ready.close()
-            return self._make_ready(schema)
+        """Return the file that was made ahead of time, or make one now. Holding `_ready_lock`."""
+        ready, self._ready = self._ready, None
+        if ready is not None and ready.schema == schema:
+            return ready
+        if ready is not None:
+            ready.close()
+        return self._make_ready(schema)
 
     def _make_ready(self, schema: Schema) -> ChainedFile:
         path = self._paths.ready
@@ -400,6 +417,9 @@ class Writer:
         it. A failed sync is never tried again into a success: the kernel may have dropped the pages.
         """
         self.flush_buffer()
+        self._sync_unsealed()
+
+    def _sync_unsealed(self) -> None:
         with self._table.snapshot() as snapshot:
             unsealed = snapshot.by_state(FileState.UNSEALED)[::-1]  # oldest first: put order
             pending = [(handle, handle.reader.published) for handle in unsealed]
@@ -409,6 +429,10 @@ class Writer:
 
     def _sync_one(self, handle: FileHandle, published: int) -> None:
         newest = self._table.get(*handle.key)
+        if newest is None and published:
+            raise UnavailableError(
+                f"{handle.file_id} left before it was synced: quarantined, see `missing` of answers"
+            )
         if newest is None or newest.state is not FileState.UNSEALED:
             return  # sealed meanwhile: a seal syncs first
         file: ChainedFile = handle.reader
@@ -446,20 +470,20 @@ class Writer:
     # -- end -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write and sync what was received; then refuse puts. Raises what the flush raises."""
-        if isinstance(self._refusal, ClosedError):
-            return
+        """Refuse puts, then write and sync what was received. Raises what the flush raises."""
+        with self._lock:
+            if isinstance(self._refusal, ClosedError):
+                return
+            self._refusal = ClosedError("the index was closed")
         try:
-            if not isinstance(self._refusal, FencedError):
-                self.flush_disk()
+            # A fenced owner's too: its folder keeps them, and `tierdex adopt` publishes them.
+            self.flush_disk()
         finally:
-            with self._lock:
-                self._refusal = ClosedError("the index was closed")
-                with self._ready_lock:
-                    if self._ready is not None:
-                        self._ready.close()
-                        self._filesystem.unlink(self._paths.ready)
-                        self._ready = None
+            with self._lock, self._ready_lock:
+                if self._ready is not None:
+                    self._ready.close()
+                    self._filesystem.unlink(self._paths.ready)
+                    self._ready = None
 
 
 def _put_error(error: OSError) -> Exception:
