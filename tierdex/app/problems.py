@@ -91,6 +91,8 @@ HTTP_KINDS: dict[int, ProblemKind] = {
     405: ProblemKind(405, "method-not-allowed", "the method is not allowed here"),
     408: ProblemKind(408, "request-timeout", "the request's body did not arrive in time"),
     415: ProblemKind(415, "unsupported-media-type", "the body has a form that is not read here"),
+    431: ProblemKind(431, "head-too-large", "the request's head is too large"),
+    499: ProblemKind(499, "caller-left", "the caller went away before its request was whole"),
     421: ProblemKind(421, "misdirected-request", "the Host header names another server"),
 }
 

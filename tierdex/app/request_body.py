@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
+from starlette.requests import ClientDisconnect
 
+from tierdex.app.arrow_stream import ARROW_STREAM
 from tierdex.app.problems import HttpRefusalError
 from tierdex.errors import InvalidRequestError, RequestTooLargeError, UnavailableError
 
@@ -25,13 +27,19 @@ if TYPE_CHECKING:
     from tierdex.app.server_settings import ServerSettings
 
 
+# A value of JSON may take many times its bytes in memory: `{},` is 3 bytes there and 72 here.
+_JSON_WEIGHT = 8
+
+
 class BodyReader:
     """Reads bodies within the limits. Lives on the event loop: no lock is needed."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._max_bytes = settings.max_body_bytes
+        self._max_json_bytes = min(settings.max_body_bytes, settings.max_json_bytes)
         self._budget_bytes = settings.max_bodies_bytes
         self._timeout_s = settings.body_timeout
+        self._rate = settings.body_rate
         self._held_bytes = 0
 
     @property
@@ -54,34 +62,45 @@ class BodyReader:
             raise HttpRefusalError(
                 415, "compressed bodies are not read here", {"accept-encoding": "identity"}
             )
+        is_json = media_type(request) != ARROW_STREAM
+        max_bytes = self._max_json_bytes if is_json else self._max_bytes
+        weight = _JSON_WEIGHT if is_json else 1
         declared = request.headers.get("content-length", "0")
-        if declared.isdigit() and int(declared) > self._max_bytes:
-            self._refuse()
+        if declared.isdigit() and int(declared) > max_bytes:
+            raise _too_large(max_bytes)
         body = bytearray()
         chunks = request.stream()
+        began = anyio.current_time()
         while True:
-            chunk = await self._next_chunk(chunks)
+            deadline = began + self._timeout_s + len(body) / self._rate
+            chunk = await self._next_chunk(chunks, deadline)
             if chunk is None:
                 return body
-            if len(body) + len(chunk) > self._max_bytes:
-                self._refuse()
-            if self._held_bytes + len(chunk) > self._budget_bytes:
+            if len(body) + len(chunk) > max_bytes:
+                raise _too_large(max_bytes)
+            if self._held_bytes + weight * len(chunk) > self._budget_bytes:
                 raise UnavailableError("too many request bodies at one time")
-            self._held_bytes += len(chunk)
-            held.size += len(chunk)
+            self._held_bytes += weight * len(chunk)
+            held.size += weight * len(chunk)
             body += chunk
 
-    async def _next_chunk(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+    async def _next_chunk(self, chunks: AsyncIterator[bytes], deadline: float) -> bytes | None:
+        patience = min(self._timeout_s, deadline - anyio.current_time())
         try:
-            with anyio.fail_after(self._timeout_s):
+            with anyio.fail_after(patience):
                 return await anext(chunks, None)
         except TimeoutError:
             raise HttpRefusalError(
-                408, f"no byte of the body for {self._timeout_s:g} s", {"connection": "close"}
+                408,
+                f"no byte of the body for {self._timeout_s:g} s, or fewer than {self._rate} a second",
+                {"connection": "close"},
             ) from None
+        except ClientDisconnect:
+            raise HttpRefusalError(499, "the body ended early", {"connection": "close"}) from None
 
-    def _refuse(self) -> None:
-        raise RequestTooLargeError(f"at most {self._max_bytes} bytes", field="body")
+
+def _too_large(max_bytes: int) -> RequestTooLargeError:
+    return RequestTooLargeError(f"at most {max_bytes} bytes", field="body")
 
 
 class _HeldBody:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from tierdex.app.connection import Connection
+from tierdex.app.connection import LARGEST_HEAD_BYTES, Connection
 from tierdex.app.keys import Scope
 from tierdex.app.logs import make_logger, route_standard_logging
 from tierdex.app.service import create_app
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 _HARD_STOP_MARGIN_S = 4.0  # for closing the index
-_LARGEST_HEAD_BYTES = 32 * 1024
 _BACKLOG = 2048
 
 
@@ -84,7 +83,7 @@ def serve(
         lifespan="on",
         server_header=False,
         http=Connection,
-        h11_max_incomplete_event_size=_LARGEST_HEAD_BYTES,
+        h11_max_incomplete_event_size=LARGEST_HEAD_BYTES,
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout)),
     )
     server = _Server(config, settings.stop_timeout + _HARD_STOP_MARGIN_S)

@@ -35,14 +35,30 @@ class ServerSettings(BaseSettings):
         description="further names that the Host header may carry while no keys are set",
     )
     max_body_bytes: int = Field(64 * MIB, gt=0, description="longest request body")
+    max_json_bytes: int = Field(
+        16 * MIB, gt=0, description="longest JSON or ndjson body; it unfolds in memory"
+    )
     max_bodies_bytes: int = Field(
-        256 * MIB, gt=0, description="request bodies held at one time; above it 503"
+        256 * MIB,
+        gt=0,
+        description="request bodies held at one time, JSON counted 8 times; above it 503",
     )
     max_requests: int = Field(
         512, gt=0, description="requests served at one time; above it 503 with Retry-After"
     )
+    max_connections: int = Field(
+        2000, gt=0, description="connections at one time, half the open files at most; above it 503"
+    )
+    connection_timeout: float = Field(
+        10.0,
+        gt=0,
+        description="seconds for a request's head to arrive, and for a caller to take some of an answer",
+    )
     body_timeout: float = Field(
         30.0, gt=0, description="seconds without a byte of the body after which a request is ended"
+    )
+    body_rate: int = Field(
+        4096, gt=0, description="bytes a second that a body must bring after `body_timeout`"
     )
     stop_timeout: float = Field(
         5.0, gt=0, description="seconds that running requests get to finish after SIGTERM"

@@ -1,0 +1,34 @@
+"""1,500 hostile requests over a socket: never a 5xx, never a lost worker, bounded memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile_http.campaign import GROWTH_LIMIT_BYTES, LIMITS, run_cases
+from tests.hostile_http.cases import FAMILIES, make_case
+from tests.servers.tierdex_server import running_tierdex
+
+SEED = 20260
+CASES = 1500
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with running_tierdex(tmp_path_factory.mktemp("hostile"), **LIMITS) as server:
+        yield server
+        assert server.stop() == 0
+
+
+def test_hostile_requests_get_no_5xx_and_leave_the_server_well(server):
+    run_cases(server, "warm up", range(len(FAMILIES)))
+    before, files_before = server.memory_bytes(), server.open_files()
+    statuses = run_cases(server, SEED, range(CASES))
+    assert statuses[400] > CASES // 4
+    assert {200, 404, 405, 413, 415, 421, 431} <= set(statuses)
+    assert server.memory_bytes() - before < GROWTH_LIMIT_BYTES
+    assert server.open_files() <= files_before + 40
+
+
+def test_case_is_the_same_for_the_same_seed():
+    assert [make_case(1, n) for n in range(100)] == [make_case(1, n) for n in range(100)]
+    assert make_case(1, 0) != make_case(2, 0)
