@@ -88,6 +88,7 @@ class Compactor:
         self._collect_at = float("-inf")
         self._unmergeable: set[bytes] = set()
         self._busy = threading.Lock()  # one unit at a time, whoever asks for it
+        self._is_stopping = False
         self.fenced: FencedError | None = None
 
     # -- driving ---------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class Compactor:
     def step(self) -> float:
         """Do the first unit that may be done now; return the seconds until the next look."""
         with self._busy:
-            return self._step()
+            return self._parts.settings.compact_interval if self._is_stopping else self._step()
 
     def _step(self) -> float:
         for unit in self._units():
@@ -121,9 +122,17 @@ class Compactor:
         with self._busy:
             self._housekeeping_at = self._collect_at = float("-inf")
             count = 0
-            while any(self._run(unit) for unit in self._units()):
+            while not self._is_stopping and any(self._run(unit) for unit in self._units()):
                 count += 1
             return count
+
+    def stop(self, timeout_s: float) -> bool:
+        """Begin no more units, and wait for the one under way; say whether it ended. -1: for ever."""
+        self._is_stopping = True
+        if not self._busy.acquire(timeout=timeout_s):
+            return False
+        self._busy.release()
+        return True
 
     def _pause(self) -> float:
         waits = [self._store_backoff.remaining_s(), self._local_backoff.remaining_s()]

@@ -10,9 +10,10 @@ Depends on everything in index_service. Wiring is in open.py.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.errors import ClosedError, InvalidRequestError, NotFoundError, ReadOnlyError
 from tierdex.index_service.request import (
     DEFAULT_MAX_COUNT,
     check_integer,
@@ -23,7 +24,7 @@ from tierdex.index_service.request import (
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -183,6 +184,7 @@ class Index:
     def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
         """Return, for `os`, `disk` and `remote`, the end offset up to which all puts have that level."""
         check_topic(topic, "topic")
+        self._refuse_closed()
         return self._parts.watermarks.of(topic, check_integer(queue_id, "queue_id", 0))
 
     # -- queries ---------------------------------------------------------------------------------
@@ -217,8 +219,8 @@ class Index:
             cursor=cursor,
         )
         fail = _check_on_error(on_error)
-        self._show_buffered()
-        return self._queries.run(request, explain=explain, fail=fail)
+        with self._asking():
+            return self._queries.run(request, explain=explain, fail=fail)
 
     def query_batch(
         self, lookups: list[dict[str, Any]], *, on_error: str = "partial"
@@ -226,8 +228,8 @@ class Index:
         """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
         requests = make_requests(self._settings, lookups)
         fail = _check_on_error(on_error)
-        self._show_buffered()
-        return self._parts.batch_queries.run(requests, fail=fail)
+        with self._asking():
+            return self._parts.batch_queries.run(requests, fail=fail)
 
     def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
         """Answer a table of lookups (columns topic and key, or message_id) as a table of entries.
@@ -236,13 +238,19 @@ class Index:
         `lookup`. Raises IncompleteAnswerError unless ``on_error="partial"``.
         """
         fail = _check_on_error(on_error)
-        self._show_buffered()
-        return self._parts.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
+        with self._asking():
+            return self._parts.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
 
-    def _show_buffered(self) -> None:
-        """Write what was received, so that a query sees every put that returned."""
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Show every put that returned to the query; let no closed index look empty."""
+        self._refuse_closed()
         if self._writer is not None and self._writer.has_buffered:
             self._writer.show_buffered()
+        try:
+            yield
+        finally:
+            self._refuse_closed()  # closed meanwhile: the files may have left the table
 
     # -- operation -------------------------------------------------------------------------------
 
@@ -259,10 +267,12 @@ class Index:
 
     def refresh(self) -> None:
         """Look at every node's manifest now."""
+        self._refuse_closed()
         self._parts.surroundings.refresh()
 
     def files(self) -> list[FileInfo]:
         """Return every file of this view, newest first, quarantined ones last."""
+        self._refuse_closed()
         return self._parts.catalogue.files()
 
     def file(self, file_id: str) -> FileInfo:
@@ -274,14 +284,17 @@ class Index:
 
     def verify_file(self, file_id: str) -> list[str]:
         """Check every checksum and invariant of one file; return what is broken, in words."""
+        self._refuse_closed()
         return self._parts.catalogue.verify(file_id)
 
     def topics(self) -> list[str]:
         """Return the topics that any file of this view holds, sorted."""
+        self._refuse_closed()
         return self._parts.catalogue.topics()
 
     def compaction_status(self) -> dict[str, Any]:
         """Return backlog, running job, last error, totals and the oldest unpublished age."""
+        self._refuse_closed()
         return self._parts.catalogue.compaction_status()
 
     def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
@@ -295,7 +308,12 @@ class Index:
 
     # -- private ---------------------------------------------------------------------------------
 
+    def _refuse_closed(self) -> None:
+        if self._parts.is_closed:
+            raise ClosedError("the index was closed")
+
     def _writing(self) -> WritingParts:
+        self._refuse_closed()
         if self._parts.writing is None:
             raise ReadOnlyError(
                 "this index was opened read-only; open it with read_only=False and a data folder"
@@ -309,6 +327,6 @@ def _check_level(level: str) -> None:
 
 
 def _check_on_error(on_error: str) -> bool:
-    if on_error not in {"partial", "fail"}:
+    if on_error not in ("partial", "fail"):
         raise InvalidRequestError("must be partial or fail", field="on_error")
     return on_error == "fail"

@@ -196,6 +196,7 @@ def _make_parts(
     )
     return Parts(
         settings=settings,
+        clock=seams.clock,
         store=view.store,
         table=view.table,
         surroundings=surroundings,
@@ -298,7 +299,14 @@ def _open_locked(paths: DataPaths, view: _View, lock: FolderLock) -> Parts:
 
     parts.writing = WritingParts(
         writer=writer,
-        remote=RemoteFlush(settings, seams.clock, table, writer, advance),
+        remote=RemoteFlush(
+            settings,
+            seams.clock,
+            table,
+            writer,
+            is_published=lambda uuid: nodes.state_of(settings.node).knows(uuid),
+            advance=advance,
+        ),
         compactor=compactor,
         maintenance=maintenance,
         lock=lock,

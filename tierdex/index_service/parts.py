@@ -5,12 +5,15 @@ Depends on the other modules of index_service, for their types only.
 
 from __future__ import annotations
 
+import logging
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+    from tierdex.clock import Clock
     from tierdex.compactor.worker import Compactor
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.background import WorkerThread
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
-STOP_TIMEOUT_S = 8.0
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 8.0  # for all background work together; a server has 10 s to end
 
 
 @dataclass(kw_only=True)
@@ -46,6 +51,7 @@ class Parts:
     """Everything behind the facade. `writing` is None in a read-only index."""
 
     settings: Settings
+    clock: Clock
     store: Store
     table: FileTable
     surroundings: ViewSurroundings
@@ -62,7 +68,8 @@ class Parts:
     def close(self) -> None:
         """Sync what was received, stop the threads, give back files and lock; done once.
 
-        Raises what the sync raises, after everything else is closed all the same.
+        Work that does not end in time keeps the folder's lock until it does: nobody else may move
+        files meanwhile. Raises what the sync raises, after everything else is closed all the same.
         """
         if self.is_closed:
             return
@@ -71,11 +78,36 @@ class Parts:
             if self.writing is not None:
                 self.writing.writer.close()
         finally:
-            for thread in self.threads:
-                thread.stop(STOP_TIMEOUT_S)
+            has_stopped = self._stop()
             self.executor.shutdown(wait=False, cancel_futures=True)
             with self.table.snapshot() as snapshot:
                 self.table.remove(*snapshot.files)
             self.store.close()
             if self.writing is not None:
-                self.writing.lock.release()
+                _release(self.writing, at_once=has_stopped)
+
+    def _stop(self) -> bool:
+        """Ask everything to stop and wait for it; say whether all did."""
+        deadline = self.clock.monotonic() + STOP_TIMEOUT_S
+        for thread in self.threads:
+            thread.ask_to_stop()
+        has_stopped = True
+        if self.writing is not None:
+            has_stopped = self.writing.compactor.stop(STOP_TIMEOUT_S)
+        for thread in self.threads:
+            has_stopped &= thread.stop(max(0.0, deadline - self.clock.monotonic()))
+        return has_stopped
+
+
+def _release(writing: WritingParts, *, at_once: bool) -> None:
+    """Give the folder back, or let a thread do it once the compactor has ended its unit of work."""
+    if at_once:
+        writing.lock.release()
+        return
+    logger.warning("closing goes on in the background: a unit of work has not ended yet")
+
+    def release_later() -> None:
+        writing.compactor.stop(-1)
+        writing.lock.release()
+
+    threading.Thread(target=release_later, name="tierdex-release", daemon=True).start()
