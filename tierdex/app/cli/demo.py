@@ -5,6 +5,8 @@ Depends on app.flights, imported when it runs.
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +21,9 @@ from tierdex.app.cli.serve import run, server_settings
 
 TRY = """
 Try, in another terminal:
-  tierdex query -t UA -k N14228 -b 2013-01-01T00:00:00Z -e 2013-01-07T23:59:59Z --url {url}
-  tierdex query -t UA -k N14228 -m 3 --data {data} --explain --show
-  tierdex files --data {data}
+  {tierdex} query -t MQ -k N725MQ -b 2013-01-01T00:00:00Z -e 2013-01-07T23:59:59Z --url {url}
+  {tierdex} query -t UA -k N14228 -m 3 --data {data} --explain --show
+  {tierdex} files --data {data}
   curl '{url}/v1/entries?topic=UA&key=UA1545&max_count=3'
 or open {url} in a browser.
 """
@@ -41,8 +43,15 @@ def demo(
     _load(folder, store, settings)
     if not once:
         url = f"http://{server.host}:{server.port}"
-        say(TRY.format(url=url, data=folder))
+        say(TRY.format(url=url, data=folder, tierdex=_command()))
         run(folder, store, open_key_file(folder, None), server, settings)
+
+
+def _command() -> str:
+    """Return how a shell in this folder calls the program that runs now."""
+    called = Path(sys.argv[0])
+    found = shutil.which(called.name)
+    return called.name if found and Path(found).samefile(called) else str(called)
 
 
 def _load(folder: Path, store: str | None, settings: dict[str, Any]) -> None:
