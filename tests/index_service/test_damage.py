@@ -49,7 +49,10 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path):
     parts = index._parts
     compaction = parts.writing.compactor._parts
     sidecars = parts.surroundings._nodes._sidecars
-    scrubber = Scrubber(compaction, kept_sidecar=sidecars.kept, forget_sidecar=sidecars.forget)
+    alone = parts.writing.compactor.alone
+    scrubber = Scrubber(
+        compaction, alone=alone, kept_sidecar=sidecars.kept, forget_sidecar=sidecars.forget
+    )
     scrubber.step()
     assert path.exists()
     for share in range(40, 96, 5):
@@ -68,7 +71,10 @@ def test_scrub_quarantines_a_damaged_local_file(make_index, tmp_path):
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     damage(sealed, 4096)
     scrubber = Scrubber(
-        compactor._parts, kept_sidecar=lambda row: None, forget_sidecar=lambda uuid: None
+        compactor._parts,
+        alone=compactor.alone,
+        kept_sidecar=lambda row: None,
+        forget_sidecar=lambda uuid: None,
     )
     scrubber.step()
     answer = index.query("orders", key="A")

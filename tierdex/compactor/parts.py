@@ -46,4 +46,5 @@ class CompactorParts:
     reader_of_row: Callable[[FileRow], Closing]  # reader of a published file of this node
     keep_sidecar: Callable[[FileRow, Buffer], object]  # store a sidecar before it is asked for
     show_manifest: Callable[[], None]  # a commit of ours was made: bring the table up to it
+    next_number: Callable[[], int]  # a file number above every one known
     quarantine: Callable[[FileHandle, str], None]  # a file cannot be read: name it in answers

@@ -15,7 +15,7 @@ from typing import Any
 class RunningJob:
     """The unit of work under way."""
 
-    job: str  # seal | compact | upload | publish | drop | merge | expire | collect | scrub
+    job: str  # seal | compact | publish | merge | expire | replace | collect | claim
     file_id: str
     started_s: float
     total_items: int = 0
@@ -80,6 +80,11 @@ class Progress:
             self.running = None
             self.last_done_ms = now_ms
             self._add(counts)
+
+    def idle(self) -> None:
+        """End the running job, which found nothing to do."""
+        with self._lock:
+            self.running = None
 
     def count(self, **counts: int) -> None:
         """Add to the totals without touching the running job."""

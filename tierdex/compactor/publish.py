@@ -11,24 +11,31 @@
 
 A crash after 1 leaves an orphan for garbage collection, and the file is uploaded again; after 2 the
 uuid in the manifest tells that it was published: it goes on with 3. A file is known by its uuid, so
-none is ever listed twice. Depends on lifecycle and the store.
+none is ever listed twice.
+
+A number is another matter: a folder that began while the store was away, with the clock set back,
+may have given a number that the node used before. Such a file gets a new one before it is published.
+Depends on lifecycle and the store.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from tierdex.errors import ConflictError, FloorError
+from tierdex.errors import ConflictError, CorruptFileError, FloorError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import FileRow, listed_topics
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.lifecycle.transition import retire
+from tierdex.lifecycle.transition import move_by_rename, retire
 
 if TYPE_CHECKING:
     from tierdex.compactor.parts import CompactorParts
     from tierdex.indexfile.compacted import CompactedFile
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import ManifestState
+
+logger = logging.getLogger(__name__)
 
 _FLOOR_ATTEMPTS = 5
 
@@ -38,8 +45,24 @@ def publish_file(parts: CompactorParts, handle: FileHandle) -> None:
     node = parts.claim.get()
     state = node.refresh()
     if not state.knows(handle.uuid):
+        if any(row.number == handle.number for row in state.files.values()):
+            handle = _renumber(parts, handle)
         _upload_and_commit(parts, handle)
     drop_local_copy(parts, handle)
+
+
+def _renumber(parts: CompactorParts, handle: FileHandle) -> FileHandle:
+    """Give the file a number above every one known, and let the published one be shown."""
+    assert handle.path is not None
+    number = parts.next_number()
+    target = parts.paths.path_of(handle.state, number)
+    move_by_rename(parts.filesystem, handle.path, target)
+    renumbered = handle.successor(number=number, path=target)
+    parts.table.replace([handle], [renumbered])
+    parts.show_manifest()
+    extra = {"file_id": renumbered.file_id, "before": handle.file_id}
+    logger.warning("number was taken already", extra=extra)
+    return renumbered
 
 
 def _upload_and_commit(parts: CompactorParts, handle: FileHandle) -> None:
@@ -97,6 +120,10 @@ def drop_local_copy(parts: CompactorParts, handle: FileHandle) -> None:
     if row is None:
         _drop_superseded(parts, handle, state)
         return
+    if row.item_count < handle.item_count:
+        # An old copy of a folder, gone on with while the store could not be asked.
+        reason = f"published already, with {row.item_count} items: the folder was an old copy"
+        raise CorruptFileError(handle.path, reason)
     reader: CompactedFile = handle.reader
     parts.keep_sidecar(row, reader.sidecar_bytes().data)
     parts.table.move(

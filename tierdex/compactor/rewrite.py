@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tierdex.errors import CorruptFileError
 from tierdex.indexfile.check import check_file
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.compacted_writer import CompactedWriter
@@ -120,7 +121,7 @@ def write_merged(
     merged = CompactedFile.open_local(parts.filesystem, path)
     if wrong := merged.check():
         merged.close()
-        raise AssertionError(f"a merge wrote a file that does not verify: {wrong[:3]}")
+        raise CorruptFileError(path, f"a merge does not verify: {'; '.join(wrong[:3])}")
     return merged
 
 

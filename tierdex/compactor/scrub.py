@@ -18,6 +18,7 @@ from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from tierdex.compactor.parts import CompactorParts
     from tierdex.indexfile.compacted import CompactedFile
@@ -38,11 +39,16 @@ class Scrubber:
         self,
         parts: CompactorParts,
         *,
+        alone: AbstractContextManager[object],
         kept_sidecar: Callable[[FileRow], CompactedFile | None],
         forget_sidecar: Callable[[bytes], None],
     ) -> None:
-        """`kept_sidecar` opens a sidecar that is here, without a request; None when it is not."""
+        """`alone` is held while a file is moved away: the compactor moves none meanwhile.
+
+        `kept_sidecar` opens a sidecar that is here, without a request; None when it is not.
+        """
         self._parts = parts
+        self._alone = alone
         self._kept_sidecar = kept_sidecar
         self._forget_sidecar = forget_sidecar
         self._last: tuple[int, str] = (-1, "")
@@ -51,7 +57,12 @@ class Scrubber:
         """Verify the next file; return the pause that spreads all files over the interval."""
         with self._parts.table.snapshot() as snapshot:
             # An unsealed file was verified or written by this process, and changes as we look.
-            due = [h for h in reversed(snapshot.files) if h.state is not FileState.UNSEALED]
+            due = [
+                h
+                for h in reversed(snapshot.files)
+                if h.row is not None
+                or (h.state is not FileState.UNSEALED and h.node == self._parts.settings.node)
+            ]
             if not due:
                 return self._parts.settings.scrub_interval
             handle = next((h for h in due if h.key > self._last), due[0])
@@ -68,9 +79,11 @@ class Scrubber:
             wrong = handle.reader.check()
         except CorruptFileError as error:
             wrong = [error.reason]
-        newest = self._parts.table.get(*handle.key)
-        if wrong and newest is handle:
-            self._parts.quarantine(handle, "; ".join(wrong[:3]))
+        if not wrong:
+            return
+        with self._alone:
+            if self._parts.table.get(*handle.key) is handle:
+                self._parts.quarantine(handle, "; ".join(wrong[:3]))
 
     def _scrub_sidecar(self, row: FileRow, file_id: str) -> None:
         sidecar = self._kept_sidecar(row)

@@ -32,6 +32,7 @@ from tierdex.errors import (
     CorruptFileError,
     FencedError,
     FloorError,
+    NotFoundError,
     OwnershipError,
     StoreRefusedError,
     UnavailableError,
@@ -41,6 +42,7 @@ from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from tierdex.compactor.parts import CompactorParts
     from tierdex.lifecycle.file_handle import FileHandle
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_RETRYABLE = (UnavailableError, StoreRefusedError, ConflictError, FloorError, OSError)
+_RETRYABLE = (
+    UnavailableError, StoreRefusedError, ConflictError, FloorError, CorruptFileError, OSError,
+)  # fmt: skip
 _HOUSEKEEPING_S = 30.0  # between two looks for what to merge, expire and collect
 
 
@@ -126,6 +130,11 @@ class Compactor:
                 count += 1
             return count
 
+    @property
+    def alone(self) -> AbstractContextManager[object]:
+        """Return what keeps every unit from running while it is entered."""
+        return self._busy
+
     def stop(self, timeout_s: float) -> bool:
         """Begin no more units, and wait for the one under way; say whether it ended. -1: for ever."""
         self._is_stopping = True
@@ -154,14 +163,18 @@ class Compactor:
             if unit.handle is None:
                 logger.warning(unit.job, extra={"error": str(error)})
                 return 0
-            parts.quarantine(unit.handle, str(error))
+            if error.path != str(unit.handle.path):
+                raise  # the manifest, or what was just written: no fault of the file
+            parts.quarantine(unit.handle, error.reason)
             return 1
         except Exception as error:
             parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
             raise
+        if not done:
+            parts.progress.idle()
+            return 0
         parts.progress.finish(parts.clock.now_ms(), **{_COUNTED[unit.job]: done})
-        if done:
-            logger.info(unit.job, extra={"file_id": unit.file_id})
+        logger.info(unit.job, extra={"file_id": unit.file_id})
         return done
 
     # -- what is due -----------------------------------------------------------------------------
@@ -175,6 +188,8 @@ class Compactor:
                 yield self._file_unit("compact", handle, needs_store=False)
         if self.fenced is not None:
             return
+        if not self._parts.claim.is_claimed:
+            yield Unit("claim", "", 0, True, self._claim)
         if local and local[0].state is FileState.COMPACTED:
             yield self._file_unit("publish", local[0], needs_store=True)
         yield from self._housekeeping()
@@ -199,6 +214,11 @@ class Compactor:
 
         return Unit(job, handle.file_id, handle.item_count, needs_store, advance, handle)
 
+    def _claim(self) -> int:
+        """Claim the node as soon as the store can be reached; nothing to count."""
+        self._parts.claim.get()
+        return 0
+
     def _housekeeping(self) -> Iterator[Unit]:
         parts = self._parts
         now = parts.clock.monotonic()
@@ -222,10 +242,12 @@ class Compactor:
     def _merge(self, group: tuple[FileRow, ...]) -> int:
         try:
             return merge_published(self._parts, group)
-        except CorruptFileError:
-            # Queries name the damaged file; merging goes on without this group.
+        except (CorruptFileError, NotFoundError) as error:
+            # Queries name the damaged or lost file; merging goes on without this group.
             self._unmergeable.update(row.uuid for row in group)
-            raise
+            if isinstance(error, CorruptFileError):
+                raise
+            raise CorruptFileError(group[-1].object_key, f"a file to merge: {error}") from error
 
 
 _COUNTED = {

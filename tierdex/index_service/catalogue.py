@@ -11,6 +11,7 @@ from tierdex.compactor.expire import due_for_expiry, expire
 from tierdex.errors import NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, describe_handle
 from tierdex.index_service.published import PublishedFile
+from tierdex.index_service.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.lifecycle.paths import LOCAL_STATES
@@ -62,7 +63,7 @@ class Catalogue:
             for handle in snapshot.files:
                 if handle.topics is not None:
                     found |= handle.topics
-                elif handle.state in LOCAL_STATES:
+                elif isinstance(handle.reader, ChainedFile | RocketmqReader):
                     found.update(handle.reader.topics)
         return sorted(found)
 
@@ -78,13 +79,19 @@ class Catalogue:
         reader = handle.reader
         if isinstance(reader, ChainedFile | CompactedFile):
             return reader.check()
+        if isinstance(reader, RocketmqReader):
+            return reader.check()
         assert isinstance(reader, PublishedFile), reader
         return reader.whole().check()
 
     def compaction_status(self) -> dict[str, Any]:
         """Return the backlog, the running job, the last error and the totals."""
         with self._table.snapshot() as snapshot:
-            local = [handle for handle in snapshot.files if handle.state in LOCAL_STATES]
+            local = [
+                handle
+                for handle in snapshot.files
+                if handle.state in LOCAL_STATES and handle.node != ROCKETMQ_NODE
+            ]
             waiting = [
                 handle
                 for handle in local

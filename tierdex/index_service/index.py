@@ -64,14 +64,17 @@ class Index:
         clock: Clock | None = None,
         ids: IdSource | None = None,
         filesystem: FileSystem | None = None,
+        adopt: bool = False,
         **settings: Any,
     ) -> Index:
         """Open the data folder `data` (created when absent) over `store`.
 
         `store` is a folder, or a file://, memory:// or s3:// URL; none: `DATA/store`. Without
         `data` the index is read-only. Any setting is a keyword (see settings.py). `clock`, `ids` and
-        `filesystem` are seams for tests and simulations. Raises FolderInUseError when another
-        process writes there, InvalidRequestError for a bad setting or URL.
+        `filesystem` are seams for tests and simulations. A folder belongs to one node, whose name it
+        remembers; `adopt` lets its files go on under another one. Raises FolderInUseError when
+        another process writes there, InvalidRequestError for a bad setting, node or URL,
+        NotFoundError for a folder that is to be read and is not there.
         """
         from tierdex.settings import load_settings
 
@@ -89,6 +92,7 @@ class Index:
             ids=ids,
             filesystem=filesystem,
             settings=checked,
+            adopt=adopt,
         )
         return cls(parts)
 

@@ -27,12 +27,22 @@ from tierdex.compactor.parts import CompactorParts
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.worker import Compactor
-from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
+from tierdex.errors import (
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+    UnavailableError,
+)
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
 from tierdex.index_service.background import WorkerThread
 from tierdex.index_service.batch_query import BatchQueryRunner
 from tierdex.index_service.catalogue import Catalogue
+from tierdex.index_service.folder_node import (
+    read_folder_node,
+    settle_node,
+    write_folder_node,
+)
 from tierdex.index_service.local_recovery import LocalMending, drop_behind_a_gap, open_local
 from tierdex.index_service.local_view import LocalView
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
@@ -88,6 +98,7 @@ class _View:
     settings: Settings
     seams: Seams
     store: Store
+    owns_store: bool  # opened here, from a url
     table: FileTable
     sidecars: SidecarCache
     nodes: Nodes
@@ -104,8 +115,12 @@ def open_parts(
     ids: IdSource | None,
     filesystem: FileSystem | None,
     settings: Settings,
+    adopt: bool,
 ) -> Parts:
-    """Open a data folder, a store, or both. Raises FolderInUseError, InvalidRequestError, OSError."""
+    """Open a data folder, a store, or both.
+
+    Raises FolderInUseError, InvalidRequestError, NotFoundError, OSError.
+    """
     seams = Seams(clock or SystemClock(), ids or SystemIds(), filesystem or LocalFileSystem())
     root = None if data is None else Path(data).absolute()
     if root is None and store is None and rocketmq is None:
@@ -115,8 +130,13 @@ def open_parts(
     paths = None if root is None else DataPaths(root)
     ancestor = None if rocketmq is None else Path(rocketmq).absolute()
     if settings.read_only or paths is None:
+        if paths is not None:
+            if store is None and not seams.filesystem.is_folder(paths.root):
+                raise NotFoundError(f"there is no data folder {paths.root}")
+            recorded = read_folder_node(seams.filesystem, paths.root)
+            settings = settle_node(settings, recorded, paths.root, adopt=False)
         return _open_reading(paths, _open_view(paths, store, ancestor, settings, seams))
-    return _open_writing(paths, store, ancestor, settings, seams)
+    return _open_writing(paths, store, ancestor, settings, seams, adopt=adopt)
 
 
 def _open_view(
@@ -128,6 +148,7 @@ def _open_view(
 ) -> _View:
     if store is None:
         store = "memory://none" if paths is None else str(paths.root / "store")
+    owns_store = isinstance(store, str | os.PathLike)
     if isinstance(store, str | os.PathLike):
         store = open_store(
             store,
@@ -153,7 +174,7 @@ def _open_view(
         max_workers=4 * settings.look_ahead, thread_name_prefix="tierdex-read"
     )
     ancestor = None if rocketmq is None else RocketmqView(seams.filesystem, rocketmq, table)
-    return _View(settings, seams, store, table, sidecars, nodes, ancestor, executor)
+    return _View(settings, seams, store, owns_store, table, sidecars, nodes, ancestor, executor)
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -164,8 +185,13 @@ def _open_reading(paths: DataPaths | None, view: _View) -> Parts:
     if paths is not None:
         node = view.settings.node
         local_view = LocalView(view.seams.filesystem, paths, node, view.table)
+        view.nodes.log_of(node)  # followed also where `read_nodes` leaves it out
     surroundings = ViewSurroundings(view.nodes, local_view=local_view, rocketmq=view.rocketmq)
-    surroundings.refresh()
+    try:
+        surroundings.refresh()
+    except BaseException:
+        _close_view(view)
+        raise
     catalogue = Catalogue(
         clock=view.seams.clock,
         table=view.table,
@@ -229,16 +255,35 @@ def _open_writing(
     rocketmq: Path | None,
     settings: Settings,
     seams: Seams,
+    *,
+    adopt: bool,
 ) -> Parts:
     # Nothing in the folder is looked at, let alone mended, before it is ours.
     lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
+    view = None
     try:
         for folder in paths.folders:
             seams.filesystem.make_folder(folder)
-        return _open_locked(paths, _open_view(paths, store, rocketmq, settings, seams), lock)
+        recorded = read_folder_node(seams.filesystem, paths.root)
+        settings = settle_node(settings, recorded, paths.root, adopt=adopt)
+        view = _open_view(paths, store, rocketmq, settings, seams)
+        if recorded != settings.node:
+            write_folder_node(seams.filesystem, paths.root, settings.node)
+        return _open_locked(paths, view, lock)
     except BaseException:
+        if view is not None:
+            _close_view(view)
         lock.release()
         raise
+
+
+def _close_view(view: _View) -> None:
+    """Give back what an opening that failed had opened."""
+    view.executor.shutdown(wait=False)
+    with view.table.snapshot() as snapshot:
+        view.table.remove(*snapshot.files)
+    if view.owns_store:
+        view.store.close()
 
 
 def _open_locked(paths: DataPaths, view: _View, lock: FolderLock) -> Parts:
@@ -270,7 +315,7 @@ def _open_locked(paths: DataPaths, view: _View, lock: FolderLock) -> Parts:
         on_rolled=wake_all,
     )
     writer.resume(newest)
-    compaction = _compactor_parts(paths, view, claim, sync_lock, writer, quarantine)
+    compaction = _compactor_parts(paths, view, claim, sync_lock, writer, quarantine, numbers)
     compactor = Compactor(
         compaction,
         other_states=lambda: [log.state for log in nodes.logs if log.node != settings.node],
@@ -313,7 +358,10 @@ def _open_locked(paths: DataPaths, view: _View, lock: FolderLock) -> Parts:
     )
     if settings.background:
         scrubber = Scrubber(
-            compaction, kept_sidecar=view.sidecars.kept, forget_sidecar=view.sidecars.forget
+            compaction,
+            alone=compactor.alone,
+            kept_sidecar=view.sidecars.kept,
+            forget_sidecar=view.sidecars.forget,
         )
         flusher, tending = PutFlusher(settings, writer), WriterTending(writer)
         workers = (compactor, surroundings, flusher, tending, scrubber)
@@ -374,6 +422,7 @@ def _compactor_parts(
     sync_lock: threading.Lock,
     writer: Writer,
     quarantine: Quarantine,
+    numbers: NextNumber,
 ) -> CompactorParts:
     settings, seams = view.settings, view.seams
 
@@ -400,4 +449,5 @@ def _compactor_parts(
         keep_sidecar=keep_sidecar,
         show_manifest=view.nodes.show,
         quarantine=quarantine.put,
+        next_number=numbers.take,
     )

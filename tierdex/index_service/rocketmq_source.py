@@ -66,6 +66,15 @@ class RocketmqReader:
                     for _, _, queue_id, offset, size, timestamp in rows[keep].tolist()
                 ]
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """Return the topics that the folder's metadata names."""
+        return frozenset(self._folder.topics())
+
+    def check(self) -> list[str]:
+        """Return every broken invariant of the file, in words."""
+        return self._file.check()
+
     def candidates(self, rows: list[Candidate]) -> list[Candidate]:
         return rows
 

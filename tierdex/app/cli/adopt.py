@@ -27,7 +27,7 @@ def adopt(
     if not data.is_dir():
         raise NotFoundError(f"there is no data folder {data}")
     settings = {**parse_settings(setting), "node": node, "background": False}
-    with Index.open(data, store=store, **settings) as index:
+    with Index.open(data, store=store, adopt=True, **settings) as index:
         index.roll()
         done = index.run_compaction()
         status = index.compaction_status()

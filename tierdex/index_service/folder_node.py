@@ -1,0 +1,65 @@
+"""Which node a data folder belongs to: a small file `DATA/NODE`, written when it is first opened.
+
+Files in the folder bear numbers, not nodes: opened under another node's name they would be published
+twice, and a reader beside the writer would give them ids that no cursor or manifest knows. So a name
+that was not given is taken from the folder, and one that differs is refused, unless the folder is
+*adopted*: its files are to go on under the new name.
+
+Depends on filesystem, settings and lifecycle's names.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tierdex.errors import CorruptFileError, InvalidRequestError
+from tierdex.lifecycle.paths import is_node_name, temporary_beside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+    from tierdex.settings import Settings
+
+_NAME = "NODE"
+_BYTES_MAX = 64
+
+
+def read_folder_node(filesystem: FileSystem, root: Path) -> str | None:
+    """Return the node that the folder belongs to, None for a new folder. Raises CorruptFileError."""
+    path = root / _NAME
+    try:
+        with closing(filesystem.open(path)) as file:
+            data = file.read_at(0, _BYTES_MAX + 1)
+    except FileNotFoundError:
+        return None
+    name = data.decode("ascii", "replace").strip()
+    if not is_node_name(name):
+        raise CorruptFileError(path, "does not hold a node's name; write the right one into it")
+    return name
+
+
+def write_folder_node(filesystem: FileSystem, root: Path, node: str) -> None:
+    """Note the folder's node, durably."""
+    path = root / _NAME
+    temporary = temporary_beside(path)
+    filesystem.unlink(temporary)
+    with closing(filesystem.open(temporary, writable=True, create=True)) as file:
+        file.write_at(0, f"{node}\n".encode())
+        file.sync()  # durable before it has its name
+    filesystem.rename(temporary, path)
+    filesystem.sync_folder(root)
+
+
+def settle_node(settings: Settings, recorded: str | None, root: Path, *, adopt: bool) -> Settings:
+    """Return the settings with the folder's node; a name given that differs is refused."""
+    if recorded is None or recorded == settings.node or adopt:
+        return settings
+    if "node" in settings.model_fields_set:
+        raise InvalidRequestError(
+            f"the folder {root} belongs to node {recorded}, not {settings.node}: leave `node` out, "
+            "or let `tierdex adopt` publish its files under the new name",
+            field="node",
+        )
+    return settings.model_copy(update={"node": recorded})
