@@ -44,7 +44,7 @@ def build(
         shaped, count = _by_time(df, bucket_ms, target_entries)
     else:
         count = df.count()
-        shaped = _by_size(df, count, target_entries)
+        shaped = shape_by_size(df, count, target_entries)
     writer = shaped.write.format("tierdex").mode("append").option("node", node)
     writer = writer.option("targetEntries", str(target_entries))
     writer = writer.option("timeBucket", str(bucket_ms)).options(**dict(options or {}))
@@ -63,7 +63,7 @@ def parse_bucket(value: str | int) -> int:
     return value
 
 
-def _by_size(df: Any, count: int, target: int) -> Any:
+def shape_by_size(df: Any, count: int, target: int) -> Any:
     """Return `df` in as many partitions as it fills files, at least one a core; no needless shuffle."""
     wanted = max(1, -(-count // target))
     cores = df.sparkSession.sparkContext.defaultParallelism
