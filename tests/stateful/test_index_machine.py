@@ -33,7 +33,6 @@ class IndexMachine(RuleBasedStateMachine):
     def begin(self, seed, filter_bits, merge):
         self.world = World(
             seed, ("alpha", "beta"), filter_bits=filter_bits, merge_below_items=merge,
-            max_staleness=1e9,
         )  # fmt: skip
 
     def teardown(self):

@@ -37,6 +37,7 @@ SMALL = {
     "remote_interval": 0.0,
     "remote_timeout": 5.0,
     "look_ahead": 2,
+    "max_staleness": 1e9,
 }
 # What an operation may raise when the store or the disk is unwell; anything else is a bug.
 UNWELL = (UnavailableError, StoreRefusedError, ConflictError, OSError)
