@@ -26,10 +26,12 @@ from tierdex.indexfile.kernels.chain_lookup import (
 from tierdex.indexfile.kernels.checksum import row_fingerprint, rows_fingerprint
 from tierdex.indexfile.kernels.compile import kernel
 from tierdex.indexfile.kernels.intrinsics import (
+    load_i64,
     load_u32,
     load_u64,
     mul_high,
     prefetch,
+    store_i64,
     store_u32,
     store_u64,
 )
@@ -47,70 +49,98 @@ W_PUBLISHED = 2  # rows above it are passed over
 W_LONG = 3  # 1: slot W_SLOT has a long chain, which the caller walks
 WALK_LENGTH = 4
 
+_SHORT = 4  # items of a chain that are copied without asking how long it is
 _LINK = layout.ITEM_LINK_POSITION
 
 
 @kernel
-def _collect_group(
-    view: Any, published: int, first: int, count: int, numbers: Any, lengths: Any, rows: Any
-) -> Any:
-    """Walk the chains of `count` slots side by side; row numbers go to numbers[slot, 0..length].
-
-    Returns the longest length, CHAIN_ITEMS + 1 when a chain is longer than it may be, or an error.
-    """
+def _ask_group(view: Any, first: int, count: int) -> None:
+    """Ask for the heads of `count` chains from slot `first` on; the rows may be past the end."""
     item_bytes, base = view[V_ITEM_BYTES], view[V_ROWS]
-    active = np.empty(GROUP_SLOTS, np.int64)
-    running, longest = 0, 0
-    for j in range(count):
-        lengths[j] = 0
-        row = np.int64(load_u32(view[V_SLOTS] + 4 * (first + j)))
-        rows[j] = row
-        if row > view[V_ROW_LIMIT]:
-            return BAD_CHAIN
-        if row != 0:
-            prefetch(base + (row - 1) * item_bytes)
-            prefetch(base + row * item_bytes - 1)
-            active[running] = j
-            running += 1
-    while running:
-        still = 0
-        for a in range(running):
-            j = active[a]
-            row = rows[j]
-            following = np.int64(load_u32(base + (row - 1) * item_bytes + _LINK))
-            if following >= row:
-                return BAD_CHAIN
-            if row <= published:
-                if lengths[j] == CHAIN_ITEMS:
-                    lengths[j] += 1
-                    longest = CHAIN_ITEMS + 1
-                    continue
-                numbers[j, lengths[j]] = row
-                lengths[j] += 1
-                longest = max(longest, lengths[j])
-            if following:
-                rows[j] = following
-                prefetch(base + (following - 1) * item_bytes)
-                prefetch(base + following * item_bytes - 1)
-                active[still] = j
-                still += 1
-        running = still
-    return longest
+    for slot in range(first, first + count):
+        place = base + (np.int64(load_u32(view[V_SLOTS] + 4 * slot)) - 1) * item_bytes
+        prefetch(place)
+        prefetch(place + item_bytes - 1)
 
 
 @kernel
-def _sort_chain(base: int, item_bytes: int, numbers: Any, length: int, hashes: Any) -> None:
-    """Sort a chain's row numbers by their items' hashes, keeping the order among equals."""
-    for i in range(length):
-        number = numbers[i]
+def _collect_group(
+    view: Any, published: int, first: int, count: int, chains: int, lengths: int, scratch: int
+) -> Any:
+    """Walk the chains of `count` slots side by side; row numbers (u4) go to chains[slot, 0..length].
+
+    `lengths` and `scratch` are i8[GROUP_SLOTS] and twice that. Returns how many slots were walked:
+    fewer than `count` when the next one's chain is longer than it may be; or BAD_CHAIN.
+    """
+    item_bytes, base = view[V_ITEM_BYTES], view[V_ROWS]
+    slot_count = np.uint64(view[V_SLOT_COUNT])
+    rows, active = scratch, scratch + 8 * GROUP_SLOTS
+    running, greatest = 0, np.int64(0)
+    for j in range(count):
+        row = np.int64(load_u32(view[V_SLOTS] + 4 * (first + j)))
+        greatest = max(greatest, row)
+        store_i64(rows + 8 * j, row)
+        store_i64(lengths + 8 * j, 0)
+        store_i64(active + 8 * running, j)
+        running += row != 0
+    if greatest > view[V_ROW_LIMIT]:
+        return BAD_CHAIN
+    walked = count
+    while running:
+        still = 0
+        for a in range(running):
+            j = load_i64(active + 8 * a)
+            row = load_i64(rows + 8 * j)
+            place = base + (row - 1) * item_bytes
+            following = np.int64(load_u32(place + _LINK))
+            slot = np.int64(mul_high(load_u64(place), slot_count))
+            if following >= row or slot != first + j:
+                return BAD_CHAIN
+            length = load_i64(lengths + 8 * j)
+            if length == CHAIN_ITEMS:
+                if row <= published:
+                    walked = min(walked, j)
+                    continue
+                length -= 1
+            store_u32(chains + 4 * (j * CHAIN_ITEMS + length), np.uint32(row))
+            store_i64(lengths + 8 * j, length + (row <= published))
+            store_i64(rows + 8 * j, following)
+            place = base + (following - 1) * item_bytes
+            prefetch(place)
+            prefetch(place + item_bytes - 1)
+            store_i64(active + 8 * still, j)
+            still += following != 0
+        running = still
+    return walked
+
+
+@kernel
+def _sort_group(view: Any, count: int, chains: int, lengths: int, numbers: int, hashes: int) -> Any:
+    """Write the row numbers (i8) of `count` chains, sorted by hash, newest first among equals.
+
+    Slot order is hash order, so nothing moves beyond its chain. Returns how many there are.
+    """
+    item_bytes, base = view[V_ITEM_BYTES], view[V_ROWS]
+    total = 0
+    for j in range(count):
+        chain = chains + 4 * j * CHAIN_ITEMS
+        length = load_i64(lengths + 8 * j)
+        for i in range(_SHORT):  # most are shorter: what is too much is written over
+            store_i64(numbers + 8 * (total + i), np.int64(load_u32(chain + 4 * i)))
+        for i in range(_SHORT, length):
+            store_i64(numbers + 8 * (total + i), np.int64(load_u32(chain + 4 * i)))
+        total += length
+    for i in range(total):
+        number = load_i64(numbers + 8 * i)
         value = load_u64(base + (number - 1) * item_bytes)
         place = i
-        while place > 0 and hashes[place - 1] > value:
-            hashes[place] = hashes[place - 1]
-            numbers[place] = numbers[place - 1]
+        while place > 0 and load_u64(hashes + 8 * (place - 1)) > value:
+            store_u64(hashes + 8 * place, load_u64(hashes + 8 * (place - 1)))
+            store_i64(numbers + 8 * place, load_i64(numbers + 8 * (place - 1)))
             place -= 1
-        hashes[place] = value
-        numbers[place] = number
+        store_u64(hashes + 8 * place, value)
+        store_i64(numbers + 8 * place, number)
+    return total
 
 
 @kernel
@@ -120,36 +150,37 @@ def walk_slots(view: Any, walk: Any, out: int, room: int) -> Any:
     `room` is at least GROUP_ITEMS. Returns the rows written, or an error. At the end W_SLOT is the
     slot count; W_LONG says that the chain of slot W_SLOT is left to the caller.
     """
-    numbers = np.empty((GROUP_SLOTS, CHAIN_ITEMS), np.int64)
-    lengths = np.empty(GROUP_SLOTS, np.int64)
-    rows = np.empty(GROUP_SLOTS, np.int64)
-    hashes = np.empty(CHAIN_ITEMS, np.uint64)
+    memory = np.empty(3 * GROUP_SLOTS + 2 * (GROUP_ITEMS + _SHORT) + GROUP_ITEMS // 2, np.int64)
+    lengths = memory.ctypes.data
+    scratch = lengths + 8 * GROUP_SLOTS
+    numbers = scratch + 16 * GROUP_SLOTS
+    hashes = numbers + 8 * (GROUP_ITEMS + _SHORT)
+    chains = hashes + 8 * (GROUP_ITEMS + _SHORT)
     item_bytes, base, slot_count = view[V_ITEM_BYTES], view[V_ROWS], view[V_SLOT_COUNT]
     written = 0
     total = np.uint64(walk[W_FINGERPRINT])
     walk[W_LONG] = 0
+    _ask_group(view, walk[W_SLOT], min(GROUP_SLOTS, slot_count - walk[W_SLOT]))
     while walk[W_SLOT] < slot_count and walk[W_LONG] == 0 and written + GROUP_ITEMS <= room:
         first = walk[W_SLOT]
         count = min(GROUP_SLOTS, slot_count - first)
-        longest = _collect_group(view, walk[W_PUBLISHED], first, count, numbers, lengths, rows)
-        if longest < 0:
-            return longest
-        for j in range(count):
-            if lengths[j] > CHAIN_ITEMS:
-                walk[W_LONG] = 1
-                break
-            _sort_chain(base, item_bytes, numbers[j], lengths[j], hashes)
-            for i in range(lengths[j]):
-                place = base + (numbers[j, i] - 1) * item_bytes
-                slot = np.int64(mul_high(load_u64(place), np.uint64(slot_count)))
-                if slot != first + j:
-                    return BAD_CHAIN
-                target = out + written * item_bytes
-                for position in range(0, item_bytes, 8):
-                    store_u64(target + position, load_u64(place + position))
-                total += row_fingerprint(target, item_bytes)
-                written += 1
-            walk[W_SLOT] += 1
+        walked = _collect_group(view, walk[W_PUBLISHED], first, count, chains, lengths, scratch)
+        if walked < 0:
+            return walked
+        # The heads of the next chains come in while this group is sorted and copied.
+        following = first + walked
+        _ask_group(view, following, min(GROUP_SLOTS, slot_count - following))
+        items = _sort_group(view, walked, chains, lengths, numbers, hashes)
+        target = out + written * item_bytes
+        for i in range(items):
+            place = base + (load_i64(numbers + 8 * i) - 1) * item_bytes
+            for position in range(0, item_bytes, 8):
+                store_u64(target + position, load_u64(place + position))
+            total += row_fingerprint(target, item_bytes)
+            target += item_bytes
+        written += items
+        walk[W_LONG] = walked < count
+        walk[W_SLOT] = following
     walk[W_FINGERPRINT] = np.int64(total)
     return written
 

@@ -19,12 +19,14 @@ from tierdex.indexfile.kernels.intrinsics import (
     load_u8,
     load_u32,
     load_u64,
+    mul_high,
     store_u8,
     store_u32,
 )
 
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_MIX_3 = np.uint64(0xFF51AFD7ED558CCD)
 _POLYNOMIAL = 0x82F63B78  # CRC32C, reflected
 
 
@@ -135,13 +137,21 @@ def verify_block(
 
 
 @kernel
+def _fold(a: Any, b: Any) -> Any:
+    """Return both halves of a 128-bit product, xored."""
+    return (a * b) ^ mul_high(a, b)
+
+
+@kernel
 def row_fingerprint(place: int, item_bytes: int) -> Any:
-    """Return a number (u8) that depends on every word of the row at `place`."""
+    """Return a number (u8) that depends on every word of the row at `place` and on its position."""
     state = _MIX_2
-    for position in range(0, item_bytes, 8):
-        state = (state ^ load_u64(place + position)) * _MIX_1
-        state ^= state >> np.uint64(29)
-    return state
+    for position in range(0, item_bytes - 8, 16):
+        pair = _fold(load_u64(place + position) ^ _MIX_1, load_u64(place + position + 8) ^ _MIX_3)
+        state = ((state << np.uint64(1)) | (state >> np.uint64(63))) + pair
+    if item_bytes & 8:
+        state += load_u64(place + item_bytes - 8)
+    return _fold(state ^ _MIX_3, _MIX_1)
 
 
 @kernel
