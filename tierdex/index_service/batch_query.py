@@ -23,9 +23,10 @@ import numpy as np
 
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Missing
-from tierdex.index_service.batch_answers import answers_of, table_of
+from tierdex.index_service.batch_answers import answers_of
 from tierdex.index_service.batch_pages import ask_published
 from tierdex.index_service.collected import Collected, FileMatches, FileMissing
+from tierdex.index_service.entry_table import table_of, table_of_uniform
 from tierdex.index_service.lookup_batch import (
     NO_TOPIC,
     LookupBatch,
@@ -36,6 +37,7 @@ from tierdex.index_service.lookup_batch import (
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.query import FILE_ERRORS
 from tierdex.index_service.reader import Budget, FileMeter
+from tierdex.index_service.uniform_batch import ask_uniform, uniform_batch_of
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
@@ -97,15 +99,16 @@ class BatchQueryRunner:
         Raises IncompleteAnswerError when `fail`.
         """
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
-        entries = self._entries_of(table, max_count=max_count, fail=fail)
-        return entries.replace_schema_metadata({"as_of": str(as_of)})
-
-    def _entries_of(self, table: Any, *, max_count: int, fail: bool) -> Any:
+        entries = self._run_uniform(table, max_count, as_of)
+        if entries is not None:
+            if fail:
+                _refuse_incomplete(self._surroundings.missing())
+            return entries
         collected = self._collect(batch_of_table(self._settings, table, max_count))
         if fail:
             missing = [row.missing for row in collected.missing] + self._surroundings.missing()
             _refuse_incomplete(missing)
-        entries = table_of(collected, {}, self._surroundings.hides)
+        entries = table_of(collected, {}, self._surroundings.hides, as_of)
         found = np.bincount(entries.column("lookup").to_numpy(), minlength=collected.batch.count)
         doubtful = collected.doubtful(found)
         if not len(doubtful):
@@ -113,7 +116,22 @@ class BatchQueryRunner:
         again = requests_of_rows(self._settings, table, doubtful, max_count)
         singles = [self._queries.run(request, explain=False, fail=fail) for request in again]
         exact = dict(zip(doubtful.tolist(), singles, strict=True))
-        return table_of(collected, exact, self._surroundings.hides)
+        return table_of(collected, exact, self._surroundings.hides, as_of)
+
+    def _run_uniform(self, table: Any, max_count: int, as_of: int) -> Any | None:
+        """Answer a plain batch whose files are all local; None: go the general way."""
+        batch = uniform_batch_of(self._settings, table, max_count)
+        if batch is None:
+            return None
+        most_items = self._settings.query_max_items + 64 * len(batch.hashes)
+        with self._table.snapshot() as snapshot:
+            try:
+                found = ask_uniform(batch, snapshot.files, self._surroundings.hides, most_items)
+            except FILE_ERRORS:
+                return None
+        if found is None:
+            return None
+        return table_of_uniform(batch.topic, found, max_count, as_of)
 
     # -- collecting ------------------------------------------------------------------------------
 
@@ -163,9 +181,10 @@ class BatchQueryRunner:
         wanted, tags = wanted[known], tags[known]
         if not len(wanted):
             return
-        # Sorted by hash, neighbours share directory blocks, pages and cache lines.
-        order = np.argsort(batch.hashes[wanted], kind="stable")
-        wanted, tags = wanted[order], tags[order]
+        if not isinstance(reader, ChainedFile):
+            # Sorted by hash, neighbours share directory blocks, pages and cache lines.
+            order = np.argsort(batch.hashes[wanted], kind="stable")
+            wanted, tags = wanted[order], tags[order]
         hashes, begin, end = batch.hashes[wanted], batch.begin[wanted], batch.end[wanted]
         limit = int(batch.max_count[wanted].max())
         if isinstance(reader, PublishedFile):

@@ -75,8 +75,8 @@ def make_entry_columns(
         raise RequestTooLargeError(
             f"{count} entries, at most {settings.max_batch_entries} in one call", field="entries"
         )
-    wanted = {f.name for f in schema.fields}
-    if unknown := set(fields) - wanted:
+    wanted = schema.field_names
+    if unknown := set(fields).difference(wanted):
         raise InvalidRequestError("there is no such field", field=min(unknown))
     for name in wanted:
         if fields.get(name) is None:
@@ -159,6 +159,8 @@ def _strings(values: object, name: str, count: int) -> Any | None:
         return None
     if isinstance(values, str):
         values = [values] * count
+    elif _is_scalar(values):
+        raise InvalidRequestError("must be a string", field=_row_field(0, name))
     column = _arrow_strings(values, name)
     if pa.types.is_null(column.type):
         column = column.cast(pa.string())
@@ -170,11 +172,40 @@ def _strings(values: object, name: str, count: int) -> Any | None:
 
 
 def _arrow_strings(values: Any, name: str) -> Any:
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        return _strings_from_python(values, name)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
-    if not isinstance(values, pa.Array):
-        return _strings_from_python(values, name)
+    _check_sound(values, name)
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def _check_sound(column: Any, name: str) -> None:
+    """Refuse bytes that are no UTF-8 and indices that lead outside: an Arrow stream may hold any."""
+    try:
+        column.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+        raise InvalidRequestError(
+            f"is not sound: {error}", field=_first_bad_text(column, name)
+        ) from error
+
+
+def _first_bad_text(column: Any, name: str) -> str:
+    """Return the field of the first text that is no UTF-8, or the column's name for other faults."""
+    binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(column.type)
+    if binary is None:
+        return name
+    raw = column.view(binary)
+    try:
+        raw.validate(full=True)
+    except pa.ArrowInvalid:
+        return name  # not even its offsets are sound: nothing of it may be read
+    for row, text in enumerate(raw):
+        try:
+            (text.as_py() or b"").decode()
+        except UnicodeDecodeError:
+            return _row_field(row, name)
+    return name
 
 
 def _strings_from_python(values: Any, name: str) -> Any:
@@ -195,10 +226,6 @@ def _check_texts(column: Any | None, name: str, max_bytes: int) -> None:
         return
     if not column.null_count and is_plain_text(StringColumn.from_values(column), max_bytes):
         return
-    try:
-        column.validate(full=True)  # an Arrow stream may claim any bytes to be a string
-    except pa.ArrowInvalid as error:
-        raise InvalidRequestError(f"is not valid UTF-8: {error}", field=name) from error
     lengths = pc.binary_length(column)
     bounds = pc.min_max(lengths)
     if bounds["min"].as_py() >= 1 and bounds["max"].as_py() <= max_bytes:
@@ -230,6 +257,7 @@ def _topics(topic: object, count: int) -> tuple[list[str], np.ndarray | None]:
     if isinstance(topic, pa.ChunkedArray):
         topic = topic.combine_chunks()
     if isinstance(topic, pa.Array) and pa.types.is_dictionary(topic.type):
+        _check_sound(topic, "topic")
         encoded = topic
     else:
         column = _strings(topic, "topic", count)
@@ -241,9 +269,16 @@ def _topics(topic: object, count: int) -> tuple[list[str], np.ndarray | None]:
         raise InvalidRequestError("is required", field=_row_field(row, "topic"))
     index = np.asarray(encoded.indices).astype(np.int32, copy=False)
     topics = encoded.dictionary.to_pylist()
-    for number in np.unique(index).tolist():
-        row = int(np.argmax(index == number))
-        check_topic(topics[number], _row_field(row, "topic"))
+    if len(topics) == 1 and not index.any():
+        return [check_topic(topics[0], _row_field(0, "topic"))], None
+    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(topics):
+        raise InvalidRequestError("an index is outside the dictionary", field="topic")
+    for number in np.flatnonzero(np.bincount(index, minlength=len(topics))).tolist():
+        try:
+            check_topic(topics[number], "topic")
+        except InvalidRequestError as error:
+            row = int(np.argmax(index == number))
+            raise InvalidRequestError(error.detail, field=_row_field(row, "topic")) from error
     return topics, index
 
 
@@ -251,10 +286,23 @@ def _timestamps(values: object, count: int) -> np.ndarray:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.Array) and pa.types.is_timestamp(values.type):
-        values = values.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-    if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        _check_no_nulls(values, "timestamp")
+        unit = values.type.unit
+        values = _milliseconds(np.asarray(values.cast(pa.int64())), unit)
+    elif isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        if np.isnat(values).any():
+            row = int(np.argmax(np.isnat(values)))
+            raise InvalidRequestError("is no time", field=_row_field(row, "timestamp"))
         values = values.astype("datetime64[ms]").astype(np.int64)
     return _integers(values, "timestamp", count, np.dtype(np.int64), INT64_MIN, INT64_MAX)
+
+
+def _milliseconds(ticks: np.ndarray, unit: str) -> np.ndarray:
+    """Return int64 ticks of a unit (s, ms, us, ns) as milliseconds, rounded down."""
+    if unit == "s":
+        _check_bounds(ticks, "timestamp", INT64_MIN // 1000 + 1, INT64_MAX // 1000)
+        return ticks * 1000
+    return ticks // {"ms": 1, "us": 1000, "ns": 1_000_000}[unit]
 
 
 def _field(values: object, field: Any, count: int) -> Any:
@@ -281,7 +329,7 @@ def _integers(
     if _is_scalar(values):
         number = check_integer(values, _row_field(0, name), lowest, highest)
         return np.full(count, number, dtype)
-    array = _integer_array(values, name, lowest, highest)
+    array = _integer_array(values, name, dtype, lowest, highest)
     limits = np.iinfo(dtype)
     any_value_fits = array.dtype == dtype and (lowest, highest) == (limits.min, limits.max)
     if count and not any_value_fits:
@@ -289,13 +337,13 @@ def _integers(
     return np.ascontiguousarray(array, dtype)
 
 
-def _integer_array(values: Any, name: str, lowest: int, highest: int) -> np.ndarray:
+def _integer_array(
+    values: Any, name: str, dtype: np.dtype, lowest: int, highest: int
+) -> np.ndarray:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if isinstance(values, pa.Array):
-        if values.null_count:
-            row = int(np.argmax(np.asarray(values.is_null())))
-            raise InvalidRequestError("is required", field=_row_field(row, name))
+        _check_no_nulls(values, name)
         if not pa.types.is_integer(values.type):
             raise InvalidRequestError(f"must be integers, not {values.type}", field=name)
         return np.asarray(values)
@@ -311,17 +359,22 @@ def _integer_array(values: Any, name: str, lowest: int, highest: int) -> np.ndar
             check_integer(value, _row_field(row, name), lowest, highest)
             for row, value in enumerate(values)
         ]
-        return np.array(checked, np.int64)
+        return np.array(checked, dtype)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise InvalidRequestError(f"must be integers, not {values.dtype}", field=name)
     return values
 
 
+def _check_no_nulls(column: Any, name: str) -> None:
+    if column.null_count:
+        row = int(np.argmax(np.asarray(column.is_null())))
+        raise InvalidRequestError("is required", field=_row_field(row, name))
+
+
 def _check_bounds(array: np.ndarray, name: str, lowest: int, highest: int) -> None:
-    smallest, greatest = int(array.min()), int(array.max())
-    if lowest <= smallest and greatest <= highest:
+    if not len(array) or (lowest <= int(array.min()) and int(array.max()) <= highest):
         return
-    row = int(np.argmin(array) if smallest < lowest else np.argmax(array))
+    row = int(np.argmax((array < lowest) | (array > highest)))  # the first
     raise InvalidRequestError(
         f"must be between {lowest} and {highest}, not {int(array[row])}",
         field=_row_field(row, name),

@@ -43,6 +43,11 @@ class LookupBatch:
     def count(self) -> int:
         return len(self.hashes)
 
+    @property
+    def has_topics(self) -> bool:
+        """Say whether every lookup names its topic."""
+        return self.count == 0 or int(self.topic_index.min()) > NO_TOPIC
+
 
 def batch_of_requests(requests: Sequence[QueryRequest]) -> LookupBatch:
     """Return checked requests as columns."""

@@ -163,7 +163,8 @@ def is_plain_text(column: StringColumn, max_bytes: int) -> bool:
     """
     from tierdex.indexfile.kernels.text_scan import scan_texts
 
-    assert column.indices is None and column.valid is None
+    assert column.indices is None
+    assert column.valid is None
     offsets, offset_bytes, data, _ = column.addresses()
     if not len(column):
         return True

@@ -17,7 +17,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @kernel
-def _is_ascii(begin: int, end: int) -> bool:
+def is_ascii(begin: int, end: int) -> bool:
     """Say whether no byte of [begin, end) has its high bit set."""
     bits = np.uint64(0)
     words = begin + ((end - begin) & ~np.int64(7))
@@ -45,4 +45,4 @@ def scan_texts(offsets: int, offset_bytes: int, data: int, count: int) -> Any:
         least = min(least, place - previous)
         greatest = max(greatest, place - previous)
         previous = place
-    return least, greatest, _is_ascii(data + first, data + previous)
+    return least, greatest, is_ascii(data + first, data + previous)

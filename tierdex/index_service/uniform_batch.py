@@ -1,0 +1,138 @@
+"""The plain batch of lookups: keys of one topic, any time, the same `max_count` for all.
+
+Most batches are of this kind, and for them a call of 1,000 keys can cost little more than the walk
+through the files. Whatever is out of the ordinary (several topics, nulls, keys beyond ASCII, message
+IDs, a published file that has to be asked, a file in trouble, an answer that may be cut short) makes
+these functions return None: then the general way is gone from the start.
+
+Depends on lookup_batch, collected, indexfile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tierdex.index_service.collected import FileMatches
+from tierdex.index_service.request import check_integer, check_topic
+from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.columns import address
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.hashing import topic_seed
+from tierdex.indexfile.kernels.plain_keys import hash_plain_keys
+from tierdex.indexfile.layout import KIND_KEY, TAG_NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.settings import Settings
+
+_NAMES = {"topic", "key"}
+_STRING, _LARGE_STRING = pa.string(), pa.large_string()
+
+
+class UniformBatch(NamedTuple):
+    """Lookups of keys in `topic`, up to `max_count` entries each, of any time."""
+
+    topic: str
+    hashes: np.ndarray  # u8
+    max_count: int
+
+
+def uniform_batch_of(settings: Settings, table: Any, max_count: int) -> UniformBatch | None:
+    """Return an Arrow table's lookups, None when they are not plain. Raises InvalidRequestError."""
+    count = table.num_rows
+    if not 0 < count <= settings.max_lookups or set(table.column_names) != _NAMES:
+        return None
+    check_integer(max_count, "max_count", 1, settings.max_count_limit)
+    topic = _one_topic(_one_chunk(table.column("topic")))
+    keys = _one_chunk(table.column("key"))
+    if topic is None or keys is None or keys.null_count:
+        return None
+    width = 4 if keys.type == _STRING else 8 if keys.type == _LARGE_STRING else 0
+    if not width:
+        return None
+    _, offsets, data = keys.buffers()
+    if data is None or offsets.size < width * (keys.offset + count + 1):
+        return None
+    hashes = np.empty(count, np.uint64)
+    seed = topic_seed(check_topic(topic, "topic"))
+    is_plain = hash_plain_keys(
+        offsets.address + width * keys.offset,
+        width,
+        data.address,
+        data.size,
+        count,
+        settings.max_key_bytes,
+        seed - (1 << 64) if seed >> 63 else seed,  # kernels take i8
+        address(hashes),
+    )
+    return UniformBatch(topic, hashes, max_count) if is_plain else None
+
+
+def _one_chunk(column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else None
+    return column
+
+
+def _one_topic(column: Any) -> str | None:
+    """Return the topic of every row, None when there are several, or nulls."""
+    if column is None or column.null_count:
+        return None
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    if len(column.dictionary) != 1 or np.asarray(column.indices).any():
+        return None
+    topic = column.dictionary[0].as_py()
+    return topic if isinstance(topic, str) else None
+
+
+def ask_uniform(
+    batch: UniformBatch,
+    files: Iterable[FileHandle],
+    hides: Callable[[FileHandle, str], bool],
+    most_items: int,
+) -> list[FileMatches] | None:
+    """Return what the files hold, newest first; None when it takes the general way.
+
+    Goes on to the next file with the lookups that still want entries. At most `most_items` may be
+    walked.
+    """
+    found: list[FileMatches] = []
+    hashes, wanted = batch.hashes, np.arange(len(batch.hashes))
+    counts = np.zeros(len(hashes), np.int64)
+    for handle in files:
+        if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
+            continue
+        reader = handle.reader
+        if not isinstance(reader, ChainedFile | CompactedFile):
+            return None
+        if handle.sealed_at_ms is not None and hides(handle, batch.topic):
+            continue
+        tag = reader.tag_of(batch.topic, KIND_KEY)
+        if tag == TAG_NONE:
+            continue
+        tags = np.full(len(hashes), tag, np.uint32)
+        if isinstance(reader, ChainedFile):
+            offsets, numbers, walked = reader.find_many(hashes, tags, limit=batch.max_count)
+            rows = reader.rows(numbers)
+            most_items -= walked
+        else:
+            offsets, rows = reader.find_many(hashes, tags, limit=batch.max_count)
+        if most_items < 0:
+            return None
+        if not len(rows):
+            continue
+        found.append(FileMatches(handle, reader.schema, reader.dictionaries, wanted, offsets, rows))
+        if len(rows) == len(hashes) and batch.max_count == 1:
+            break  # each has its one
+        counts[wanted] += offsets[1:] - offsets[:-1]
+        wanted = np.flatnonzero(counts < batch.max_count)
+        if not len(wanted):
+            break
+        hashes = batch.hashes[wanted]
+    return found
