@@ -302,7 +302,8 @@ class Site:
             promised |= {
                 put.location for number, put in enumerate(self.model.puts)
                 if (put.topic, put.queue_id) == queue and end is not None
-                and put.offset + put.size <= end and number not in self.model.gone
+                and put.offset + put.size <= end
+                and number not in self.model.gone | self.model.uncertain
             }  # fmt: skip
         return promised
 

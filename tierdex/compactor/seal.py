@@ -6,9 +6,19 @@
     2 rename into sealed/                                                  visible in its new state
     3 both folders synced                                                  durable there
 
-A crash after 1 leaves an unsealed file that recovery seals again. After a failed sync the file is
-*suspect*: the kernel may have dropped pages. It is re-read and only what verifies goes on; the rest,
-never acknowledged at `disk`, is lost and said so. Depends on lifecycle and indexfile.
+A crash after 1 leaves an unsealed file that recovery seals again.
+
+After a failed sync the file is *suspect*: what is on the device is not known, and to sync it again
+would prove nothing, since the kernel may have marked the pages clean. It is written anew from memory,
+where it still is, into a file of its own::
+
+    1 sealed copy written under a temporary name, synced, verified whole
+    2 rename into sealed/, both folders synced          visible and durable in its new state
+    3 the suspect file unlinked                         a crash before leaves both: the later wins
+
+When memory lost it too, the file is read again from the device and only what verifies goes on; the
+rest, never acknowledged at `disk`, is lost, and the next flush says so. Depends on lifecycle and
+indexfile.
 """
 
 from __future__ import annotations
@@ -16,11 +26,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tierdex.errors import CorruptFileError
 from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.transition import move_by_rename, retire
+from tierdex.lifecycle.paths import temporary_beside
+from tierdex.lifecycle.transition import install, move_by_rename, retire, verify_temporary
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tierdex.compactor.parts import CompactorParts
     from tierdex.lifecycle.file_handle import FileHandle
 
@@ -38,13 +53,10 @@ def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
     target = parts.paths.path_of(FileState.SEALED, handle.number)
     with parts.sync_lock:
         if file.suspect:
-            proven = file.reread()
-            logger.warning(
-                "suspect file re-read",
-                extra={"file_id": handle.file_id, "published": file.published, "proven": proven},
-            )
-        file.seal()
-        move_by_rename(parts.filesystem, handle.path, target)
+            _seal_suspect(parts, handle, target)
+        else:
+            file.seal()
+            move_by_rename(parts.filesystem, handle.path, target)
         # Opened anew: from here on every block is verified when it is first used, and the mapping
         # ends where the file does, so that no damage leads a reader beyond it (a SIGBUS).
         sealed = ChainedFile.open_sealed(parts.filesystem, target)
@@ -60,3 +72,33 @@ def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
             fixed_max_time=sealed.max_time,
             fixed_bytes=sealed.bytes_used,
         )
+
+
+def _seal_suspect(parts: CompactorParts, handle: FileHandle, target: Path) -> None:
+    file: ChainedFile = handle.reader
+    assert handle.path is not None
+    temporary = temporary_beside(target)
+    parts.filesystem.unlink(temporary)  # of an earlier attempt
+    try:
+        file.copy_sealed(parts.filesystem, temporary)
+        verify_temporary(
+            parts.filesystem, temporary, lambda path: check_file(parts.filesystem, path)
+        )
+    except CorruptFileError as error:
+        parts.filesystem.unlink(temporary)
+        _reread(parts, handle, error)
+        file.copy_sealed(parts.filesystem, temporary)
+    install(parts.filesystem, temporary, target, [handle.path])
+    retire(parts.filesystem, [handle.path])
+
+
+def _reread(parts: CompactorParts, handle: FileHandle, error: CorruptFileError) -> None:
+    """Go on with what the device still has, and let the next flush say that something is lost."""
+    file: ChainedFile = handle.reader
+    published, items = file.published, file.item_count
+    proven = file.reread()
+    extra = {"file_id": handle.file_id, "published": published, "proven": proven}
+    logger.error("suspect file re-read", extra=extra)
+    if proven < published:
+        lost = items - file.item_count
+        parts.on_loss(f"{lost} items of {handle.file_id} were lost after a failed sync ({error})")

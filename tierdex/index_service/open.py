@@ -448,6 +448,7 @@ def _compactor_parts(
         reader_of_row=lambda row: view.nodes.reader_of(row, settings.node),
         keep_sidecar=keep_sidecar,
         show_manifest=view.nodes.show,
+        on_loss=writer.note_loss,
         quarantine=quarantine.put,
         next_number=numbers.take,
     )

@@ -108,6 +108,7 @@ class Writer:
         self._durable_ends: dict[int, Mapping[tuple[str, int], int]] = {}
         self._refusal: Exception | None = None
         self._unwritten: str | None = None
+        self._loss: str | None = None
         self._budget_checked_at = float("-inf")
         self._budget_error: str | None = None
 
@@ -417,7 +418,19 @@ class Writer:
         it. A failed sync is never tried again into a success: the kernel may have dropped the pages.
         """
         self.flush_buffer()
+        self._tell_loss()
         self._sync_unsealed()
+
+    def note_loss(self, what: str) -> None:
+        """Remember that the device lost entries that were put and not yet acknowledged at `disk`."""
+        self._loss = what
+
+    def _tell_loss(self) -> None:
+        loss, self._loss = self._loss, None
+        if loss is not None:
+            raise UnavailableError(
+                f"{loss}; put again what was not acknowledged at `disk`, from the watermark on"
+            )
 
     def _sync_unsealed(self) -> None:
         with self._table.snapshot() as snapshot:

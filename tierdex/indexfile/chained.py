@@ -28,7 +28,7 @@ from tierdex.errors import (
 )
 from tierdex.indexfile import batch_append, layout
 from tierdex.indexfile.batch_scan import scan_file
-from tierdex.indexfile.chained_check import check_chained
+from tierdex.indexfile.chained_check import check_chained, prove
 from tierdex.indexfile.chained_reader import ChainedReader, Published
 from tierdex.indexfile.chained_seal import encode_tail, read_tail, rows_end
 from tierdex.indexfile.chained_tally import Tally
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainedFile", "FileFullError", "Lookup", "Matches", "Published"]
 
+_COPY_BYTES = 1 << 20
 RESERVE_STEP_MIN = 256 << 10
 RESERVE_STEP_MAX = 16 << 20
 _SPARE_ROWS = 4096  # rows beyond two an item: the longest dictionary string always fits a new file
@@ -467,6 +468,32 @@ class ChainedFile(ChainedReader):
         self.suspect = False
         self._writable = False
         self.sealed = True
+
+    def copy_sealed(self, filesystem: FileSystem, path: Path) -> None:
+        """Write what is published as a sealed file at `path`, durable on return.
+
+        For a suspect file: what was written is still in memory, though the device may have lost it,
+        and only bytes written anew can be synced with a meaning. Raises CorruptFileError when memory
+        no longer holds it (then `reread` tells what is left), OSError.
+        """
+        view = self._view
+        prove(self.header, self.path, view, self.published)
+        used, end = self._used_bytes(), rows_end(self.header, self._tally.next_row - 1)
+        file = filesystem.open(path, writable=True, create=True, exclusive=True)
+        try:
+            for position in range(0, used, _COPY_BYTES):
+                piece = view.data[position : min(used, position + _COPY_BYTES)]
+                file.write_at(position, piece.data)
+            if view.slots is not None:  # after a re-read the file's own slots are not trusted
+                file.write_at(layout.HEADER_BYTES, view.slots.view(np.uint8).data)
+            if end > used:
+                file.write_at(used, bytes(end - used))
+            mapping = file.map(end, writable=False)
+            data = mapping.array.view(np.ndarray)
+            file.write_at(end, encode_tail(self.header, data, self._tally, self.dictionaries))
+            file.sync()
+        finally:
+            file.close()
 
     def reread(self) -> int:
         """Read a suspect file again from the device; return how many published rows are proven.

@@ -37,9 +37,8 @@ T = TypeVar("T")
 
 def move_by_rename(filesystem: FileSystem, source: Path, target: Path) -> None:
     """Move a whole, synced file into another folder. Done again after a crash it is harmless."""
-    if not filesystem.exists(source) and filesystem.exists(target):
-        return  # an earlier attempt got this far
-    filesystem.rename(source, target)  # visible under its new state
+    if filesystem.exists(source) or not filesystem.exists(target):  # else an earlier attempt did
+        filesystem.rename(source, target)  # visible under its new state
     sync_folders(filesystem, target, source)  # durable there
 
 
