@@ -23,6 +23,7 @@ from tierdex.errors import (
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
+from tierdex.testing.scheduler import InlineExecutor
 from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 ROOT = Path("/data")
@@ -69,6 +70,7 @@ class Site:
             clock=self.world.clock,
             ids=SeededIds(self.world.seed * 1_000_003 + self.opened * 101 + len(self.name)),
             filesystem=self.disk,
+            executor=InlineExecutor(),
             node=self.name,
             **self.world.settings,
         )

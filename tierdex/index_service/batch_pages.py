@@ -14,7 +14,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.indexfile.layout import KIND_BIT, TAG_ANY_MESSAGE_ID
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Executor
 
     from tierdex.index_service.published import PublishedFile
     from tierdex.index_service.reader import FileMeter
@@ -32,7 +32,7 @@ def ask_published(
     end: np.ndarray,
     limit: int,
     meter: FileMeter,
-    executor: ThreadPoolExecutor,
+    executor: Executor,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (offsets i8[n + 1], rows, deferred i8[...]) for `hashes` u8[n], which are sorted.
 

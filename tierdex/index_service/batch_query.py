@@ -26,7 +26,7 @@ from tierdex.index_service.answer import Answer, Missing
 from tierdex.index_service.batch_answers import answers_of
 from tierdex.index_service.batch_pages import ask_published
 from tierdex.index_service.collected import Collected, FileMatches, FileMissing
-from tierdex.index_service.entry_table import table_of, table_of_uniform
+from tierdex.index_service.entry_table import table_of, table_of_newest, table_of_uniform
 from tierdex.index_service.lookup_batch import (
     NO_TOPIC,
     LookupBatch,
@@ -37,7 +37,7 @@ from tierdex.index_service.lookup_batch import (
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.query import FILE_ERRORS
 from tierdex.index_service.reader import Budget, FileMeter
-from tierdex.index_service.uniform_batch import ask_uniform, uniform_batch_of
+from tierdex.index_service.uniform_batch import Newest, ask_newest, ask_uniform, uniform_batch_of
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
@@ -45,7 +45,7 @@ from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Executor
 
     from tierdex.index_service.query import QueryRunner, Surroundings
     from tierdex.index_service.request import QueryRequest
@@ -70,7 +70,7 @@ class BatchQueryRunner:
         table: FileTable,
         surroundings: Surroundings,
         queries: QueryRunner,
-        executor: ThreadPoolExecutor,
+        executor: Executor,
     ) -> None:
         self._settings = settings
         self._table = table
@@ -124,13 +124,16 @@ class BatchQueryRunner:
         if batch is None:
             return None
         most_items = self._settings.query_max_items + 64 * len(batch.hashes)
+        ask = ask_newest if max_count == 1 else ask_uniform
         with self._table.snapshot() as snapshot:
             try:
-                found = ask_uniform(batch, snapshot.files, self._surroundings.hides, most_items)
+                found = ask(batch, snapshot.files, self._surroundings.hides, most_items)
             except FILE_ERRORS:
                 return None
         if found is None:
             return None
+        if isinstance(found, Newest):
+            return table_of_newest(batch.topic, found, as_of)
         return table_of_uniform(batch.topic, found, max_count, as_of)
 
     # -- collecting ------------------------------------------------------------------------------

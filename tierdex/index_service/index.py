@@ -25,6 +25,7 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from concurrent.futures import Executor
     from pathlib import Path
     from types import TracebackType
 
@@ -64,14 +65,15 @@ class Index:
         clock: Clock | None = None,
         ids: IdSource | None = None,
         filesystem: FileSystem | None = None,
+        executor: Executor | None = None,
         adopt: bool = False,
         **settings: Any,
     ) -> Index:
         """Open the data folder `data` (created when absent) over `store`.
 
         `store` is a folder, or a file://, memory:// or s3:// URL; none: `DATA/store`. Without
-        `data` the index is read-only. Any setting is a keyword (see settings.py). `clock`, `ids` and
-        `filesystem` are seams for tests and simulations. A folder belongs to one node, whose name it
+        `data` the index is read-only. Any setting is a keyword (see settings.py). `clock`, `ids`,
+        `filesystem` and `executor` are seams for tests and simulations. A folder belongs to one node, whose name it
         remembers; `adopt` lets its files go on under another one. Raises FolderInUseError when
         another process writes there, InvalidRequestError for a bad setting, node or URL,
         NotFoundError for a folder that is to be read and is not there.
@@ -91,6 +93,7 @@ class Index:
             clock=clock,
             ids=ids,
             filesystem=filesystem,
+            executor=executor,
             settings=checked,
             adopt=adopt,
         )

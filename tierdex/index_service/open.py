@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,11 +84,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Seams:
-    """The four ways out of the process; real ones unless a test or a simulation gives others."""
+    """The ways out of this thread; real ones unless a test or a simulation gives others."""
 
     clock: Clock
     ids: IdSource
     filesystem: FileSystem
+    executor: Executor | None = None  # runs look-ahead reads; None: threads of our own
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class _View:
     sidecars: SidecarCache
     nodes: Nodes
     rocketmq: RocketmqView | None
-    executor: ThreadPoolExecutor
+    executor: Executor
 
 
 def open_parts(
@@ -114,6 +115,7 @@ def open_parts(
     clock: Clock | None,
     ids: IdSource | None,
     filesystem: FileSystem | None,
+    executor: Executor | None = None,
     settings: Settings,
     adopt: bool,
 ) -> Parts:
@@ -121,7 +123,9 @@ def open_parts(
 
     Raises FolderInUseError, InvalidRequestError, NotFoundError, OSError.
     """
-    seams = Seams(clock or SystemClock(), ids or SystemIds(), filesystem or LocalFileSystem())
+    seams = Seams(
+        clock or SystemClock(), ids or SystemIds(), filesystem or LocalFileSystem(), executor
+    )
     root = None if data is None else Path(data).absolute()
     if root is None and store is None and rocketmq is None:
         raise InvalidRequestError("give a data folder, a store or both", field="data")
@@ -170,7 +174,7 @@ def _open_view(
         sidecars=sidecars,
         pages=PageCache(settings.page_cache_bytes),
     )
-    executor = ThreadPoolExecutor(
+    executor = seams.executor or ThreadPoolExecutor(
         max_workers=4 * settings.look_ahead, thread_name_prefix="tierdex-read"
     )
     ancestor = None if rocketmq is None else RocketmqView(seams.filesystem, rocketmq, table)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Executor
 
     from tierdex.clock import Clock
     from tierdex.compactor.worker import Compactor
@@ -60,7 +60,7 @@ class Parts:
     catalogue: Catalogue
     watermarks: Watermarks
     checker: PutChecker
-    executor: ThreadPoolExecutor
+    executor: Executor
     writing: WritingParts | None = None
     threads: list[WorkerThread] = field(default_factory=list)
     is_closed: bool = False

@@ -19,7 +19,7 @@ from tierdex.indexfile.compacted import CompactedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Executor
 
     import numpy as np
 
@@ -103,7 +103,7 @@ class PublishedFile:
             return use(self.sidecar(meter))
 
     def read_many(
-        self, ranges: list[tuple[int, int]], meter: FileMeter, executor: ThreadPoolExecutor
+        self, ranges: list[tuple[int, int]], meter: FileMeter, executor: Executor
     ) -> list[bytes]:
         """Return ranges of pages, those that are not in memory read side by side."""
         key = self.row.object_key

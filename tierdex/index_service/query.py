@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tierdex.errors import (
@@ -94,7 +94,7 @@ class QueryRunner:
         clock: Clock,
         table: FileTable,
         surroundings: Surroundings,
-        executor: ThreadPoolExecutor,
+        executor: Executor,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -173,7 +173,7 @@ class _Reads:
         candidates: Sequence[FileHandle],
         request: QueryRequest,
         budget: Budget,
-        executor: ThreadPoolExecutor,
+        executor: Executor,
         look_ahead: int,
         clock: Clock,
     ) -> None:
