@@ -155,7 +155,7 @@ class S3Store:
         where = self._where(check_key(key))
         with _translated(where):
             begun = self._client.create_multipart_upload(Bucket=self._bucket, Key=key)
-        upload = _Upload(key, begun["UploadId"])
+        upload = _Upload(key, _member(begun, "UploadId", where))
         try:
             self._upload_parts(upload, source, length)
         except BaseException as error:
@@ -191,8 +191,9 @@ class S3Store:
     def head(self, key: str) -> StoredObject:
         with _translated(self._where(check_key(key))):
             found = self._client.head_object(Bucket=self._bucket, Key=key)
-        modified_ms = round(found["LastModified"].timestamp() * 1000)
-        return StoredObject(key, found["ContentLength"], modified_ms)
+        size = _member(found, "ContentLength", self._where(key))
+        modified_ms = round(_member(found, "LastModified", self._where(key)).timestamp() * 1000)
+        return StoredObject(key, size, modified_ms)
 
     def close(self) -> None:
         self._part_retry.close()
@@ -248,15 +249,18 @@ class S3Store:
             )
 
     def _upload_part(self, upload: _Upload, data: bytes) -> str:
-        with _translated(self._where(upload.key)):
-            return self._client.upload_part(
+        where = self._where(upload.key)
+        with _translated(where):
+            done = self._client.upload_part(
                 Bucket=self._bucket,
                 Key=upload.key,
                 UploadId=upload.id,
                 PartNumber=len(upload.tags) + 1,
                 Body=data,
                 **self._digest(data),
-            )["ETag"]
+            )
+        tag: str = _member(done, "ETag", where)
+        return tag
 
     def _list_pages(self, prefix: str, **arguments: str) -> Iterator[Any]:
         arguments = {name: value for name, value in arguments.items() if value}
@@ -268,10 +272,14 @@ class S3Store:
                     MaxKeys=self._list_page,
                     **arguments,  # type: ignore[arg-type]
                 )
-            yield page
-            if not page["IsTruncated"]:
+            # Without this member the answer was cut: taken for an end it would hide objects.
+            if not _member(page, "IsTruncated", self._where(prefix)):
+                yield page
                 return
-            arguments["ContinuationToken"] = page["NextContinuationToken"]
+            arguments["ContinuationToken"] = _member(
+                page, "NextContinuationToken", self._where(prefix)
+            )
+            yield page
 
     # -- the lean GET -------------------------------------------------------------------------------
 
@@ -332,6 +340,13 @@ class _Upload:
         self.key = key
         self.id = upload_id
         self.tags: list[str] = []
+
+
+def _member(answer: Any, name: str, where: str) -> Any:
+    """Return a part that every whole answer has. Raises StoreUnavailableError for one that was cut."""
+    if name not in answer:
+        raise StoreUnavailableError(f"{where}: the answer was cut: it has no {name}")
+    return answer[name]
 
 
 def _as_bytes(data: Buffer) -> bytes:

@@ -108,7 +108,10 @@ class SignedGet:
 
     def _read(self, response: urllib3.BaseHTTPResponse, length: int | None, where: str) -> bytes:
         """Read the body in the pieces that arrive, so that a crawl is noticed between two of them."""
-        expected = length or int(response.headers.get("content-length") or 0)
+        declared = response.headers.get("content-length")
+        if declared is None and response.headers.get("transfer-encoding") is None:
+            raise StoreUnavailableError(f"{where}: the answer was cut: it has no length")
+        expected = length or int(declared or 0)
         give_up_s = self._clock.monotonic() + self._timeout_s + expected / SLOWEST_BYTES_PER_S
         pieces = []
         while piece := response.read1(READ_BYTES):
