@@ -2,7 +2,9 @@
 
 A message's metadata is looked at before its body is opened: a record batch with compressed buffers
 (which could unfold to any size) or with more rows than are allowed is refused. What is read is
-validated in full, offsets and UTF-8 included, before any value is used.
+validated in full, offsets and UTF-8 included, before any value is used. Types in which a few bytes
+stand for many (views, run ends, dictionaries but for a topic's) are refused: a megabyte of them could
+unfold to terabytes.
 
 Depends on errors, pyarrow.
 """
@@ -32,6 +34,7 @@ def read_stream(body: bytes | bytearray, *, max_rows: int, field: str) -> Any:
         _refuse_bombs(memoryview(body), max_rows, field)
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
             table = reader.read_all()
+        _refuse_unfolding(table, field)
         table.validate(full=True)
     except (pa.ArrowException, OSError, struct.error, IndexError, ValueError) as error:
         raise InvalidRequestError(f"is not an Arrow stream: {error}", field=field) from None
@@ -44,6 +47,29 @@ def write_stream(table: Any) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+def _refuse_unfolding(table: Any, field: str) -> None:
+    """Refuse columns whose rows may share bytes. Raises InvalidRequestError."""
+    for column in table.schema:
+        kind = column.type
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if is_list or (column.name == "topic" and pa.types.is_dictionary(kind)):
+            kind = kind.value_type
+        is_plain = pa.types.is_null(kind) or pa.types.is_primitive(kind) or _is_plain_text(kind)
+        if not is_plain or isinstance(kind, pa.BaseExtensionType):
+            raise InvalidRequestError(
+                f"must be plain strings or numbers, not {column.type}",
+                field=f"{field}.{column.name[:64]}",
+            )
+
+
+def _is_plain_text(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind) or types.is_large_string(kind)
+        or types.is_binary(kind) or types.is_large_binary(kind)
+    )  # fmt: skip
 
 
 def _refuse_bombs(body: memoryview, max_rows: int, field: str) -> None:

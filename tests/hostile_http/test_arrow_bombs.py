@@ -1,0 +1,96 @@
+"""Arrow bodies of a few kilobytes that stand for terabytes: refused before anything unfolds."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pytest
+
+from tests.app.conftest import Door, assert_problem, open_small_files
+from tests.hostile_http.cases import ARROW
+
+ROWS = 50_000
+LONG = "x" * 1_000_000
+
+
+def stream(table):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def views():
+    """Return a column whose rows all look at one long string."""
+    one = pa.array([LONG], pa.string_view())
+    _, view, data = one.buffers()
+    return pa.Array.from_buffers(
+        pa.string_view(), ROWS, [None, pa.py_buffer(view.to_pybytes()[:16] * ROWS), data]
+    )
+
+
+def list_views():
+    offsets = pa.array([0] * ROWS, pa.int32())
+    sizes = pa.array([1] * ROWS, pa.int32())
+    return pa.ListViewArray.from_arrays(offsets, sizes, pa.array([LONG]))
+
+
+BOMBS = {
+    "dictionary": lambda: pa.DictionaryArray.from_arrays(
+        pa.array([0] * ROWS, pa.int32()), pa.array([LONG])
+    ),
+    "views": views,
+    "list_views": list_views,
+    "runs": lambda: pa.RunEndEncodedArray.from_arrays(
+        pa.array([ROWS], pa.int32()), pa.array([LONG])
+    ),
+    "struct": lambda: pa.StructArray.from_arrays([views()], ["a"]),
+    "list_of_views": lambda: pa.ListArray.from_arrays(
+        pa.array(range(ROWS + 1), pa.int32()), views()
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory):
+    with open_small_files(tmp_path_factory.mktemp("bombs")) as index:
+        yield Door(index)
+
+
+@pytest.mark.parametrize("name", ["key", "message_id"])
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_column_that_would_unfold_is_refused(door, bomb, name):
+    columns = {"topic": pa.array(["orders"] * ROWS), name: bomb()}
+    for path, field in (("/v1/entries", "entries"), ("/v1/entries:batchGet", "lookups")):
+        response = door.post(
+            path, content=stream(pa.table(columns)), headers={"content-type": ARROW}
+        )
+        assert_problem(response, 400, "invalid-request", f"{field}.{name}")
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_topic_column_that_would_unfold_is_refused(door, bomb):
+    table = pa.table({"topic": bomb(), "key": pa.array(["k"] * ROWS)})
+    response = door.post(
+        "/v1/entries:batchGet", content=stream(table), headers={"content-type": ARROW}
+    )
+    assert response.status_code == 400
+
+
+def test_as_many_topics_as_rows_cost_no_more_than_the_rows(door):
+    """Once each, not once a row each: a million rows must not become a billion steps."""
+    count = 50_000
+    columns = {
+        "topic": pa.array([f"t{n % 4000}" for n in range(count)]),
+        "key": pa.array([f"k{n}" for n in range(count)]),
+    }
+    response = door.post(
+        "/v1/entries:batchGet", content=stream(pa.table(columns)), headers={"content-type": ARROW}
+    )
+    assert response.status_code == 200
+    columns["topic"] = pa.array([f"t{n}" for n in range(count - 1)] + ["\x00"])
+    response = door.post(
+        "/v1/entries:batchGet", content=stream(pa.table(columns)), headers={"content-type": ARROW}
+    )
+    assert_problem(response, 400, "invalid-request", f"lookups[{count - 1}].topic")
