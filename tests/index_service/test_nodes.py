@@ -1,0 +1,227 @@
+"""Every node's published files are shown as its manifest says, and how fresh that is is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.index_service.conftest import offsets, put
+from tierdex.errors import StoreUnavailableError
+from tierdex.lifecycle.file_state import FileState
+from tierdex.storage_layer.memory import MemoryStore
+
+
+class Flaky(MemoryStore):
+    """A memory store whose requests below `broken` prefixes fail."""
+
+    def __init__(self):
+        super().__init__()
+        self.broken = ()
+        self.before_get = None
+
+    def _check(self, key):
+        if any(key.startswith(prefix) for prefix in self.broken):
+            raise StoreUnavailableError(f"{key}: down")
+
+    def get(self, key, position=None, length=None):
+        self._check(key)
+        if self.before_get is not None:
+            self.before_get(key)
+        return super().get(key, position, length)
+
+    def list(self, prefix, start_after=""):
+        self._check(prefix)
+        return super().list(prefix, start_after)
+
+    def list_folders(self, prefix):
+        self._check(prefix)
+        return super().list_folders(prefix)
+
+
+@pytest.fixture
+def store():
+    return Flaky()
+
+
+@pytest.fixture
+def make_node(make_index, store, tmp_path):
+    def make(name, **settings):
+        return make_index(tmp_path / name, store=store, node=name, **settings)
+
+    return make
+
+
+def publish(index, *numbers, key="A"):
+    for offset in numbers:
+        put(index, key, offset)
+    index.roll()
+    index.run_compaction()
+
+
+def test_all_nodes_are_answered_from_after_a_refresh(make_node, make_index, store):
+    first, second = make_node("a"), make_node("b")
+    publish(first, 1)
+    publish(second, 2)
+    publish(make_node("c"), 3)
+    first.refresh()
+    answer = first.query("orders", key="A")
+    assert sorted(offsets(answer)) == [1, 2, 3]
+    assert {entry.node for entry in answer.entries} == {"a", "b", "c"}
+    reader = make_index(None, store=store)
+    assert offsets(reader.query("orders", key="A")) == offsets(answer)
+
+
+def test_read_nodes_narrows_the_view(make_node, make_index, store):
+    for number, name in enumerate("abc"):
+        publish(make_node(name), number)
+    reader = make_index(None, store=store, read_nodes=["a", "c"])
+    assert sorted(offsets(reader.query("orders", key="A"))) == [0, 2]
+    assert reader.watermark("orders", 0)["remote"] is None
+    answer = reader.query("orders", key="A")
+    assert answer.complete  # asking for a watermark makes no node followed
+    reader.refresh()
+    assert sorted(offsets(reader.query("orders", key="A"))) == [0, 2]
+
+
+def test_merged_and_expired_files_leave_every_view(make_node, make_index, store, clock):
+    writer = make_node("a", merge_min_files=2)
+    reader = make_index(None, store=store)
+    for offset in range(3):
+        put(writer, "A", offset)
+        writer.roll()
+    writer.run_compaction()
+    reader.refresh()
+    assert len(reader.files()) == 1
+    assert offsets(reader.query("orders", key="A")) == [2, 1, 0]
+    clock.advance(1)
+    writer.expire(before=clock.now_ms())
+    reader.refresh()
+    assert reader.files() == []
+
+
+def test_a_node_that_cannot_be_read_is_missing_once_it_is_stale(
+    make_node, make_index, store, clock
+):
+    writer = make_node("a")
+    publish(writer, 1)
+    reader = make_index(None, store=store, max_staleness=10)
+    store.broken = ("nodes/a/manifest",)
+    clock.advance(9)
+    reader.refresh()
+    answer = reader.query("orders", key="A")
+    assert answer.complete
+    assert answer.as_of == clock.now_ms() - 9000
+    clock.advance(2)
+    reader.refresh()
+    answer = reader.query("orders", key="A")
+    assert not answer.complete
+    assert [name for name, _ in answer.missing] == ["node:a"]
+    assert offsets(answer) == [1]
+    store.broken = ()
+    reader.refresh()
+    assert reader.query("orders", key="A").complete
+
+
+def test_a_store_that_was_never_listed_is_missing(make_index, store):
+    store.broken = ("",)
+    reader = make_index(None, store=store)
+    answer = reader.query("orders", key="A")
+    assert not answer.complete
+    assert [name for name, _ in answer.missing] == ["store"]
+
+
+def test_a_new_node_counts_from_the_listing_before_it(make_node, make_index, store, clock):
+    reader = make_index(None, store=store, max_staleness=10)
+    publish(make_node("a"), 1)
+    store.broken = ("nodes/a/",)
+    clock.advance(5)
+    reader.refresh()
+    assert reader.query("orders", key="A").complete  # 5 s ago there was no such node
+    clock.advance(6)
+    assert not reader.query("orders", key="A").complete
+
+
+def test_as_of_is_not_later_than_what_the_answer_was_made_from(make_node, make_index, store, clock):
+    publish(make_node("a"), 1)
+    reader = make_index(None, store=store)
+    known = reader.query("orders", key="A").as_of
+
+    def refresh_meanwhile(key):
+        if "/files/" in key:
+            store.before_get = None
+            clock.advance(3)
+            reader.refresh()
+
+    reader._parts.surroundings._nodes._sidecars._open.clear()
+    reader._parts.surroundings._nodes._pages._ranges.clear()
+    store.before_get = refresh_meanwhile
+    assert reader.query("orders", key="A").as_of == known
+
+
+def test_a_gone_object_makes_the_query_plan_again(make_node, make_index, store, clock):
+    writer = make_node("a", merge_min_files=2, grace_time=0.0)
+    reader = make_index(None, store=store, page_cache_bytes=0)
+    for offset in range(4):
+        put(writer, "A", offset)
+        if offset == 1:
+            writer.roll()
+            writer.run_compaction()
+    writer.roll()
+    reader.refresh()
+    first = reader.query("orders", key="A", max_count=1)
+    assert offsets(first) == [1]
+    writer.run_compaction()  # merges both
+    clock.advance(100)
+    writer.run_compaction()  # and collects the parts
+    answer = reader.query("orders", key="A", explain=True)
+    assert (offsets(answer), answer.complete) == ([3, 2, 1, 0], True)
+    assert answer.explain.manifest_requests > 0
+
+
+def test_a_gone_object_under_the_cursor_makes_the_query_plan_again(
+    make_node, make_index, store, clock
+):
+    writer = make_node("a", merge_min_files=2, grace_time=0.0)
+    reader = make_index(None, store=store, page_cache_bytes=0)
+    publish(writer, 0, 1)
+    reader.refresh()
+    first = reader.query("orders", key="A", max_count=1)
+    publish(writer, 2, 3)
+    clock.advance(100)
+    writer.run_compaction()
+    second = reader.query("orders", key="A", cursor=first.next_cursor)
+    assert (offsets(second), second.complete) == ([0], True)
+
+
+def test_a_published_file_under_a_local_ones_number_is_named_until_it_is_shown(
+    make_index, store, tmp_path, clock
+):
+    before = make_index(tmp_path / "a", store=store, node="n")
+    publish(before, 1)
+    number = before._parts.table.snapshot().files[0].number
+    before.close()
+    store.broken = ("nodes/",)
+    clock.step(number - clock.now_ms())  # the clock was set back, the disk is new, the store away
+    index = make_index(tmp_path / "b", store=store, node="n")
+    put(index, "A", 2, durability="os")
+    assert index._parts.table.snapshot().files[0].number == number
+    store.broken = ()
+    index.refresh()
+    answer = index.query("orders", key="A")
+    assert (offsets(answer), answer.complete) == ([2], False)
+    index.roll()
+    index.run_compaction()
+    answer = index.query("orders", key="A")
+    assert (offsets(answer), answer.complete) == ([2, 1], True)
+    assert [file.state for file in index.files()] == ["uploaded", "uploaded"]
+
+
+def test_a_file_published_while_the_table_is_brought_up_stays(make_node):
+    index = make_node("a")
+    put(index, "A", 1)
+    index.roll()
+    index.run_compaction()
+    nodes, table = index._parts.surroundings._nodes, index._parts.table
+    with table.snapshot() as snapshot:
+        assert [handle.state for handle in snapshot.files] == [FileState.UPLOADED]
+    nodes.show()
+    assert offsets(index.query("orders", key="A")) == [1]
