@@ -6,6 +6,8 @@ import pytest
 from tests.indexfile.chained_files import make_file, make_part
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.kernels.chain_walk import CHAIN_ITEMS
+from tierdex.indexfile.layout import KIND_MESSAGE_ID
+from tierdex.indexfile.statistics import RowBounds
 
 
 def walk(file, chunk_items=65_536):
@@ -74,3 +76,42 @@ def test_lost_chain_ends_the_walk_with_an_error(tmp_path):
     file._view.data[4096 : 4096 + 4 * 64] = 0
     with pytest.raises(CorruptFileError, match="chains hold 0 items, batches 100"):
         walk(file)
+
+
+def test_bounds_of_a_file_are_those_of_its_rows(tmp_path):
+    file = make_file(tmp_path / "file")
+    for i in range(40):
+        file.append([make_part(["a", "b", "a"], first=7 * i, topic=f"t{i % 5}", queue_id=i % 3)])
+    file.append([make_part([str(i) for i in range(3000)], first=-5000, kind=KIND_MESSAGE_ID)])
+    found = file.row_bounds()
+    expected = RowBounds.measure(file.schema, file.rows_in_hash_order())
+    assert (found.kinds, found.least, found.greatest) == (
+        expected.kinds,
+        expected.least,
+        expected.greatest,
+    )
+    assert found.queues.tolist() == expected.queues.tolist()
+    assert file.check() == []
+    file.close()
+
+
+def test_bounds_of_many_queues_and_of_no_rows(tmp_path):
+    file = make_file(tmp_path / "file")
+    assert file.row_bounds().is_empty
+    queues = np.arange(2000, dtype=np.int32)
+    file.append([make_part([str(i) for i in queues], queue_id=queues)])
+    assert file.row_bounds().queues["queue_id"].tolist() == queues.tolist()
+    file.close()
+
+
+def test_damage_after_the_bounds_were_measured_is_found_by_the_walk(tmp_path):
+    file = make_file(tmp_path / "file")
+    file.append([make_part([str(i) for i in range(100)])])
+    file.row_bounds()
+    file._view.rows["offset"][50] ^= 1
+    with pytest.raises(CorruptFileError, match="batches"):
+        list(file.rows_in_hash_order())
+    with pytest.raises(CorruptFileError, match="does not verify"):
+        file.row_bounds()
+    file._view.rows["offset"][50] ^= 1
+    file.close()

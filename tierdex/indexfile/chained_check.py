@@ -5,7 +5,7 @@ Depends on batch_scan, chained_tally, chained_view.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,23 +21,49 @@ if TYPE_CHECKING:
     from tierdex.indexfile.chained import ChainedFile
     from tierdex.indexfile.chained_view import ChainedView
     from tierdex.indexfile.header import FileHeader
+    from tierdex.indexfile.statistics import RowMeasure
+
+_PIECE_BYTES = 2 << 20  # what is verified is measured while it is in the cache
 
 
-def prove(header: FileHeader, path: object, view: ChainedView, row_count: int) -> tuple[int, int]:
-    """Verify every batch of the first `row_count` rows; return items and sum of fingerprints.
+class Proof(NamedTuple):
+    """What the verified batches of the rows 1 .. rows hold: compare it with what a walk gives."""
+
+    rows: int
+    items: int
+    fingerprint: int
+
+
+def prove(
+    header: FileHeader,
+    path: object,
+    view: ChainedView,
+    row_count: int,
+    measure: RowMeasure | None = None,
+) -> Proof:
+    """Verify every batch of the first `row_count` rows, and `measure` their items.
 
     Reads the rows in order, which also brings them into memory before chains jump about in them.
     Raises CorruptFileError.
     """
     tally = Tally(header, with_ends=False)
     begin = layout.rows_position(header.slot_count)
-    tally.bind(slots=0, rows=view.data.ctypes.data + begin)
-    scan_rows(tally, row_count, path, None, view.data[begin:], 1, with_proof=True)
-    if tally.next_row != row_count + 1:
-        raise CorruptFileError(
-            path, f"batch {tally.batches} at row {tally.next_row} does not verify"
-        )
-    return tally.items, tally.fingerprint
+    rows = view.data.ctypes.data + begin
+    tally.bind(slots=0, rows=rows)
+    piece = _PIECE_BYTES // header.schema.item_bytes
+    while tally.next_row <= row_count:
+        first = tally.next_row
+        last = min(row_count, first + piece - 1)
+        scan_rows(tally, last, path, None, view.data[begin:], 1, with_proof=True)
+        if measure is not None:
+            measure.add_batches(rows, first, tally.next_row)
+        if tally.next_row == first:  # damage, or a batch longer than the piece
+            if last == row_count:
+                raise CorruptFileError(
+                    path, f"batch {tally.batches} at row {first} does not verify"
+                )
+            piece *= 2
+    return Proof(row_count, tally.items, tally.fingerprint)
 
 
 def check_chained(

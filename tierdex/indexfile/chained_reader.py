@@ -15,9 +15,10 @@ import numpy as np
 
 from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained_check import prove
+from tierdex.indexfile.chained_check import Proof, prove
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.statistics import RowBounds, RowMeasure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,7 @@ class ChainedReader:
         self._tally_lock = threading.Lock()  # against end_offsets beside an append
         self._current_view: ChainedView | None = view
         self._closed = False
+        self._proof: Proof | None = None  # of a row_bounds that no walk has used yet
         self._published: Published
         self._publish()
 
@@ -200,20 +202,32 @@ class ChainedReader:
         Afterwards proves that each item came out exactly once. Raises CorruptFileError.
         """
         view, published = self._view, self._published
-        counted, total = prove(self.header, self.path, view, published.rows)
+        proof, self._proof = self._proof, None
+        if proof is None or proof.rows != published.rows:
+            proof = prove(self.header, self.path, view, published.rows)
         emitted = 0
         walk = view.rows_in_hash_order(chunk_items, published.rows)
         while True:
             try:
                 chunk = next(walk)
             except StopIteration as stop:
-                if (emitted, stop.value) != (counted, total):
+                if (emitted, stop.value) != (proof.items, proof.fingerprint):
                     raise CorruptFileError(
-                        self.path, f"chains hold {emitted} items, batches {counted}, or others"
+                        self.path, f"chains hold {emitted} items, batches {proof.items}, or others"
                     ) from None
                 return
             emitted += len(chunk)
             yield chunk
+
+    def row_bounds(self) -> RowBounds:
+        """Return the bounds of all published rows, verifying every batch. Raises CorruptFileError.
+
+        The next `rows_in_hash_order` of the same rows is held against this proof and needs no other.
+        """
+        measure = RowMeasure(self.schema)
+        rows = self._published.rows
+        self._proof = prove(self.header, self.path, self._view, rows, measure)
+        return measure.bounds()
 
     # -- private ---------------------------------------------------------------------------------
 

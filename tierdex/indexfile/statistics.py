@@ -17,6 +17,7 @@ import numpy as np
 from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.row_scan import (
     QUEUE_FREE,
+    measure_batches,
     measure_columns,
     measure_queues,
     measure_tags,
@@ -148,6 +149,29 @@ class RowMeasure:
             )
             address, count = address + done * item_bytes, count - done
             if count:
+                self._grow()
+
+    def add_batches(self, rows: int, first: int, end: int) -> None:
+        """Widen the bounds by the items of the batches that fill the rows [first, end).
+
+        They were verified; `rows` is the address of row 1.
+        """
+        while first < end:
+            first, self._used = measure_batches(
+                rows,
+                self._dtype.itemsize,
+                first,
+                end,
+                self._columns,
+                self._bounds,
+                self._tags,
+                self._positions,
+                self._keys,
+                self._least,
+                self._end,
+                self._used,
+            )
+            if first < end:
                 self._grow()
 
     def _grow(self) -> None:

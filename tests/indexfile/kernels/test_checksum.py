@@ -13,7 +13,7 @@ KERNELS = [checksum.crc32c_by_table] + [checksum.crc32c_by_instruction] * HAS_SS
 
 @pytest.mark.parametrize("crc32c", KERNELS)
 def test_kernel_equals_the_package_for_every_short_length(crc32c):
-    for length in [*range(40), 4096, len(DATA)]:
+    for length in [*range(40), 1007, 1008, 1031, 4079, 4080, 4096, 5200, len(DATA)]:
         for seed in (0, 1, 0xFFFFFFFF):
             expected = google_crc32c.extend(seed, DATA[:length].tobytes())
             assert crc32c(DATA.ctypes.data, length, np.uint32(seed)) == expected

@@ -131,6 +131,47 @@ def measure_queues(
 
 
 @kernel
+def measure_batches(
+    rows: int,
+    item_bytes: int,
+    row: int,
+    end: int,
+    columns: Any,
+    bounds: Any,
+    tags: Any,
+    positions: Any,
+    keys: Any,
+    least: Any,
+    ends: Any,
+    used: int,
+) -> Any:
+    """Measure the items of whole batches that verify; return (next row, queues used).
+
+    The batches fill the rows [row, end); row 1 is at `rows`. The rest is as in the kernels for rows
+    alone, with positions[0] < 0 for no queues. The next row is below `end` when the table of queues is
+    half full: that of the batch to measure again, with a larger one.
+    """
+    record_rows = (layout.BATCH_RECORD_BYTES + item_bytes - 1) // item_bytes
+    while row < end:
+        record = rows + (row - 1) * item_bytes
+        count = np.int64(load_u32(record + 12))
+        before = record_rows + (np.int64(load_u32(record + 16)) + item_bytes - 1) // item_bytes
+        items = record + before * item_bytes
+        for first in range(0, count, _TILE):
+            tile, length = items + first * item_bytes, min(_TILE, count - first)
+            measure_tags(tile, item_bytes, length, tags)
+            measure_columns(tile, item_bytes, length, columns, bounds)
+            if positions[0] >= 0:
+                done, used = measure_queues(
+                    tile, item_bytes, length, positions, keys, least, ends, used
+                )
+                if done < length:
+                    return row, used
+        row = row + int(before + count)
+    return row, used
+
+
+@kernel
 def _same_location(a: int, b: int, masks: Any) -> Any:
     """Say whether two rows have the same tag and location; `masks` (u8) leaves padding out."""
     if load_u32(a + _TAG_POSITION) != load_u32(b + _TAG_POSITION):
