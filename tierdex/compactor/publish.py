@@ -6,8 +6,8 @@
     2 commit its row        durable and visible to everyone: this is the publication
     3 keep the sidecar      a cache, cut from the local file: no request for it later
     4 read the manifest     the newest one, from the store: is the file really listed, are we owner?
-    5 move the handle       queries read the published file from here on
-    6 unlink the local file
+    5 unlink the local file, sync its folder
+    6 move the handle       queries read the published file from here on
 
 A crash after 1 leaves an orphan for garbage collection, and the file is uploaded again; after 2 the
 uuid in the manifest tells that it was published: it goes on with 3. A file is known by its uuid, so
@@ -126,10 +126,12 @@ def drop_local_copy(parts: CompactorParts, handle: FileHandle) -> None:
         raise CorruptFileError(handle.path, reason)
     reader: CompactedFile = handle.reader
     parts.keep_sidecar(row, reader.sidecar_bytes().data)
+    # The name goes first, and durably: a file left behind by an error would be published a second
+    # time once retention has made the manifest forget it. Queries read on through the open file.
+    retire(parts.filesystem, [handle.path])
     parts.table.move(
         handle, FileState.UPLOADED, reader=parts.reader_of_row(row), row=row, path=None
     )
-    retire(parts.filesystem, [handle.path])
 
 
 def _drop_superseded(parts: CompactorParts, handle: FileHandle, state: ManifestState) -> None:
@@ -137,6 +139,6 @@ def _drop_superseded(parts: CompactorParts, handle: FileHandle, state: ManifestS
     if not state.knows(handle.uuid):
         raise ConflictError(f"{handle.file_id} is not in the manifest after its own commit")
     assert handle.path is not None
+    retire(parts.filesystem, [handle.path])
     parts.table.remove(handle)
     parts.show_manifest()
-    retire(parts.filesystem, [handle.path])

@@ -47,8 +47,8 @@ def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
     file: ChainedFile = handle.reader
     assert handle.path is not None
     if file.item_count == 0:
-        parts.table.remove(handle)
         retire(parts.filesystem, [handle.path])
+        parts.table.remove(handle)
         return
     target = parts.paths.path_of(FileState.SEALED, handle.number)
     with parts.sync_lock:
