@@ -1,0 +1,348 @@
+"""Puts, rolls and levels: what the writer promises, by hand, on a disk that may fail."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.index_service.conftest import offsets, put
+from tierdex.errors import (
+    BacklogFullError,
+    ClosedError,
+    FencedError,
+    InvalidRequestError,
+    UnavailableError,
+)
+from tierdex.filesystem import LocalFileSystem
+
+
+class CountingFiles(LocalFileSystem):
+    """The machine's file system; counts syncs of mappings and folders, and fails them on demand."""
+
+    def __init__(self):
+        self.syncs = 0
+        self.folder_syncs = 0
+        self.fail_syncs = False
+        self.free = None
+        self.fail_renames = False
+
+    def open(self, path, **how):
+        return _File(super().open(path, **how), self)
+
+    def sync_folder(self, path):
+        self.folder_syncs += 1
+        super().sync_folder(path)
+
+    def free_bytes(self, path):
+        return super().free_bytes(path) if self.free is None else self.free
+
+    def rename(self, source, target):
+        if self.fail_renames and source.name == "next.ready":
+            raise OSError(28, "no space")
+        super().rename(source, target)
+
+
+class _File:
+    def __init__(self, file, counts):
+        self._file = file
+        self._counts = counts
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def map(self, length, *, writable):
+        mapping = self._file.map(length, writable=writable)
+        inner = mapping.sync
+
+        def sync(position, size):
+            self._counts.syncs += 1
+            if self._counts.fail_syncs:
+                raise OSError(5, "input/output error")
+            inner(position, size)
+
+        mapping.sync = sync
+        return mapping
+
+
+@pytest.fixture
+def files():
+    return CountingFiles()
+
+
+@pytest.fixture
+def index(make_index, files):
+    return make_index(filesystem=files)
+
+
+def states(index):
+    return [file.state for file in index.files()]
+
+
+def test_the_buffer_keeps_put_order_before_batches_and_other_levels(index):
+    put(index, "A", 1)
+    put(index, "A", 2, durability="os")
+    put(index, "A", 3)
+    index.put_batch(topic="orders", keys=["A"], queue_id=0, offset=[4], size=1, timestamp=[0])
+    put(index, "A", 5)
+    assert offsets(index.query("orders", key="A")) == [5, 4, 3, 2, 1]
+
+
+def test_entries_with_many_keys_are_written_in_batches_that_fit(make_index):
+    index = make_index(item_capacity=10, put_buffer_entries=64)
+    for offset in range(12):
+        index.put(
+            topic="t", keys=["a", "b", "c"], message_id=f"m{offset}",
+            queue_id=0, offset=offset, size=1, timestamp=0,
+        )  # fmt: skip
+    assert offsets(index.query("t", key="b")) == list(range(11, -1, -1))
+    with pytest.raises(InvalidRequestError) as caught:
+        index.put(topic="t", keys=["k"] * 11, queue_id=0, offset=0, size=1, timestamp=0)
+    assert caught.value.field == "keys"
+    assert index.flush() == "os"
+
+
+def test_a_batch_larger_than_a_file_is_split_in_order(make_index):
+    index = make_index(item_capacity=100)
+    count = 950
+    index.put_batch(
+        topic="t", keys=["A"] * count, message_id=[f"m{i}" for i in range(count)],
+        queue_id=0, offset=list(range(count)), size=1, timestamp=0,
+    )  # fmt: skip
+    assert offsets(index.query("t", key="A", max_count=1000)) == list(range(count - 1, -1, -1))
+    assert offsets(index.query(message_id="m17")) == [17]
+    index.run_compaction()
+    assert all(file.item_count <= 100 for file in index.files() if file.state == "unsealed")
+
+
+def test_a_batch_of_another_schema_gets_a_file_of_its_own(index):
+    from tierdex.indexfile.schema import Schema, SchemaField
+
+    schema = Schema((SchemaField("source", "<u4", dictionary=True), SchemaField("row", "<u8")))
+    put(index, "A", 1)
+    for row in (7, 8):
+        index.put_batch(topic="t", keys=["k"], timestamp=0, schema=schema, source="f", row=[row])
+    put(index, "A", 2)
+    assert [entry.location for entry in index.query("t", key="k").entries] == [
+        {"source": "f", "row": 8}, {"source": "f", "row": 7},
+    ]  # fmt: skip
+    assert offsets(index.query("orders", key="A")) == [2, 1]
+    index.roll()
+    index.run_compaction()
+    assert states(index) == ["uploaded"] * 3
+    assert index.query("t", key="k").entries[0].source == "f"
+
+
+def test_a_file_rolls_when_full(make_index):
+    index = make_index(item_capacity=10)
+    for offset in range(25):
+        put(index, "A", offset, durability="os")
+    assert len(index.files()) == 3
+    assert offsets(index.query("orders", key="A")) == list(range(24, -1, -1))
+
+
+def test_a_file_rolls_when_old_and_holding_anything(make_index, clock):
+    index = make_index(roll_after=60.0)
+    put(index, "A", 1, durability="os")
+    clock.advance(59)
+    index.run_compaction()
+    assert states(index) == ["unsealed"]
+    clock.advance(2)
+    index.run_compaction()
+    assert states(index) == ["uploaded"]
+    clock.advance(120)
+    index.run_compaction()
+    assert states(index) == ["uploaded"]  # no file, nothing to roll
+
+
+def test_a_file_keeps_its_age_over_a_restart(make_index, clock):
+    for _ in range(3):
+        index = make_index(roll_after=60.0)
+        put(index, "A", 1, durability="os")
+        index.run_compaction()
+        index.close()
+        clock.advance(25)
+    index = make_index(roll_after=60.0)
+    index.run_compaction()
+    assert states(index) == ["uploaded"]
+
+
+def test_the_next_file_is_made_ahead_of_time(make_index, tmp_path, clock):
+    index = make_index(item_capacity=10)
+    writer = index._parts.writing.writer
+    ready = tmp_path / "data" / "unsealed" / "next.ready"
+    for offset in range(5):
+        assert not ready.exists()
+        put(index, "A", offset, durability="os")
+        writer.prepare_next()
+    assert ready.exists()
+    inode = ready.stat().st_ino
+    for offset in range(5, 11):
+        put(index, "A", offset, durability="os")
+    newest = max((tmp_path / "data" / "unsealed").iterdir())
+    assert newest.stat().st_ino == inode
+    index.close()
+    assert not ready.exists()
+
+
+def test_puts_land_in_the_file_that_has_the_name(make_index, tmp_path):
+    """A file made ahead of time by another thread must not take the name of the one that is used."""
+    index = make_index(item_capacity=20)
+    writer = index._parts.writing.writer
+    stop = threading.Event()
+
+    def prepare():
+        while not stop.is_set():
+            writer.prepare_next()
+
+    thread = threading.Thread(target=prepare)
+    thread.start()
+    try:
+        for offset in range(400):
+            put(index, "A", offset, durability="os")
+    finally:
+        stop.set()
+        thread.join()
+    table = index._parts.table
+    with table.snapshot() as snapshot:
+        for handle in snapshot.files:
+            assert handle.path.exists()
+    index.close()
+    index = make_index(item_capacity=20)
+    assert len(index.query("orders", key="A", max_count=1000).entries) == 400
+
+
+def test_flushes_with_nothing_new_share_a_sync(index, files):
+    put(index, "A", 1, durability="disk")
+    before = files.syncs
+    for _ in range(5):
+        index.flush("disk")
+    assert files.syncs == before
+    put(index, "A", 2)
+    index.flush("disk")
+    assert files.syncs > before
+
+
+def test_many_threads_share_syncs(index, files):
+    put(index, "A", 0, durability="disk")
+    before, count = files.syncs, 8
+    barrier = threading.Barrier(count)
+
+    def run(number):
+        put(index, "A", number, durability="os")
+        barrier.wait()
+        index.flush("disk")
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(1, count + 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert files.syncs - before == 1  # all were written before the first flush began
+
+
+def test_a_failed_sync_is_never_tried_into_a_success(index, files):
+    put(index, "A", 1, durability="disk")
+    files.fail_syncs = True
+    with pytest.raises(UnavailableError):
+        put(index, "A", 2, durability="disk")
+    files.fail_syncs = False
+    with pytest.raises(UnavailableError, match="re-read"):
+        index.flush("disk")
+    put(index, "A", 3, durability="os")  # into a new file
+    assert offsets(index.query("orders", key="A")) == [3, 2, 1]
+    index.run_compaction()
+    assert index.flush("disk") == "disk"
+    assert offsets(index.query("orders", key="A")) == [3, 2, 1]
+
+
+def test_a_full_disk_refuses_puts_until_space_returns(make_index, files):
+    index = make_index(filesystem=files, disk_reserve_bytes=1 << 20, put_buffer_entries=2)
+    put(index, "A", 1, durability="os")
+    files.free = 1000
+    index._parts.writing.writer.look_again()
+    with pytest.raises(BacklogFullError):
+        put(index, "A", 2, durability="os")
+    assert put(index, "A", 3) == "received"
+    assert put(index, "A", 4) == "received"
+    with pytest.raises(BacklogFullError):
+        put(index, "A", 5)
+    answer = index.query("orders", key="A")
+    assert (offsets(answer), answer.complete) == ([1], False)
+    assert [name for name, _ in answer.missing] == ["put buffer"]
+    files.free = None
+    index.run_compaction()
+    answer = index.query("orders", key="A")
+    assert (offsets(answer), answer.complete) == ([4, 3, 1], True)
+
+
+def test_the_disk_budget_counts_files_that_wait_for_the_store(make_index):
+    index = make_index(disk_budget_bytes=1)
+    put(index, "A", 1, durability="os")
+    index._parts.writing.writer.look_again()
+    with pytest.raises(BacklogFullError, match="disk_budget_bytes"):
+        put(index, "A", 2, durability="os")
+    index.roll()
+    index.run_compaction()
+    put(index, "A", 3, durability="os")
+
+
+def test_a_roll_that_cannot_have_its_file_applies_nothing(index, files):
+    files.fail_renames = True
+    with pytest.raises(BacklogFullError):
+        put(index, "A", 1, durability="os")
+    files.fail_renames = False
+    put(index, "A", 2, durability="os")
+    assert offsets(index.query("orders", key="A")) == [2]
+
+
+def test_close_writes_what_was_received_even_without_budget(make_index):
+    index = make_index(disk_budget_bytes=1)
+    put(index, "A", 1, durability="os")
+    index._parts.writing.writer.look_again()
+    put(index, "A", 2)
+    index.close()
+    assert offsets(make_index().query("orders", key="A")) == [2, 1]
+
+
+def test_a_fenced_owner_keeps_what_it_received(make_index, tmp_path):
+    first = make_index(tmp_path / "a", store=str(tmp_path / "s"), node="n")
+    put(first, "A", 1, durability="os")
+    put(first, "A", 2)
+    make_index(tmp_path / "b", store=str(tmp_path / "s"), node="n")
+    first.roll()
+    with pytest.raises(FencedError):
+        first.run_compaction()
+    for level in ("received", "os"):
+        with pytest.raises(FencedError):
+            put(first, "A", 3, durability=level)
+    with pytest.raises(FencedError):
+        first.flush("remote")
+    assert offsets(first.query("orders", key="A")) == [2, 1]
+    first.close()
+    adopted = make_index(tmp_path / "a", store=str(tmp_path / "s"), node="m", adopt=True)
+    adopted.run_compaction()
+    assert offsets(adopted.query("orders", key="A")) == [2, 1]
+
+
+def test_a_closed_index_answers_and_takes_nothing(make_index):
+    index = make_index()
+    put(index, "A", 1)
+    index.close()
+    index.close()
+    calls = [
+        lambda: put(index, "A", 2),
+        lambda: put(index, "A", 2, durability="os"),
+        lambda: index.put_batch(topic="t", keys=["k"], queue_id=0, offset=0, size=0, timestamp=0),
+        lambda: index.query("orders", key="A"),
+        lambda: index.query_batch([{"topic": "orders", "key": "A"}]),
+        lambda: index.flush("os"),
+        lambda: index.roll(),
+        lambda: index.run_compaction(),
+        lambda: index.files(),
+        lambda: index.watermark("orders", 0),
+        lambda: index.refresh(),
+    ]
+    for call in calls:
+        with pytest.raises(ClosedError):
+            call()
