@@ -215,6 +215,10 @@ class Index:
         file that could not be asked makes `answer.complete` false, or with ``on_error="fail"``
         raises IncompleteAnswerError.
         """
+        if cursor is None and not explain and on_error in ("partial", "fail"):
+            answer = self._from_memory(topic, key, message_id, begin, end, max_count)
+            if answer is not None:
+                return answer
         request = make_request(
             self._settings,
             topic=topic,
@@ -227,7 +231,40 @@ class Index:
         )
         fail = _check_on_error(on_error)
         with self._asking():
-            return self._queries.run(request, explain=explain, fail=fail)
+            answer = self._queries.run(request, explain=explain, fail=fail)
+        if topic is not None:
+            self._parts.local_queries.learn(topic)
+        return answer
+
+    def query_local(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        max_count: int = DEFAULT_MAX_COUNT,
+        cursor: str | None = None,
+        explain: bool = False,
+        on_error: str = "partial",
+    ) -> Answer | None:
+        """Return what `query` would, if memory alone tells it in microseconds; else None.
+
+        For callers that must not block: an event loop. None says nothing about the key.
+        """
+        if cursor is not None or explain or on_error not in ("partial", "fail"):
+            return None
+        return self._from_memory(topic, key, message_id, begin, end, max_count)
+
+    def _from_memory(
+        self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any
+    ) -> Answer | None:
+        writer = self._writer
+        if writer is not None and writer.has_buffered:
+            writer.show_buffered()
+        answer = self._parts.local_queries.run(topic, key, message_id, begin, end, max_count)
+        return None if self._parts.is_closed else answer
 
     def query_batch(
         self, lookups: list[dict[str, Any]], *, on_error: str = "partial"

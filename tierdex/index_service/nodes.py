@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import CorruptFileError, StoreRefusedError, UnavailableError
 from tierdex.index_service.answer import Missing
@@ -29,7 +29,7 @@ from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import FileRef, ManifestState, is_replaced
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
-from tierdex.lifecycle.retention import is_hidden
+from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,6 +46,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STORE_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError)
+
+
+class Calm(NamedTuple):
+    """Up to `until` (ms) every manifest is fresh enough, hides no entry, and is known as of `as_of`."""
+
+    as_of: int
+    until: int
+
+
+NOT_CALM = Calm(0, 0)
 
 
 class Nodes:
@@ -77,6 +87,7 @@ class Nodes:
         self._listing_error: str | None = None
         self._listed_ms = 0
         self._hidden: tuple[Missing, ...] = ()
+        self.calm = NOT_CALM  # replaced, never changed: read without a lock
 
     def log_of(self, node: str) -> ManifestLog:
         """Return the one log of a node in this process; the node is followed from now on."""
@@ -185,9 +196,18 @@ class Nodes:
             if gone or fresh:
                 self._table.change(remove=gone, add=fresh)
             self._hidden = tuple(hidden)
+            self.calm = self._calm()
         for handle in gone:
             if handle.row is not None:
                 self._sidecars.forget(handle.uuid)
+
+    def _calm(self) -> Calm:
+        """Return how long answers may leave the manifests unasked; the caller holds the lock."""
+        as_of = self.as_of()
+        rules = [log.state.retention for log in self._logs.values()]
+        if self._hidden or as_of == 0 or any(rule != KEEP_FOR_EVER for rule in rules):
+            return NOT_CALM
+        return Calm(as_of, as_of + round(self._settings.max_staleness * 1000))
 
     def _listed(self) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""

@@ -43,6 +43,7 @@ from tierdex.index_service.folder_node import (
     settle_node,
     write_folder_node,
 )
+from tierdex.index_service.local_query import LocalQueries
 from tierdex.index_service.local_recovery import LocalMending, drop_behind_a_gap, open_local
 from tierdex.index_service.local_view import LocalView
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
@@ -231,6 +232,13 @@ def _make_parts(
         table=view.table,
         surroundings=surroundings,
         queries=queries,
+        local_queries=LocalQueries(
+            clock=seams.clock,
+            table=view.table,
+            surroundings=surroundings,
+            sidecars=view.sidecars,
+            settings=settings,
+        ),
         batch_queries=BatchQueryRunner(settings, view.table, surroundings, queries, view.executor),
         catalogue=catalogue,
         watermarks=Watermarks(

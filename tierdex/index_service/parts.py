@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.background import WorkerThread
     from tierdex.index_service.batch_query import BatchQueryRunner
     from tierdex.index_service.catalogue import Catalogue
+    from tierdex.index_service.local_query import LocalQueries
     from tierdex.index_service.maintenance import Maintenance
     from tierdex.index_service.put_request import PutChecker
     from tierdex.index_service.query import QueryRunner
@@ -56,6 +57,7 @@ class Parts:
     table: FileTable
     surroundings: ViewSurroundings
     queries: QueryRunner
+    local_queries: LocalQueries
     batch_queries: BatchQueryRunner
     catalogue: Catalogue
     watermarks: Watermarks

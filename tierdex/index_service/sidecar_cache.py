@@ -127,6 +127,11 @@ class SidecarCache:
         opened = found or self._open_copy(row)
         return None if opened is None else opened.file
 
+    def opened(self, uuid: bytes) -> CompactedFile | None:
+        """Return a sidecar that is open now; without a lock, a request or a file being opened."""
+        found = self._open.get(uuid)
+        return None if found is None else found.file
+
     def _open_copy(self, row: FileRow) -> _Open | None:
         """Open the local copy; one that is not the row's is removed and counts as absent."""
         with self._lock:

@@ -9,12 +9,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.nodes import NOT_CALM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.index_service.local_view import LocalView
-    from tierdex.index_service.nodes import Nodes
+    from tierdex.index_service.nodes import Calm, Nodes
     from tierdex.index_service.quarantine import Quarantine
     from tierdex.index_service.rocketmq_source import RocketmqView
     from tierdex.lifecycle.file_handle import FileHandle
@@ -65,6 +66,17 @@ class ViewSurroundings:
         if (reason := self._unwritten()) is not None:
             missing.append(Missing("put buffer", reason))
         return missing
+
+    @property
+    def calm(self) -> Calm:
+        """Return until when nothing is missing for any query, as far as is known now; see `Calm`.
+
+        To be read after the files were asked, as `missing` is: a file is named before it leaves.
+        """
+        for part in (self._quarantine, self._local_view, self._rocketmq):
+            if part is not None and part.missing():
+                return NOT_CALM
+        return NOT_CALM if self._unwritten() is not None else self._nodes.calm
 
     def as_of(self) -> int:
         return self._nodes.as_of()

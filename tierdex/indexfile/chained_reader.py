@@ -148,6 +148,13 @@ class ChainedReader:
             on_walked=on_walked,
         )
 
+    def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:
+        """Return what `find` yields as tuples, in one step; None when that may be too much for one."""
+        tag = self.tag_of(lookup.topic, lookup.kind)
+        if tag == layout.TAG_NONE:
+            return []
+        return self._view.find_few(lookup.key_hash, tag, begin, end, self.published)
+
     def find_many(
         self,
         hashes: np.ndarray,
@@ -177,6 +184,10 @@ class ChainedReader:
             limit=limit,
             published=self.published if published is None else published,
         )
+
+    def take_newest(self, words: np.ndarray) -> tuple[int, int]:
+        """Fill columns with the newest match of many keys; what `NewestColumns` calls."""
+        return self._view.take_newest(words, self.published)
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the rows that `find_many` gave the numbers of."""

@@ -17,6 +17,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
 from tierdex.indexfile.columns import address
+from tierdex.indexfile.kernels import chain_columns as columns_k
 from tierdex.indexfile.kernels import chain_lookup as k
 from tierdex.indexfile.kernels import chain_walk as walk_k
 from tierdex.indexfile.kernels.checksum import block_checksums
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 TIME_MIN = -(1 << 63)
 TIME_MAX = (1 << 63) - 1
 _STEPS = 65_536  # items that one call of the kernel walks at most: a hot chain reports on its way
+_FEW_STEPS = 256  # items that a lookup in one step walks at most
 _CHUNKS = (16, 256, 4096)  # rows of the first, second and later chunks of a find
 _DISTINCT = 64  # hashes of a long chain that are walked for one by one
 
@@ -171,6 +173,36 @@ class ChainedView:
                 chunk = min(chunk + 1, len(_CHUNKS) - 1)
                 yield np.frombuffer(found, self.dtype)
 
+    def find_few(
+        self, key_hash: int, tag: int, begin: int, end: int, published: int
+    ) -> list[tuple[int, ...]] | None:
+        """Return the matching rows as tuples in the order of the dtype, newest first, in one step.
+
+        None when there are many, or the chain is long: then `find` does it in pieces.
+        """
+        scratch = self._scratch(_CHUNKS[0])
+        count, cursor, _ = k.walk_chain(
+            self.array,
+            key_hash - (1 << 64) if key_hash >> 63 else key_hash,
+            tag,
+            begin,
+            end,
+            published,
+            k.START,
+            scratch.limit,
+            _FEW_STEPS,
+            scratch.numbers_address,
+            scratch.rows_address,
+        )
+        if count < 0:
+            raise self.damage(count)
+        if cursor:
+            return None
+        if not count:
+            return []
+        rows: list[tuple[int, ...]] = np.frombuffer(scratch.rows, self.dtype, count).tolist()
+        return rows
+
     def _scratch(self, limit: int) -> _Scratch:
         """Return this thread's buffers for `limit` rows."""
         found: _Scratch | None = getattr(self._threads, "scratch", None)
@@ -232,6 +264,17 @@ class ChainedView:
             if done == len(hashes):
                 return Matches(offsets, numbers[: offsets[-1]], walked)
             numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
+
+    def take_newest(self, words: np.ndarray, published: int) -> tuple[int, int]:
+        """Fill columns with the newest match of many keys; see kernels.chain_columns.
+
+        Returns the keys found and the items walked. Raises CorruptFileError.
+        """
+        words[columns_k.C_PUBLISHED] = published
+        found, walked = columns_k.take_newest(self.array, words)
+        if found < 0:
+            raise self.damage(found)
+        return found, walked
 
     # -- all rows ------------------------------------------------------------------------------------
 

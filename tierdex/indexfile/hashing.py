@@ -38,6 +38,11 @@ def key_hash(topic: str, key: str) -> int:
     return int(xxhash.xxh64_intdigest(key.encode(), seed))
 
 
+def seeded_hash(text: str, seed: int) -> int:
+    """Return the hash of a key whose topic's seed is known, or of a message ID (MESSAGE_ID_SEED)."""
+    return int(xxhash.xxh64_intdigest(text.encode(), seed))
+
+
 def message_id_hash(message_id: str) -> int:
     """Return the hash of one message ID."""
     return int(xxhash.xxh64_intdigest(message_id.encode(), MESSAGE_ID_SEED))

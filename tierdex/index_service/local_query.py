@@ -1,0 +1,177 @@
+"""A query that needs nothing but memory: answered at once, with as little Python as that takes.
+
+Most lookups of a broker ask for what was put lately, and most lookups of anything are absent from
+most files. Both are answered here: chained files in one kernel call each, published ones by the
+filter of a sidecar that is open. Whatever needs more (a page of a published file, a hot key, a
+cursor, an explanation, a node that is not fresh) is left to `QueryRunner`, by returning None.
+
+The answer is the one that `QueryRunner` would give. No snapshot is pinned: a reader that is closed
+meanwhile raises, and the query is run in full.
+Depends on lifecycle, indexfile, surroundings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import TierdexError
+from tierdex.index_service.answer import Answer, Entry
+from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+from tierdex.lifecycle.file_state import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.clock import Clock
+    from tierdex.index_service.sidecar_cache import SidecarCache
+    from tierdex.index_service.surroundings import ViewSurroundings
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.settings import Settings
+
+_FILES_MAX = 64  # files that are asked one after the other, on the caller's thread
+_TOPICS_REMEMBERED = 65_536
+
+
+class LocalQueries:
+    """Answers simple lookups from memory. Safe to share between threads."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        table: FileTable,
+        surroundings: ViewSurroundings,
+        sidecars: SidecarCache,
+        settings: Settings,
+    ) -> None:
+        self._now_ms: Callable[[], int] = clock.now_ms
+        self._table = table
+        self._surroundings = surroundings
+        self._opened = sidecars.opened
+        self._max_count_limit = settings.max_count_limit
+        self._surely_short = settings.max_key_bytes // 4  # characters that fit whatever they are
+        self._seeds: dict[str, int] = {}
+        self._plan: tuple[object, tuple[_Source, ...]] = (None, ())
+
+    def learn(self, topic: str) -> None:
+        """Remember a topic that was found legal: its lookups may come here from now on."""
+        if len(self._seeds) >= _TOPICS_REMEMBERED:
+            self._seeds.clear()
+        self._seeds[topic] = topic_seed(topic)
+
+    def run(
+        self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any
+    ) -> Answer | None:
+        """Return the answer, or None when this lookup is not one of the simple ones.
+
+        Values of the wrong type or size give None: the full query says what is wrong with them.
+        """
+        kind, text = (KIND_KEY, key) if message_id is None else (KIND_MESSAGE_ID, message_id)
+        if type(text) is not str or not text.isascii() or not 0 < len(text) <= self._surely_short:
+            return None
+        seed = self._seed(topic, key, message_id)
+        begin = TIME_MIN if begin is None else begin
+        end = TIME_MAX if end is None else end
+        if seed is None or type(begin) is not int or type(end) is not int:
+            return None
+        if not TIME_MIN <= begin <= end <= TIME_MAX or type(max_count) is not int:
+            return None
+        try:
+            entries = self._ask(Lookup(seeded_hash(text, seed), kind, topic), begin, end)
+        except TierdexError:
+            return None  # closed, damaged: the full query meets it again and says so
+        if entries is None or not len(entries) < max_count <= self._max_count_limit:
+            return None  # too much for here; or the cursor's business
+        as_of, until = self._surroundings.calm  # after the files: see there
+        if self._now_ms() > until:
+            return None
+        return Answer(entries, as_of=as_of)
+
+    def _seed(self, topic: Any, key: Any, message_id: Any) -> int | None:
+        if message_id is None:
+            return self._seeds.get(topic) if type(topic) is str else None
+        return MESSAGE_ID_SEED if topic is None and key is None else None
+
+    def _ask(self, lookup: Lookup, begin: int, end: int) -> list[Entry] | None:
+        sources = self._sources()
+        if len(sources) > _FILES_MAX:
+            return None
+        entries: list[Entry] = []
+        for source in sources:
+            found = source.ask(lookup, begin, end, self._opened)
+            if found is None:
+                return None
+            entries = entries + found if entries else found
+        if len(entries) > 1:
+            return _without_repeats(entries)
+        return entries
+
+    def _sources(self) -> tuple[_Source, ...]:
+        """Return the files of the table's newest version, prepared once a version."""
+        version = self._table.version
+        known, sources = self._plan
+        if known is not version:
+            sources = tuple(map(_Source, version.files[: _FILES_MAX + 1]))
+            self._plan = (version, sources)
+        return sources
+
+
+class _Source:
+    """One file, with everything that a lookup needs of it at hand."""
+
+    __slots__ = ("_file", "_handle", "_id", "_node", "_state", "_topics", "_uuid")
+
+    def __init__(self, handle: FileHandle) -> None:
+        reader = handle.reader
+        is_chained = isinstance(reader, ChainedFile) and reader.schema == MESSAGE_SCHEMA
+        self._file: ChainedFile | None = reader if is_chained else None
+        self._uuid = handle.uuid if handle.state is FileState.UPLOADED and handle.row else None
+        self._handle = handle
+        self._topics = handle.topics
+        self._id, self._state, self._node = handle.file_id, handle.state.value, handle.node
+
+    def ask(
+        self, lookup: Lookup, begin: int, end: int, opened: Callable[[bytes], Any]
+    ) -> list[Entry] | None:
+        """Return the file's entries; None when memory alone does not tell."""
+        file = self._file
+        if file is None:
+            return self._ask_filter(lookup, begin, end, opened)
+        rows = file.find_few(lookup, begin, end)
+        if not rows:
+            return None if rows is None else []
+        topics = file.dictionaries.strings(TOPIC_DICTIONARY)
+        file_id, state, node = self._id, self._state, self._node
+        return [
+            Entry(topics[tag & TOPIC_MASK], queue_id, offset, size, timestamp, file_id, state, node)
+            for _, _, tag, timestamp, offset, size, queue_id in rows
+        ]
+
+    def _ask_filter(
+        self, lookup: Lookup, begin: int, end: int, opened: Callable[[bytes], Any]
+    ) -> list[Entry] | None:
+        if (
+            self._topics is not None
+            and lookup.topic is not None
+            and lookup.topic not in self._topics
+        ):
+            return []
+        if not self._handle.overlaps(begin, end):
+            return []
+        sidecar = None if self._uuid is None else opened(self._uuid)
+        if sidecar is None or sidecar.may_contain(lookup.key_hash):
+            return None
+        return []
+
+
+def _without_repeats(entries: list[Entry]) -> list[Entry]:
+    """Return the newest entry of each location, in order."""
+    seen: dict[tuple[object, ...], Entry] = {}
+    for entry in entries:
+        seen.setdefault((entry.topic, entry.offset, entry.size, entry.queue_id), entry)
+    return list(seen.values())
