@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.collected import Collected, FileMatches
     from tierdex.index_service.lookup_batch import LookupBatch
+    from tierdex.index_service.uniform_batch import Newest
     from tierdex.lifecycle.file_handle import FileHandle
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -41,7 +42,15 @@ _SCHEMA = pa.schema(
         ("node", _TEXT),
     ]
 )
+_KEPT_ROWS = 4096
+_I32, _I64, _U32 = pa.int32(), pa.int64(), pa.uint32()
 _LOCATION = (("queue_id", np.int32), ("offset", np.int64), ("size", np.uint32))
+
+
+@lru_cache(maxsize=1)
+def _schema_as_of(as_of: int) -> Any:
+    """Return the schema; `as_of` changes every few seconds only."""
+    return _SCHEMA.with_metadata({"as_of": str(as_of)})
 
 
 class _Place(NamedTuple):
@@ -112,7 +121,7 @@ def table_of(
         numbers = np.fromiter(exact, np.int64, len(exact))
         pieces = [rows.taken(~np.isin(rows.lookup, numbers)) for rows in pieces]
         pieces.append(_rows_of_answers(exact, topics, places))
-    schema = _SCHEMA.with_metadata({"as_of": str(as_of)})
+    schema = _schema_as_of(as_of)
     if not pieces:
         return schema.empty_table()
     rows = _in_order(_joined(pieces), collected.batch)
@@ -126,7 +135,7 @@ def table_of_uniform(
 
     `found` holds no hidden rows. With `max_count` 1 each lookup has one row at most.
     """
-    schema = _SCHEMA.with_metadata({"as_of": str(as_of)})
+    schema = _schema_as_of(as_of)
     if not found:
         return schema.empty_table()
     places = _Names()
@@ -139,6 +148,49 @@ def table_of_uniform(
         rank = np.arange(len(rows.lookup)) - np.searchsorted(rows.lookup, rows.lookup, side="left")
         rows = rows.taken(rank < max_count)
     return _as_arrow(rows, [topic], places.names, schema)
+
+
+def table_of_newest(topic: str, newest: Newest, as_of: int) -> Any:
+    """Return the same for one entry a lookup at most, which lies in columns already."""
+    columns, count = newest.columns, len(newest.columns.found)
+    schema = _schema_as_of(as_of)
+    if not newest.places:
+        return schema.empty_table()
+    long, short = columns.long, columns.short
+    lookup = np.arange(count)
+    if not columns.is_complete:
+        lookup = np.flatnonzero(columns.found)
+        count = len(lookup)
+        long, short = long[:, lookup], short[:, lookup]
+    wide, narrow = pa.py_buffer(long), pa.py_buffer(short)
+    places = [_Place(each.file_id, each.state.value, each.node) for each in newest.places]
+    arrays = [
+        pa.Array.from_buffers(_I64, count, [None, pa.py_buffer(lookup)]),
+        _constant(topic, count),
+        pa.Array.from_buffers(_I32, count, [None, narrow.slice(8 * count)]),
+        pa.Array.from_buffers(_I64, count, [None, wide.slice(8 * count)]),
+        pa.Array.from_buffers(_U32, count, [None, narrow.slice(4 * count, 4 * count)]),
+        pa.Array.from_buffers(_I64, count, [None, wide.slice(0, 8 * count)]),
+    ]
+    if len(places) == 1:
+        arrays += [_constant(text, count) for text in places[0]]
+    else:
+        indices = narrow.slice(0, 4 * count)
+        arrays += [_dictionary(indices, count, texts) for texts in zip(*places, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _constant(text: str, count: int) -> Any:
+    """Return `count` times the same text; Arrow's arrays never change, so they may be shared."""
+    make = _kept_constant if count <= _KEPT_ROWS else _new_constant
+    return make(text, count)
+
+
+def _new_constant(text: str, count: int) -> Any:
+    return _dictionary(pa.py_buffer(np.zeros(count, np.int32)), count, (text,))
+
+
+_kept_constant = lru_cache(maxsize=256)(_new_constant)
 
 
 # -- rows of one source -----------------------------------------------------------------------------

@@ -17,12 +17,14 @@ import pyarrow as pa
 
 from tierdex.index_service.collected import FileMatches
 from tierdex.index_service.request import check_integer, check_topic
-from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained_reader import ChainedReader
 from tierdex.indexfile.columns import address
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.hashing import topic_seed
 from tierdex.indexfile.kernels.plain_keys import hash_plain_keys
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE
+from tierdex.indexfile.newest_columns import NewestColumns
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.settings import Settings
 
-_NAMES = {"topic", "key"}
+_NAMES = ["key", "topic"]
 _STRING, _LARGE_STRING = pa.string(), pa.large_string()
 
 
@@ -45,7 +47,7 @@ class UniformBatch(NamedTuple):
 def uniform_batch_of(settings: Settings, table: Any, max_count: int) -> UniformBatch | None:
     """Return an Arrow table's lookups, None when they are not plain. Raises InvalidRequestError."""
     count = table.num_rows
-    if not 0 < count <= settings.max_lookups or set(table.column_names) != _NAMES:
+    if not 0 < count <= settings.max_lookups or sorted(table.column_names) != _NAMES:
         return None
     check_integer(max_count, "max_count", 1, settings.max_count_limit)
     topic = _one_topic(_one_chunk(table.column("topic")))
@@ -91,6 +93,44 @@ def _one_topic(column: Any) -> str | None:
     return topic if isinstance(topic, str) else None
 
 
+class Newest(NamedTuple):
+    """The newest entry of each key, as columns; places[i] is the file that a row's place i means."""
+
+    columns: NewestColumns
+    places: list[FileHandle]
+
+
+def ask_newest(
+    batch: UniformBatch,
+    files: Iterable[FileHandle],
+    hides: Callable[[FileHandle, str], bool],
+    most_items: int,
+) -> Newest | None:
+    """Return the newest entry of each key; like `ask_uniform`, for a `max_count` of 1."""
+    columns = NewestColumns(batch.hashes)
+    places: list[FileHandle] = []
+    for handle in files:
+        if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
+            continue
+        reader = handle.reader
+        if not isinstance(reader, ChainedReader | CompactedFile):
+            return None
+        if reader.schema != MESSAGE_SCHEMA:
+            return None
+        if handle.sealed_at_ms is not None and hides(handle, batch.topic):
+            continue
+        tag = reader.tag_of(batch.topic, KIND_KEY)
+        if tag == TAG_NONE:
+            continue
+        columns.take_from(reader, tag, len(places))
+        places.append(handle)
+        if columns.walked > most_items:
+            return None
+        if columns.is_complete:
+            break
+    return Newest(columns, places)
+
+
 def ask_uniform(
     batch: UniformBatch,
     files: Iterable[FileHandle],
@@ -109,7 +149,7 @@ def ask_uniform(
         if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
             continue
         reader = handle.reader
-        if not isinstance(reader, ChainedFile | CompactedFile):
+        if not isinstance(reader, ChainedReader | CompactedFile):
             return None
         if handle.sealed_at_ms is not None and hides(handle, batch.topic):
             continue
@@ -117,7 +157,7 @@ def ask_uniform(
         if tag == TAG_NONE:
             continue
         tags = np.full(len(hashes), tag, np.uint32)
-        if isinstance(reader, ChainedFile):
+        if isinstance(reader, ChainedReader):
             offsets, numbers, walked = reader.find_many(hashes, tags, limit=batch.max_count)
             rows = reader.rows(numbers)
             most_items -= walked
