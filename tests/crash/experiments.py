@@ -132,6 +132,7 @@ def fail(name, kind, nth, number, *, for_ever=False, written_bytes=0, seed=0):
                 site.open()
             site.check_all()
             world.settle()
+            assert all(info.state in ("uploaded", "unsealed") for info in site.index.files())
             world.close()
         else:
             site.cut_power(lambda effect: False)

@@ -299,6 +299,7 @@ class Site:
         promised = set()
         if self.index is None:
             return promised
+        leaving = set().union(*self.model.leaving)
         for queue in {(put.topic, put.queue_id) for put in self.model.puts}:
             end = self.index.watermark(*queue)[level]
             promised |= {
@@ -306,6 +307,7 @@ class Site:
                 if (put.topic, put.queue_id) == queue and end is not None
                 and put.offset + put.size <= end
                 and number not in self.model.gone | self.model.uncertain
+                and put.location not in leaving
             }  # fmt: skip
         return promised
 

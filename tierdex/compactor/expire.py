@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tierdex.lifecycle.garbage import plan_replaced
 from tierdex.lifecycle.manifest import Change, FileRow, RemoveReason
+from tierdex.lifecycle.paths import LOCAL_STATES
 from tierdex.lifecycle.retention import make_retention, plan_expiry
 
 if TYPE_CHECKING:
@@ -31,10 +32,21 @@ def commit_rules(node: OwnedNode, settings: Settings) -> None:
 
 
 def due_for_expiry(parts: CompactorParts, before_ms: int | None = None) -> list[FileRow]:
-    """Return this node's published files that may go now, oldest first."""
+    """Return this node's published files that may go now, oldest first.
+
+    A file whose local copy still answers stays until that is dropped: it would go on answering.
+    """
     state = parts.claim.get().state
     now_ms = parts.clock.now_ms()
-    return plan_expiry(state.files.values(), state.retention, now_ms, before_ms=before_ms)
+    answering = local_uuids(parts)
+    rows = plan_expiry(state.files.values(), state.retention, now_ms, before_ms=before_ms)
+    return [row for row in rows if row.uuid not in answering]
+
+
+def local_uuids(parts: CompactorParts) -> set[bytes]:
+    """Return the uuids of the files that lie here, published already or not."""
+    with parts.table.snapshot() as snapshot:
+        return {handle.uuid for handle in snapshot.files if handle.state in LOCAL_STATES}
 
 
 def expire(parts: CompactorParts, rows: Sequence[FileRow]) -> int:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.compactor.backoff import Backoff
 from tierdex.compactor.collect import collect_garbage
-from tierdex.compactor.expire import drop_replaced, due_for_expiry, expire
+from tierdex.compactor.expire import drop_replaced, due_for_expiry, expire, local_uuids
 from tierdex.compactor.merge import merge_published, plan_merge
 from tierdex.compactor.publish import publish_file
 from tierdex.compactor.rewrite import compact_file
@@ -173,7 +173,10 @@ class Compactor:
         if not done:
             parts.progress.idle()
             return 0
-        parts.progress.finish(parts.clock.now_ms(), **{_COUNTED[unit.job]: done})
+        counts = {_COUNTED[unit.job]: done}
+        if unit.job == "publish" and unit.handle is not None:
+            counts |= {"items": unit.handle.item_count, "bytes": unit.handle.bytes}
+        parts.progress.finish(parts.clock.now_ms(), **counts)
         logger.info(unit.job, extra={"file_id": unit.file_id})
         return done
 
@@ -229,7 +232,9 @@ class Compactor:
             if rows:
                 yield Unit("expire", "", 0, True, lambda: expire(parts, rows))
             yield Unit("replace", "", 0, True, lambda: drop_replaced(parts, self._other_states()))
-            group = plan_merge(parts.claim.get().state, parts.settings, self._unmergeable)
+            # Not with a local copy that still answers: it has the number that the merge will have.
+            excluded = self._unmergeable | local_uuids(parts)
+            group = plan_merge(parts.claim.get().state, parts.settings, excluded)
             if group:
                 items = sum(row.item_count for row in group)
                 yield Unit("merge", "", items, True, lambda: self._merge(group))

@@ -182,7 +182,7 @@ class SidecarCache:
 
     def _write(self, temporary: Path, path: Path, data: Buffer) -> None:
         """Write a copy under its name. A fresh file each time: an older one may be mapped."""
-        self._filesystem.unlink(temporary)
+        self._remove(temporary)
         try:
             with closing(
                 self._filesystem.open(temporary, writable=True, create=True, exclusive=True)
@@ -191,7 +191,7 @@ class SidecarCache:
             self._filesystem.rename(temporary, path)
         except OSError:
             with suppress(OSError):  # the first error is the one to tell
-                self._filesystem.unlink(temporary)
+                self._remove(temporary)
             raise
 
     def forget(self, uuid: bytes) -> None:
@@ -202,7 +202,14 @@ class SidecarCache:
             if known is not None:
                 self._bytes -= known[1]
         if known is not None and not self._read_only:
-            self._filesystem.unlink(known[0])
+            self._remove(known[0])
+
+    def _remove(self, path: Path) -> None:
+        """Unlink a copy. One that stays harms nobody: the next start counts it again and evicts it."""
+        try:
+            self._filesystem.unlink(path)
+        except OSError as error:
+            logger.warning("sidecar stays", extra={"path": str(path), "error": str(error)})
 
     def _evict(self) -> None:
         while True:
