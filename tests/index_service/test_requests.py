@@ -82,3 +82,14 @@ def test_refresh_with_nothing_to_learn_costs_one_get_a_node_and_one_listing(publ
     with store.measure() as counts:
         published.refresh()
     assert counts.by_verb == {"get": 1, "list_folders": 1}
+
+
+def test_run_with_pages_outside_the_range_is_still_one_get(make_index, store):
+    index = make_index(store=store, item_capacity=20_000)
+    for offset in range(3000):
+        put(index, "A", offset, timestamp=offset % 1000)
+    index.flush("remote")
+    with store.measure() as counts:
+        answer = index.query("orders", key="A", begin=0, end=1, max_count=100)
+    assert len(answer.entries) == 6
+    assert counts.gets == 1

@@ -39,15 +39,13 @@ class Totals:
 
     sealed: int = 0
     compacted: int = 0
-    uploaded: int = 0
     published: int = 0
-    dropped: int = 0
     merged: int = 0
     expired: int = 0
     collected: int = 0
     scrubbed: int = 0
     failures: int = 0
-    items: int = 0
+    items: int = 0  # of published files
     bytes: int = 0
 
 

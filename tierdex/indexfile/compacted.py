@@ -151,7 +151,8 @@ class CompactedFile(Sidecar):
         """Return the ranges that hold items of `key_hash` within [begin, end], newest end first.
 
         One range of at most two pages for an ordinary key; a long run is cut into ranges of at most
-        `max_bytes`, without the pages whose times are all outside. Does not ask the filter.
+        `max_bytes`, which begin and end with pages whose times are not all outside. Does not ask the
+        filter.
         """
         if not self.item_count:
             return []
@@ -163,12 +164,13 @@ class CompactedFile(Sidecar):
             if not k.page_in_span(self.address, page, begin, end):
                 continue
             position, length = self.page_place(page)
-            if spans and spans[-1].position + spans[-1].length == position:
-                joined = spans[-1].length + length
+            if spans:
+                begun = spans[-1]
+                # Pages in between that are outside cost bytes, another range a whole request.
+                joined = position + length - begun.position
                 if joined <= max(max_bytes, 2 * layout.PAGE_BYTES_MAX):
-                    spans[-1] = PageSpan(
-                        spans[-1].position, joined, spans[-1].first_page, spans[-1].page_count + 1
-                    )
+                    pages = page + 1 - begun.first_page
+                    spans[-1] = PageSpan(begun.position, joined, begun.first_page, pages)
                     continue
             spans.append(PageSpan(position, length, page))
         return spans
