@@ -166,6 +166,7 @@ class Compactor:
             if error.path != str(unit.handle.path):
                 raise  # the manifest, or what was just written: no fault of the file
             parts.quarantine(unit.handle, error.reason)
+            parts.show_manifest()  # of a file that is published, too, that one answers from now on
             return 1
         except Exception as error:
             parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())

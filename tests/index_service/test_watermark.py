@@ -1,0 +1,80 @@
+"""A queue's watermark at each level is the end of the longest prefix of its puts at that level."""
+
+from __future__ import annotations
+
+from tests.index_service.conftest import put
+
+NONE = {"os": None, "disk": None, "remote": None}
+
+
+def test_levels_rise_one_after_the_other(index):
+    assert index.watermark("orders", 0) == NONE
+    put(index, "A", 100)
+    assert index.watermark("orders", 0) == NONE  # received only
+    index.flush("os")
+    assert index.watermark("orders", 0) == {"os": 110, "disk": None, "remote": None}
+    index.flush("disk")
+    put(index, "A", 200, durability="os")
+    assert index.watermark("orders", 0) == {"os": 210, "disk": 110, "remote": None}
+    index.roll()
+    put(index, "A", 300, durability="os")
+    index.run_compaction()
+    assert index.watermark("orders", 0) == {"os": 310, "disk": 210, "remote": 210}
+
+
+def test_queues_and_topics_are_apart(index):
+    put(index, "A", 100, durability="disk")
+    put(index, "A", 500, durability="disk", queue_id=1)
+    put(index, "A", 900, durability="disk", topic="other")
+    assert index.watermark("orders", 0)["disk"] == 110
+    assert index.watermark("orders", 1)["disk"] == 510
+    assert index.watermark("other", 0)["disk"] == 910
+    assert index.watermark("other", 1) == NONE
+
+
+def test_message_ids_count_as_keys_do(index):
+    index.put(topic="t", message_id="m", queue_id=0, offset=5, size=5, timestamp=0, durability="os")
+    assert index.watermark("t", 0)["os"] == 10
+
+
+def test_sealed_files_before_an_unsynced_one_are_durable(index):
+    put(index, "A", 100)
+    index.roll()
+    put(index, "A", 200, durability="os")
+    index.roll()
+    compactor = index._parts.writing.compactor
+    compactor.step()
+    assert index.watermark("orders", 0) == {"os": 210, "disk": 110, "remote": None}
+    compactor.step()  # compacts it
+    compactor.step()
+    assert index.watermark("orders", 0) == {"os": 210, "disk": 210, "remote": None}
+
+
+def test_what_was_published_counts_after_it_expired_and_after_a_restart(make_index, clock):
+    index = make_index()
+    put(index, "A", 100)
+    index.roll()
+    index.run_compaction()
+    clock.advance(1)
+    index.expire(before=clock.now_ms())
+    assert index.files() == []
+    assert index.watermark("orders", 0) == {"os": 110, "disk": 110, "remote": 110}
+    index.close()
+    assert make_index().watermark("orders", 0)["remote"] == 110
+
+
+def test_a_restart_forgets_which_rows_were_synced_not_what_is_there(make_index):
+    index = make_index()
+    put(index, "A", 100, durability="os")
+    index.close()  # syncs
+    index = make_index()
+    assert index.watermark("orders", 0)["os"] == 110
+    index.flush("disk")
+    assert index.watermark("orders", 0)["disk"] == 110
+
+
+def test_a_reader_beside_the_writer_sees_what_the_page_cache_holds(make_index):
+    index = make_index()
+    put(index, "A", 100, durability="os")
+    reader = make_index(read_only=True)
+    assert reader.watermark("orders", 0) == {"os": 110, "disk": None, "remote": None}
