@@ -10,8 +10,10 @@ Depends on numba only.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,12 +57,19 @@ def _choose_cache_folder() -> None:
         _LOGGER.warning("kernel cache folder cannot be written folder=%s", wanted)
     if config.CACHE_DIR or _can_write(Path(__file__).parent / "__pycache__"):
         return
-    folder = Path(tempfile.gettempdir()) / f"tierdex-kernels-{os.getuid()}"
-    if _can_write(folder) and folder.stat().st_uid == os.getuid():
-        folder.chmod(0o700)
-    else:
-        folder = Path(tempfile.mkdtemp(prefix="tierdex-kernels-"))
-    config.CACHE_DIR = str(folder)
+    config.CACHE_DIR = str(private_folder(Path(tempfile.gettempdir())))
+
+
+def private_folder(parent: Path) -> Path:
+    """Return a folder in `parent` that nobody else can have written in: its files are executed."""
+    folder = parent / f"tierdex-kernels-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()  # a link would lead to where somebody else wants us
+        is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+        if is_ours and not found.st_mode & 0o077:
+            return folder
+    return Path(tempfile.mkdtemp(prefix="tierdex-kernels-", dir=parent))
 
 
 _choose_cache_folder()

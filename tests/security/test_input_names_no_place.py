@@ -1,0 +1,92 @@
+"""Nothing in a request names a path, a URL or a bucket; nothing in a file is code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import orjson
+import pytest
+
+import tierdex
+from tests.app.conftest import ENTRY, Door
+from tests.app.small_index import SmallIndex
+
+PACKAGE = Path(tierdex.__file__).parent
+PLACE = re.compile(r"path|url|uri|bucket|folder|file_?name|directory|endpoint|host|store", re.I)
+# Modules whose pickles and eval would run what a stranger wrote.
+FORBIDDEN_IMPORTS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
+
+
+def given_names(document):
+    """Yield every name that a request may carry: parameters and fields of bodies."""
+    schemas = document["components"]["schemas"]
+
+    def fields(schema):
+        if "$ref" in schema:
+            schema = schemas[schema["$ref"].rsplit("/", 1)[1]]
+        yield from schema.get("properties", {})
+        for inner in schema.get("properties", {}).values():
+            yield from fields(inner)
+        for inner in [schema.get("items", {}), *schema.get("anyOf", []), *schema.get("oneOf", [])]:
+            if inner:
+                yield from fields(inner)
+
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            yield from (parameter["name"] for parameter in operation.get("parameters", []))
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                yield from fields(content["schema"])
+
+
+def test_no_name_of_a_request_is_a_place():
+    names = set(given_names(Door(SmallIndex()).app.openapi()))
+    assert {"topic", "key", "offset", "file_id", "before", "lookups"} <= names
+    assert not {name for name in names if PLACE.search(name)}
+
+
+PLACES = ["/etc/passwd", "../../keys.json", "s3://bucket/x", "file:///etc/passwd", "http://evil/"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_place_given_as_a_value_is_only_a_value(place):
+    """A key may look like a path: it is looked up, and nothing is opened."""
+    door = Door(SmallIndex())
+    entry = {**ENTRY, "keys": [place], "message_id": place}
+    response = door.post("/v1/entries", json={"entries": [entry]})
+    assert response.status_code == 200
+    found = door.get("/v1/entries", params={"topic": "orders", "key": place}).json()["entries"]
+    assert len(found) == 1
+    file = door.get(f"/v1/admin/files/{quote(place, safe='')}")
+    assert file.status_code in (400, 404)
+    for name in ("store", "data", "path", "rocketmq", "url", "node"):
+        query = {"topic": "orders", "key": "k", name: place}
+        assert door.get("/v1/entries", params=query).status_code == 400
+        body = orjson.dumps({"entries": [{**ENTRY, name: place}]})
+        refused = door.post(
+            "/v1/entries", content=body, headers={"content-type": "application/json"}
+        )
+        assert refused.status_code == 400
+
+
+def modules():
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_module_runs_nothing_that_it_reads(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            assert not {name.name.split(".")[0] for name in node.names} & FORBIDDEN_IMPORTS
+        elif isinstance(node, ast.ImportFrom):
+            assert (node.module or "").split(".")[0] not in FORBIDDEN_IMPORTS
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in FORBIDDEN_CALLS, f"line {node.lineno}"
+        elif isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "shell"):
+            assert isinstance(node.value, ast.Constant)
+            assert node.value.value is False, f"{node.arg}, line {node.value.lineno}"
+        elif isinstance(node, ast.Attribute) and node.attr in ("read_pickle", "to_pickle"):
+            raise AssertionError(f"{node.attr}, line {node.lineno}")
