@@ -9,14 +9,13 @@ Depends on layout, kernels.chain_lookup, kernels.chain_walk.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
-from tierdex.indexfile.columns import address
+from tierdex.indexfile.columns import address, thread_buffer
 from tierdex.indexfile.kernels import chain_columns as columns_k
 from tierdex.indexfile.kernels import chain_lookup as k
 from tierdex.indexfile.kernels import chain_walk as walk_k
@@ -62,19 +61,6 @@ class BlockChecksums(NamedTuple):
     seed: int
 
 
-class _Scratch:
-    """Buffers of one thread for the rows of one chunk."""
-
-    __slots__ = ("limit", "numbers", "numbers_address", "rows", "rows_address")
-
-    def __init__(self, limit: int, item_bytes: int) -> None:
-        self.limit = limit
-        self.numbers = np.empty(limit, np.int64)
-        self.rows = bytearray(limit * item_bytes)
-        self.numbers_address = address(self.numbers)
-        self.rows_address = address(np.frombuffer(self.rows, np.uint8))
-
-
 class ChainedView:
     """Slots and rows in memory."""
 
@@ -100,7 +86,6 @@ class ChainedView:
         self.item_bytes = item_bytes
         self.slot_count = header.slot_count
         self._blocks = blocks
-        self._threads = threading.local()
         file_slots = data.ctypes.data + layout.HEADER_BYTES
         self.array = np.zeros(k.VIEW_LENGTH, np.int64)
         self.array[k.V_SLOTS] = file_slots if slots is None else slots.ctypes.data
@@ -148,8 +133,8 @@ class ChainedView:
         cursor, chunk = k.START, 0
         while cursor:
             limit = _CHUNKS[chunk]
-            # Nothing of this thread's scratch is used after a yield: its next find may write there.
-            scratch = self._scratch(limit)
+            # Nothing of this thread's buffer is used after a yield: its next find may write there.
+            buffer, place = thread_buffer(limit * (8 + self.item_bytes))
             count, cursor, walked = k.walk_chain(
                 self.array,
                 signed,
@@ -160,13 +145,12 @@ class ChainedView:
                 cursor,
                 limit,
                 _STEPS,
-                scratch.numbers_address,
-                scratch.rows_address,
+                place,
+                place + 8 * limit,
             )
             if count < 0:
                 raise self.damage(count)
-            # A slice of a bytearray is a copy, several times cheaper than that of a structured array.
-            found = scratch.rows[: count * self.item_bytes]
+            found = buffer[8 * limit : 8 * limit + count * self.item_bytes]
             if on_walked is not None:
                 on_walked(walked)
             if count:
@@ -180,7 +164,8 @@ class ChainedView:
 
         None when there are many, or the chain is long: then `find` does it in pieces.
         """
-        scratch = self._scratch(_CHUNKS[0])
+        limit = _CHUNKS[0]
+        buffer, place = thread_buffer(limit * (8 + self.item_bytes))
         count, cursor, _ = k.walk_chain(
             self.array,
             key_hash - (1 << 64) if key_hash >> 63 else key_hash,
@@ -189,10 +174,10 @@ class ChainedView:
             end,
             published,
             k.START,
-            scratch.limit,
+            limit,
             _FEW_STEPS,
-            scratch.numbers_address,
-            scratch.rows_address,
+            place,
+            place + 8 * limit,
         )
         if count < 0:
             raise self.damage(count)
@@ -200,16 +185,8 @@ class ChainedView:
             return None
         if not count:
             return []
-        rows: list[tuple[int, ...]] = np.frombuffer(scratch.rows, self.dtype, count).tolist()
+        rows: list[tuple[int, ...]] = np.frombuffer(buffer, self.dtype, count, 8 * limit).tolist()
         return rows
-
-    def _scratch(self, limit: int) -> _Scratch:
-        """Return this thread's buffers for `limit` rows."""
-        found: _Scratch | None = getattr(self._threads, "scratch", None)
-        if found is None or found.limit < limit:
-            found = _Scratch(limit, self.item_bytes)
-            self._threads.scratch = found
-        return found
 
     def gather(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the rows with these numbers (as a lookup gave them)."""

@@ -19,6 +19,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.columns import thread_buffer
 from tierdex.indexfile.compacted_check import find_damage
 from tierdex.indexfile.footer import read_footer
 from tierdex.indexfile.header import decode_header
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["CompactedFile", "Lookup", "PageSpan", "RowMatches"]
 
 MAX_GET_BYTES = 256 * 1024
+_FIRST_ROWS = 16  # of the first chunk: most keys have fewer
 _MANY_PAGES = 64  # pages whose rows a later chunk of a long run may hold
 
 
@@ -212,28 +214,32 @@ class CompactedFile(Sidecar):
         Reads only as far as the caller goes on. Raises CorruptFileError, and what `read` raises.
         """
         if self._pages is not None:
-            yield from self._find_mapped(lookup, begin, end)
-        elif self.may_contain(lookup.key_hash):
+            return self._find_mapped(lookup, begin, end)
+        return self._find_fetched(lookup, begin, end)
+
+    def _find_fetched(self, lookup: Lookup, begin: int, end: int) -> Iterator[np.ndarray]:
+        if self.may_contain(lookup.key_hash):
             for span in self.page_span(lookup.key_hash, begin, end):
                 rows = self.find_in_span(span, self.page_bytes(span), lookup, begin, end)
                 if len(rows):
                     yield rows
 
     def _find_mapped(self, lookup: Lookup, begin: int, end: int) -> Iterator[np.ndarray]:
-        page, row, room = (-1 if self.item_count else -2), -1, self.statistics.items_per_page + 1
-        key_hash, tag = (
-            np.uint64(lookup.key_hash),
-            np.uint32(self.tag_of(lookup.topic, lookup.kind)),
-        )
+        page, row, room = (-1 if self.item_count else -2), -1, _FIRST_ROWS
+        key_hash, tag = lookup.key_hash, self.tag_of(lookup.topic, lookup.kind)
+        if key_hash >> 63:
+            key_hash -= 1 << 64
+        dtype = self.schema.dtype
         while page >= -1:
-            rows = np.zeros(room, self.schema.dtype)
+            # Nothing of this thread's buffer is used after a yield: its next find may write there.
+            buffer, place = thread_buffer(room * dtype.itemsize)
             count, page, row = k.find_rows(
-                self.address, key_hash, tag, begin, end, page, row, rows.ctypes.data, room
+                self.address, key_hash, tag, begin, end, page, row, place, room
             )
             if count < 0:
                 raise self.damage(count, page)
             if count:
-                yield rows[:count]
+                yield np.frombuffer(buffer[: count * dtype.itemsize], dtype)
             if page < 0:
                 return
             room = _MANY_PAGES * self.statistics.items_per_page
