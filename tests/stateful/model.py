@@ -80,6 +80,14 @@ class NodeModel:
                 found.setdefault(put.location, put.timestamp)
         return list(found.items())
 
+    def certain(self, lookup):
+        """Return the locations that a complete answer must have."""
+        leaving = set().union(*self.leaving)
+        return {
+            put.location for number, put in enumerate(self.puts)
+            if lookup.matches(put) and number not in self.gone and number not in self.uncertain
+        } - leaving  # fmt: skip
+
     def resolve(self, survivors):
         """Learn which of the puts that raised were applied after all; forget the others."""
         for number in sorted(self.uncertain, reverse=True):
