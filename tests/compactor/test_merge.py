@@ -1,0 +1,84 @@
+"""Which neighbours are merged, and that a merge changes no answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.index_service.conftest import offsets, put
+from tests.lifecycle.rows import make_row
+from tierdex.compactor.merge import plan_merge
+from tierdex.lifecycle.manifest import ManifestState
+from tierdex.settings import load_settings
+
+SETTINGS = load_settings(merge_below_items=100, merge_min_files=3, item_capacity=250)
+
+
+def plan(*counts, settings=SETTINGS, unmergeable=()):
+    """Return the numbers of the files taken; file `n` holds counts[n] items."""
+    rows = [make_row(number, number=number, item_count=count) for number, count in enumerate(counts)]
+    state = ManifestState(node="n", files={row.uuid: row for row in reversed(rows)})
+    avoid = {rows[number].uuid for number in unmergeable}
+    return [row.number for row in plan_merge(state, settings, avoid)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "taken"),
+    [
+        ((), []),
+        ((10, 10), []),  # too few
+        ((10, 10, 10), [0, 1, 2]),
+        ((10, 10, 10, 500, 10, 10, 10), [0, 1, 2]),  # the oldest run
+        ((500, 10, 10, 10), [1, 2, 3]),
+        ((10, 10, 500, 10), []),  # neighbours only
+        ((90, 10, 10), []),  # one larger than all others together
+        ((20, 10, 10), [0, 1, 2]),
+        ((99, 99, 99), []),  # would not fit into one file
+        ((99, 50, 50, 50, 50, 50), [0, 1, 2, 3]),
+    ],
+)
+def test_runs_of_small_neighbours_are_taken(counts, taken):
+    assert plan(*counts) == taken
+
+
+def test_a_file_that_cannot_be_merged_ends_a_run():
+    assert plan(10, 10, 10, 10, 10, unmergeable=[1]) == [2, 3, 4]
+
+
+def fill(index, count, *, repeat=()):
+    for offset in range(count):
+        put(index, "A", offset)
+        put(index, f"K{offset}", offset)
+        for again in repeat:
+            put(index, "A", again)
+        index.roll()
+
+
+def test_a_merge_changes_no_answer_and_drops_repeats(make_index, store):
+    index = make_index(store=store, merge_min_files=3)
+    fill(index, 6, repeat=[0])
+    before = index.query("orders", key="A")
+    index.run_compaction()
+    assert len(index.files()) == 1
+    answer = index.query("orders", key="A")
+    assert [e.offset for e in answer.entries] == [e.offset for e in before.entries]
+    assert sum(file.item_count for file in index.files()) == 12  # 18 with the repeats
+    assert all(offsets(index.query("orders", key=f"K{n}")) == [n] for n in range(6))
+
+
+def test_a_lost_part_is_set_aside_and_the_rest_goes_on(make_index, store, clock):
+    index = make_index(store=store, merge_min_files=3)
+    fill(index, 2)
+    index.run_compaction()
+    store.delete(store.objects()[0])
+    clock.advance(60)
+    fill(index, 1)
+    index.run_compaction()  # the merge of the three fails, and nothing else
+    assert index.compaction_status()["last_error"]["job"] == "merge"
+    clock.advance(60)
+    index.refresh()
+    fill(index, 3)
+    index.run_compaction()
+    assert [file.state for file in index.files()] == ["uploaded"] * 4
+    answer = index.query("orders", key="A")
+    assert not answer.complete
+    assert len(answer.missing) == 1

@@ -1,0 +1,176 @@
+"""Which unit comes first, what a failure holds up, and what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.index_service.conftest import offsets, put
+from tierdex.errors import FencedError, StoreUnavailableError
+
+
+def fill(index, count):
+    for offset in range(count):
+        put(index, "A", offset)
+        index.roll()
+
+
+def states(index):
+    """Return the states, oldest file first."""
+    return [file.state for file in reversed(index.files())]
+
+
+def test_files_go_their_way_oldest_first_and_local_work_first(make_index, store):
+    index = make_index(store=store)
+    fill(index, 2)
+    step = index._parts.writing.compactor.step
+    seen = []
+    for _ in range(6):
+        assert step() == 0.0
+        seen.append(states(index))
+    assert seen == [
+        ["sealed", "unsealed"],
+        ["compacted", "unsealed"],
+        ["compacted", "sealed"],
+        ["compacted", "compacted"],
+        ["uploaded", "compacted"],
+        ["uploaded", "uploaded"],
+    ]
+
+
+def test_a_store_that_is_away_holds_up_publishing_only(make_index, store, clock):
+    index = make_index(store=store)
+    fill(index, 2)
+    store.broken = {"upload"}
+    step = index._parts.writing.compactor.step
+    for _ in range(10):
+        step()
+    assert states(index) == ["compacted", "compacted"]
+    status = index.compaction_status()
+    assert status["backlog_files"] == 2
+    assert status["last_error"]["job"] == "publish"
+    attempts = sum(verb == "upload" for verb, _ in store.calls)
+    assert attempts == 1  # the backoff holds while no time passes
+    pause = step()
+    assert 0 < pause <= 0.2
+    store.broken = set()
+    clock.advance(pause + 0.001)
+    for _ in range(4):
+        step()
+    assert states(index) == ["uploaded", "uploaded"]
+
+
+def test_files_are_published_in_order_of_their_numbers(make_index, store, monkeypatch):
+    index = make_index(store=store)
+    fill(index, 3)
+    index.run_compaction()
+    uploads = [key for verb, key in store.calls if verb == "upload"]
+    rows = index._parts.surroundings._nodes.state_of(index._parts.settings.node).files
+    by_key = {row.object_key: row.number for row in rows.values()}
+    assert [by_key[key] for key in uploads] == sorted(by_key.values())
+
+
+def damage(path):
+    data = bytearray(path.read_bytes())
+    data[8192:8232] = b"\xff" * 40
+    path.write_bytes(data)
+
+
+def test_a_damaged_file_is_quarantined_and_the_others_go_on(make_index, store, tmp_path):
+    index = make_index(store=store)
+    fill(index, 3)
+    step = index._parts.writing.compactor.step
+    step()
+    damage(*(tmp_path / "data" / "sealed").iterdir())
+    index.run_compaction()
+    assert states(index)[-1:] + states(index)[:-1] == ["uploaded", "quarantine", "uploaded"]
+    answer = index.query("orders", key="A")
+    assert (offsets(answer), answer.complete) == ([2, 1], False)
+
+
+def test_a_damaged_manifest_quarantines_no_file(make_index, store):
+    index = make_index(store=store)
+    fill(index, 1)
+    node = index._parts.settings.node
+    newest = max(found.key for found in store.list(f"nodes/{node}/manifest/"))
+    following = f"{newest[:-20]}{int(newest[-20:]) + 1:020d}"
+    store.put(following, b"nonsense")
+    step = index._parts.writing.compactor.step
+    for _ in range(5):
+        step()
+    assert states(index) == ["compacted"]
+    assert offsets(index.query("orders", key="A")) == [0]
+    assert index.compaction_status()["last_error"]["job"] == "publish"
+
+
+def test_what_does_not_verify_after_writing_is_written_again(make_index, store, monkeypatch):
+    from tierdex.compactor import rewrite
+
+    index = make_index(store=store)
+    fill(index, 1)
+    sound = rewrite.check_file
+    monkeypatch.setattr(rewrite, "check_file", lambda filesystem, path: ["page 0 is bad"])
+    step = index._parts.writing.compactor.step
+    step()
+    step()
+    assert states(index) == ["sealed"]
+    monkeypatch.setattr(rewrite, "check_file", sound)
+    index.run_compaction()
+    assert states(index) == ["uploaded"]
+
+
+def test_run_all_raises_the_first_error_and_can_be_called_again(make_index, store):
+    index = make_index(store=store)
+    fill(index, 2)
+    store.broken = {"put_if_absent"}
+    with pytest.raises(StoreUnavailableError):
+        index.run_compaction()
+    store.broken = set()
+    index.run_compaction()
+    assert states(index) == ["uploaded", "uploaded"]
+    assert len(store.objects()) >= 2
+    assert index.run_compaction() == 0
+
+
+def test_a_fenced_owner_compacts_and_publishes_nothing(make_index, store, tmp_path):
+    first = make_index(tmp_path / "a", store=store, node="n")
+    put(first, "A", 0)
+    first.roll()
+    first.run_compaction()
+    put(first, "A", 1)
+    second = make_index(tmp_path / "b", store=store, node="n")
+    first.roll()
+    with pytest.raises(FencedError):
+        first.run_compaction()
+    store.calls.clear()
+    step = first._parts.writing.compactor.step
+    for _ in range(5):
+        step()
+    with pytest.raises(FencedError):
+        first.expire(before=1 << 60)
+    assert not [call for call in store.calls if call[0] in {"upload", "delete", "put_if_absent"}]
+    assert states(first) == ["uploaded", "compacted"]
+    assert offsets(first.query("orders", key="A")) == [1, 0]
+    assert offsets(second.query("orders", key="A")) == [0]
+
+
+def test_a_stopped_compactor_begins_no_unit(make_index, store):
+    index = make_index(store=store)
+    fill(index, 1)
+    compactor = index._parts.writing.compactor
+    assert compactor.stop(1)
+    assert compactor.step() > 0
+    assert compactor.run_all() == 0
+    assert states(index) == ["unsealed"]
+
+
+def test_an_idle_index_sends_few_requests(make_index, store, clock):
+    index = make_index(store=store)
+    fill(index, 1)
+    index.run_compaction()
+    step = index._parts.writing.compactor.step
+    step()
+    store.calls.clear()
+    for _ in range(20):
+        clock.advance(1)
+        step()
+    assert store.calls == []
