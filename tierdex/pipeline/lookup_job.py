@@ -27,6 +27,7 @@ from tierdex.indexfile.hashing import MESSAGE_ID_TOPIC
 from tierdex.pipeline.arrow_columns import COLUMN_DDL
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.lookup_task import COMPLETE, ORDER, FileHead, LookupJob, LookupTask
+from tierdex.pipeline.reader import FILE_ERRORS
 from tierdex.pipeline.remote_file import RemoteFile
 from tierdex.pipeline.scan_report import ScanReport, new_scan_name, note_plan, session_folder
 from tierdex.pipeline.snapshot import take_snapshot
@@ -80,7 +81,8 @@ def lookup(
     )
     report.files_considered = len(snapshot.files)
     counts = RequestCounts()
-    heads = _heads(link.open().scoped(counts), snapshot.files, count)
+    scoped = link.open().scoped(counts)
+    heads = _heads(scoped, snapshot.files, count, is_partial=on_error == "partial")
     report.requests, report.bytes = counts.requests, counts.bytes_read
     report.pages_read = sum(len(head.pages) for head in heads)
     job = LookupJob(link, tuple(heads), wanted, session_folder(), new_scan_name(), **job_of)
@@ -165,10 +167,21 @@ def borders(count: int) -> list[int]:
     return [-(-(number << 16) // count) << 48 for number in range(1, count)]
 
 
-def _heads(store: Store, files: Sequence[ListedFile], count: int) -> list[FileHead]:
+def _heads(
+    store: Store, files: Sequence[ListedFile], count: int, *, is_partial: bool
+) -> list[FileHead]:
     """Fetch what tasks need to know of every file, newest first, and the pages on borders."""
+
+    def head_of(file: ListedFile) -> FileHead:
+        try:
+            return _head(store, file, count)
+        except FILE_ERRORS:
+            if not is_partial:
+                raise
+            return FileHead(file, None, {})  # the tasks that need it will say what is wrong
+
     with ThreadPoolExecutor(_HEADS_AT_ONCE) as pool:
-        return list(pool.map(lambda file: _head(store, file, count), files))
+        return list(pool.map(head_of, files))
 
 
 def _head(store: Store, file: ListedFile, count: int) -> FileHead:

@@ -50,10 +50,10 @@ _IDENTITY: Final = ("topic", "queue_id", "offset", "size", "source", "row_group"
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """What the driver fetched of a file. `pages` are those on borders of ranges, by number."""
+    """What the driver fetched of a file (None: it could not). `pages` are those on borders of ranges."""
 
     file: ListedFile
-    head: tuple[bytes, bytes]
+    head: tuple[bytes, bytes] | None
     pages: dict[int, bytes]
 
 
