@@ -12,6 +12,7 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.layout import KIND_BIT, TAG_ANY_MESSAGE_ID
+from tierdex.indexfile.pages import join_rows
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -62,7 +63,7 @@ def ask_published(
         counts[members] = per_lookup
         found.append(rows[taken])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    rows = np.concatenate(found) if found else np.empty(0, compacted.schema.dtype)
+    rows = join_rows(found) if found else np.empty(0, compacted.schema.dtype)
     return offsets, rows, deferred
 
 

@@ -130,16 +130,19 @@ def _sort_group(view: Any, count: int, chains: int, lengths: int, numbers: int, 
         for i in range(_SHORT, length):
             store_i64(numbers + 8 * (total + i), np.int64(load_u32(chain + 4 * i)))
         total += length
+    greatest = np.uint64(0)
     for i in range(total):
         number = load_i64(numbers + 8 * i)
         value = load_u64(base + (number - 1) * item_bytes)
         place = i
-        while place > 0 and load_u64(hashes + 8 * (place - 1)) > value:
-            store_u64(hashes + 8 * place, load_u64(hashes + 8 * (place - 1)))
-            store_i64(numbers + 8 * place, load_i64(numbers + 8 * (place - 1)))
-            place -= 1
+        if value < greatest:
+            while place > 0 and load_u64(hashes + 8 * (place - 1)) > value:
+                store_u64(hashes + 8 * place, load_u64(hashes + 8 * (place - 1)))
+                store_i64(numbers + 8 * place, load_i64(numbers + 8 * (place - 1)))
+                place -= 1
+            store_i64(numbers + 8 * place, number)
+        greatest = max(greatest, value)
         store_u64(hashes + 8 * place, value)
-        store_i64(numbers + 8 * place, number)
     return total
 
 
