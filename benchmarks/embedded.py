@@ -15,7 +15,7 @@ from benchmarks.bench import newest_file, store_that_is_down
 from benchmarks.data import TOPIC, Block
 from benchmarks.floor import FloorTable, floor_get, floor_get_compacted, load_floor
 from benchmarks.measure import ROUNDS, Row, seconds, take_turns
-from benchmarks.peers import InMemory, open_peers
+from benchmarks.peers import SHARES, InMemory, open_peers
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.hashing import topic_seed
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tierdex import Index
 
 NS = 1e9
-SLOW_SHARE = 10  # SQLite gets a tenth of each block: still a smaller, hence faster, tree than ours
 MANY = 1000
 BLOCKS = 10
 
@@ -57,9 +56,8 @@ class Loaded:
         if self.library is not None:
             self.floor = FloorTable(self.library, self.floor_file, self.seed)
 
-    def pick(self, count: int, *, slow: bool = False) -> list[tuple[int, np.ndarray]]:
-        """Return (block, rows) of `count` random keys that everybody has been given."""
-        share = SLOW_SHARE if slow else 1
+    def pick(self, count: int, share: int = 1) -> list[tuple[int, np.ndarray]]:
+        """Return (block, rows) of random keys that a store with such a share has been given."""
         block = self.rng.integers(0, BLOCKS, count)
         row = self.rng.integers(0, self.blocks[0].count // share, count)
         return [(number, row[block == number]) for number in range(BLOCKS)]
@@ -69,8 +67,8 @@ class Loaded:
         keys = pa.concat_arrays(parts)
         return keys.take(pa.array(self.rng.permutation(len(keys))))
 
-    def texts(self, count: int, *, slow: bool = False) -> list[str]:
-        picked = self.pick(count, slow=slow)
+    def texts(self, count: int, share: int = 1) -> list[str]:
+        picked = self.pick(count, share)
         texts = [self.blocks[number].texts[row] for number, rows in picked for row in rows.tolist()]
         self.rng.shuffle(texts)
         return texts
@@ -154,8 +152,8 @@ def put_batch(loaded: Loaded) -> None:
 def put_many_of(peer: Peer, blocks: list[Block]) -> Callable[[int], float]:
     def put(number: int) -> float:
         block = blocks[number]
-        if peer.name == "SQLite":
-            block = first_part(block, block.count // SLOW_SHARE)
+        if peer.name in SHARES:
+            block = first_part(block, block.count // SHARES[peer.name])
         return per_key(block, lambda: peer.put_many(block))
 
     return put
@@ -260,7 +258,7 @@ def tables_of(keys: Any) -> list[Any]:
 def get_many_of(peer: Peer, loaded: Loaded, calls: int) -> Callable[[int], float]:
     def get(_round: int) -> float:
         count = calls * MANY
-        keys = [text.encode() for text in loaded.texts(count, slow=peer.name == "SQLite")]
+        keys = [text.encode() for text in loaded.texts(count, SHARES.get(peer.name, 1))]
         parts = [keys[i : i + MANY] for i in range(0, count, MANY)]
         return seconds(lambda: [peer.get_many(part) for part in parts]) / count * NS
 
@@ -375,7 +373,7 @@ def get_one_of(peer: Peer, loaded: Loaded, count: int, *, decode: bool) -> Calla
 
     def get(_round: int) -> float:
         # The caller has a str: turning it into the store's bytes is part of one lookup.
-        keys = loaded.texts(count, slow=peer.name == "SQLite")
+        keys = loaded.texts(count, SHARES.get(peer.name, 1))
 
         def ask() -> None:
             for key in keys:
@@ -400,14 +398,17 @@ def single_puts(loaded: Loaded) -> None:
     def put(durability: str, share: int) -> Callable[[int], float]:
         def measure(_round: int) -> float:
             keys = texts[next(number)][: count // share]
+            entries = [
+                ([key], place & 7, 700 * place, 1_700_000_000_000 + place)
+                for place, key in enumerate(keys)
+            ]
 
             def each() -> None:
-                put_one, offset = index.put, 0
-                for key in keys:
-                    offset += 700
+                put_one = index.put
+                for key_list, queue_id, offset, timestamp in entries:
                     put_one(
-                        topic=TOPIC, keys=[key], queue_id=offset & 7, offset=offset, size=512,
-                        timestamp=1_700_000_000_000 + offset, durability=durability,
+                        topic=TOPIC, keys=key_list, queue_id=queue_id, offset=offset, size=512,
+                        timestamp=timestamp, durability=durability,
                     )  # fmt: skip
 
             return seconds(each) / len(keys) * 1e6
