@@ -189,13 +189,15 @@ class ManifestState:
 def is_replaced(row: FileRow, node: str, replaced: frozenset[FileRef]) -> bool:
     """Return whether merges of other nodes (their `replaced` sets, united) hold the row's entries.
 
-    A row that was itself merged here counts as replaced when every one of its parts is.
+    A row that was itself merged here counts as replaced when every one of its parts is, by somebody
+    else: what it replaces itself says nothing.
     """
     if not replaced:
         return False
     if FileRef(node, row.uuid, row.number) in replaced:
         return True
-    return bool(row.parts) and replaced.issuperset(row.parts)
+    parts = set(row.parts).difference(row.replaces)
+    return bool(parts) and replaced.issuperset(parts)
 
 
 def apply(state: ManifestState, commit: Commit) -> ManifestState:
