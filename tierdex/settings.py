@@ -81,7 +81,14 @@ class Settings(BaseSettings):
         description="store requests that one query may send before it answers incomplete",
     )
     query_max_items: int = Field(
-        20_000_000, gt=0, description="items that one query may walk before it answers incomplete"
+        20_000_000,
+        gt=0,
+        description="items that one query, or one batch, may walk before it answers incomplete",
+    )
+    query_max_entries: int = Field(
+        1_000_000,
+        gt=0,
+        description="entries that one batch of lookups may answer before it answers incomplete",
     )
 
     # -- performance: sizes, counts, intervals ----------------------------------------------------

@@ -36,12 +36,13 @@ from tierdex.index_service.lookup_batch import (
 )
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.query import FILE_ERRORS
-from tierdex.index_service.reader import Budget, FileMeter
+from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
 from tierdex.index_service.uniform_batch import Newest, ask_newest, ask_uniform, uniform_batch_of
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.work_limit import WorkLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,7 +87,7 @@ class BatchQueryRunner:
         answers = answers_of(requests, collected, everywhere, self._surroundings.hides)
         found = np.fromiter((len(answer.entries) for answer in answers), np.int64, len(answers))
         for number in collected.doubtful(found):
-            answers[number] = self._queries.run(requests[number], explain=False, fail=False)
+            answers[number] = self._run_single(requests[number], collected.budget, fail=False)
         for answer in answers:
             answer.as_of = as_of
         if fail:
@@ -114,7 +115,7 @@ class BatchQueryRunner:
         if not len(doubtful):
             return entries
         again = requests_of_rows(self._settings, table, doubtful, max_count)
-        singles = [self._queries.run(request, explain=False, fail=fail) for request in again]
+        singles = [self._run_single(each, collected.budget, fail=fail) for each in again]
         exact = dict(zip(doubtful.tolist(), singles, strict=True))
         return table_of(collected, exact, self._surroundings.hides, as_of)
 
@@ -123,11 +124,14 @@ class BatchQueryRunner:
         batch = uniform_batch_of(self._settings, table, max_count)
         if batch is None:
             return None
-        most_items = self._settings.query_max_items + 64 * len(batch.hashes)
+        most = WorkLimit(
+            self._settings.query_max_items + 64 * len(batch.hashes),
+            max(self._settings.query_max_entries, len(batch.hashes)),
+        )
         ask = ask_newest if max_count == 1 else ask_uniform
         with self._table.snapshot() as snapshot:
             try:
-                found = ask(batch, snapshot.files, self._surroundings.hides, most_items)
+                found = ask(batch, snapshot.files, self._surroundings.hides, most)
             except FILE_ERRORS:
                 return None
         if found is None:
@@ -135,6 +139,18 @@ class BatchQueryRunner:
         if isinstance(found, Newest):
             return table_of_newest(batch.topic, found, as_of)
         return table_of_uniform(batch.topic, found, max_count, as_of)
+
+    def _run_single(self, request: QueryRequest, budget: Budget, *, fail: bool) -> Answer:
+        """Answer one lookup of a batch exactly, within what the batch may still cost."""
+        answer = self._queries.run(request, explain=False, fail=fail, of_batch=budget)
+        try:
+            budget.take_entries(len(answer.entries))
+        except BudgetExceededError as error:
+            missing = [Missing("(batch)", str(error))]
+            if fail:
+                raise IncompleteAnswerError(str(error), missing=missing) from error
+            return Answer([], complete=False, missing=missing, as_of=answer.as_of)
+        return answer
 
     # -- collecting ------------------------------------------------------------------------------
 
@@ -146,11 +162,12 @@ class BatchQueryRunner:
             return self._collect_once(batch, may_refresh=False)
 
     def _collect_once(self, batch: LookupBatch, *, may_refresh: bool) -> Collected:
-        collected = Collected(batch)
         budget = Budget(
             requests=self._settings.query_max_requests + batch.count,
             items=self._settings.query_max_items + 64 * batch.count,
+            entries=max(self._settings.query_max_entries, batch.count),
         )
+        collected = Collected(batch, budget)
         with self._table.snapshot() as snapshot:
             for handle in snapshot.files:
                 wanted = _wanted_of(collected, handle)
@@ -196,11 +213,16 @@ class BatchQueryRunner:
             )
             collected.defer(wanted[deferred])
         elif isinstance(reader, ChainedFile):
-            matches = reader.find_many(hashes, tags, begin=begin, end=end, limit=limit)
+            most = meter.budget.work_limit()
+            matches = reader.find_many(hashes, tags, begin=begin, end=end, limit=limit, most=most)
             offsets, rows = matches.offsets, reader.rows(matches.rows)
             meter.charge_items(int(matches.walked))
         else:
-            offsets, rows = reader.find_many(hashes, tags, begin=begin, end=end, limit=limit)
+            most = meter.budget.work_limit()
+            offsets, rows = reader.find_many(
+                hashes, tags, begin=begin, end=end, limit=limit, most=most
+            )
+        meter.budget.take_entries(len(rows))
         if len(rows):
             found = FileMatches(handle, file.schema, file.dictionaries, wanted, offsets, rows)
             collected.add(found, limit)

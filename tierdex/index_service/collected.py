@@ -9,6 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Missing
     from tierdex.index_service.lookup_batch import LookupBatch
+    from tierdex.index_service.reader import Budget
     from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
@@ -39,8 +40,9 @@ class FileMissing(NamedTuple):
 class Collected:
     """Matches newest file first. One thread."""
 
-    def __init__(self, batch: LookupBatch) -> None:
+    def __init__(self, batch: LookupBatch, budget: Budget) -> None:
         self.batch = batch
+        self.budget = budget
         self.matches: list[FileMatches] = []
         self.missing: list[FileMissing] = []
         self.counts = np.zeros(batch.count, np.int64)  # rows found, repeated locations included

@@ -102,13 +102,18 @@ class QueryRunner:
         self._surroundings = surroundings
         self._executor = executor
 
-    def run(self, request: QueryRequest, *, explain: bool, fail: bool) -> Answer:
-        """Answer one query. Raises IncompleteAnswerError when `fail` and a file is missing."""
-        attempt = self._attempt(request)
+    def run(
+        self, request: QueryRequest, *, explain: bool, fail: bool, of_batch: Budget | None = None
+    ) -> Answer:
+        """Answer one query. Raises IncompleteAnswerError when `fail` and a file is missing.
+
+        `of_batch` is the budget of the batch that the query belongs to.
+        """
+        attempt = self._attempt(request, of_batch)
         manifest_requests = 0
         if attempt.plan_is_old:
             manifest_requests = self._surroundings.refresh()
-            attempt = self._attempt(request, after=attempt)
+            attempt = self._attempt(request, of_batch, after=attempt)
         attempt.missing += self._surroundings.missing()
         answer = Answer(
             entries=attempt.entries,
@@ -127,7 +132,9 @@ class QueryRunner:
             )
         return answer
 
-    def _attempt(self, request: QueryRequest, after: _Attempt | None = None) -> _Attempt:
+    def _attempt(
+        self, request: QueryRequest, of_batch: Budget | None, after: _Attempt | None = None
+    ) -> _Attempt:
         """Plan and walk once; `after` is the attempt whose plan was old."""
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         with self._table.snapshot() as snapshot:
@@ -139,7 +146,9 @@ class QueryRunner:
             if request.cursor is not None:
                 attempt.aim(request.cursor, snapshot)
             budget = Budget(
-                requests=self._settings.query_max_requests, items=self._settings.query_max_items
+                requests=self._settings.query_max_requests,
+                items=self._settings.query_max_items,
+                parent=of_batch,
             )
             reads = _Reads(
                 plan.candidates, request, budget, self._executor, self._settings.look_ahead,

@@ -4,7 +4,7 @@ A reader yields *chunks*: structured arrays of the schema's item dtype, newest a
 raises a typed error when it cannot read (never yields less instead), and charges what it did to the
 meter of this query and file. A meter belongs to one thread at a time.
 
-Depends on errors and numpy.
+Depends on indexfile.work_limit and numpy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from tierdex.errors import TierdexError
+from tierdex.indexfile.work_limit import NO_LIMIT, BudgetExceededError, WorkLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,18 +22,41 @@ if TYPE_CHECKING:
     from tierdex.index_service.request import QueryRequest
 
 
-class BudgetExceededError(TierdexError):
-    """A query's allowance of requests or items is used up; the answer says so."""
+__all__ = [
+    "Budget",
+    "BudgetExceededError",
+    "Candidate",
+    "FileMeter",
+    "QueryReader",
+]
 
 
 class Budget:
-    """What one query may still spend, shared by the threads that work for it."""
+    """What one query may still spend, shared by the threads that work for it.
 
-    def __init__(self, *, requests: int, items: int) -> None:
+    A query that belongs to a batch spends of the batch's budget too (`parent`), so that many of them
+    cost no more than the batch may.
+    """
+
+    def __init__(
+        self,
+        *,
+        requests: int,
+        items: int,
+        entries: int = NO_LIMIT.rows,
+        parent: Budget | None = None,
+    ) -> None:
         self._lock = threading.Lock()
         self._requests = requests
         self._items = items
+        self._entries = entries
+        self._parent = parent
         self._closed = False
+
+    def work_limit(self) -> WorkLimit:
+        """Return what one more call on a file may cost."""
+        with self._lock:
+            return WorkLimit(max(0, self._items), max(0, self._entries))
 
     def close(self) -> None:
         """Let no further request be sent: the answer is complete, or nobody waits for it."""
@@ -49,12 +72,25 @@ class Budget:
                     "the query's request budget (query_max_requests) is used up"
                 )
             self._requests -= 1
+        if self._parent is not None:
+            self._parent.take_request()
 
     def take_items(self, count: int) -> None:
         with self._lock:
             self._items -= count
             if self._items < 0:
                 raise BudgetExceededError("the query's work budget (query_max_items) is used up")
+        if self._parent is not None:
+            self._parent.take_items(count)
+
+    def take_entries(self, count: int) -> None:
+        """Take leave for entries of the answer; only a batch's are bounded beyond `max_count`."""
+        with self._lock:
+            self._entries -= count
+            if self._entries < 0:
+                raise BudgetExceededError(
+                    "the batch's entry budget (query_max_entries) is used up: ask for less at once"
+                )
 
 
 class FileMeter:

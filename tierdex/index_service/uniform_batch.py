@@ -29,6 +29,7 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from tierdex.indexfile.work_limit import WorkLimit
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.settings import Settings
 
@@ -104,10 +105,13 @@ def ask_newest(
     batch: UniformBatch,
     files: Iterable[FileHandle],
     hides: Callable[[FileHandle, str], bool],
-    most_items: int,
+    most: WorkLimit,
 ) -> Newest | None:
-    """Return the newest entry of each key; like `ask_uniform`, for a `max_count` of 1."""
-    columns = NewestColumns(batch.hashes)
+    """Return the newest entry of each key; like `ask_uniform`, for a `max_count` of 1.
+
+    Raises BudgetExceededError.
+    """
+    columns = NewestColumns(batch.hashes, most.items)
     places: list[FileHandle] = []
     for handle in files:
         if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
@@ -124,8 +128,6 @@ def ask_newest(
             continue
         columns.take_from(reader, tag, len(places))
         places.append(handle)
-        if columns.walked > most_items:
-            return None
         if columns.is_complete:
             break
     return Newest(columns, places)
@@ -135,12 +137,11 @@ def ask_uniform(
     batch: UniformBatch,
     files: Iterable[FileHandle],
     hides: Callable[[FileHandle, str], bool],
-    most_items: int,
+    most: WorkLimit,
 ) -> list[FileMatches] | None:
     """Return what the files hold, newest first; None when it takes the general way.
 
-    Goes on to the next file with the lookups that still want entries. At most `most_items` may be
-    walked.
+    Goes on to the next file with the lookups that still want entries. Raises BudgetExceededError.
     """
     found: list[FileMatches] = []
     hashes, wanted = batch.hashes, np.arange(len(batch.hashes))
@@ -158,13 +159,12 @@ def ask_uniform(
             continue
         tags = np.full(len(hashes), tag, np.uint32)
         if isinstance(reader, ChainedReader):
-            offsets, numbers, walked = reader.find_many(hashes, tags, limit=batch.max_count)
-            rows = reader.rows(numbers)
-            most_items -= walked
+            matches = reader.find_many(hashes, tags, limit=batch.max_count, most=most)
+            offsets, rows = matches.offsets, reader.rows(matches.rows)
+            most = most._replace(items=most.items - matches.walked)
         else:
-            offsets, rows = reader.find_many(hashes, tags, limit=batch.max_count)
-        if most_items < 0:
-            return None
+            offsets, rows = reader.find_many(hashes, tags, limit=batch.max_count, most=most)
+        most = most._replace(rows=most.rows - len(rows))
         if not len(rows):
             continue
         found.append(FileMatches(handle, reader.schema, reader.dictionaries, wanted, offsets, rows))

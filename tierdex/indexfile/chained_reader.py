@@ -19,6 +19,7 @@ from tierdex.indexfile.chained_check import Proof, prove
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds, RowMeasure
+from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -164,11 +165,12 @@ class ChainedReader:
         end: Any = None,
         limit: int = 1,
         published: int | None = None,
+        most: WorkLimit = NO_LIMIT,
     ) -> Matches:
         """Return the row numbers of up to `limit` newest matches of each lookup.
 
         `hashes` u8, `tags` u4 (`tags_of`, by topic), `begin` and `end` one time (ms) or one a
-        lookup. `rows` turns row numbers into rows. Raises CorruptFileError.
+        lookup. `rows` turns row numbers into rows. Raises CorruptFileError, BudgetExceededError.
         """
         assert limit >= 1, limit
         hashes = np.ascontiguousarray(hashes, np.uint64)
@@ -183,6 +185,7 @@ class ChainedReader:
             end=ends if np.ndim(end) else ends.reshape(()),
             limit=limit,
             published=self.published if published is None else published,
+            most=most,
         )
 
     def take_newest(self, words: np.ndarray) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from tierdex.indexfile.kernels import chain_columns as columns_k
 from tierdex.indexfile.kernels import chain_lookup as k
 from tierdex.indexfile.kernels import chain_walk as walk_k
 from tierdex.indexfile.kernels.checksum import block_checksums
+from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -212,6 +213,7 @@ class ChainedView:
         end: np.ndarray,
         limit: int,
         published: int,
+        most: WorkLimit = NO_LIMIT,
     ) -> Matches:
         """Return up to `limit` newest row numbers of each lookup; see ChainedFile.find_many."""
         lookups = np.array(
@@ -225,6 +227,7 @@ class ChainedView:
                 published,
                 len(hashes),
                 limit,
+                most.items,
             ],
             np.int64,
         )
@@ -235,11 +238,16 @@ class ChainedView:
             done, steps = k.find_matches(
                 self.array, lookups, done, address(offsets), address(numbers), len(numbers)
             )
+            walked += steps
+            if done == k.TOO_MUCH or (done >= 0 and offsets[done] > most.rows):
+                raise most.refuse()
             if done < 0:
                 raise self.damage(done)
-            walked += steps
             if done == len(hashes):
                 return Matches(offsets, numbers[: offsets[-1]], walked)
+            if len(numbers) > 2 * most.rows + len(hashes):
+                raise most.refuse()
+            lookups[k.L_MOST_ITEMS] = most.items - walked
             numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
 
     def take_newest(self, words: np.ndarray, published: int) -> tuple[int, int]:
@@ -249,6 +257,8 @@ class ChainedView:
         """
         words[columns_k.C_PUBLISHED] = published
         found, walked = columns_k.take_newest(self.array, words)
+        if found == k.TOO_MUCH:
+            raise NO_LIMIT.refuse()
         if found < 0:
             raise self.damage(found)
         return found, walked

@@ -29,6 +29,7 @@ from tierdex.indexfile.layout import Form, Part
 from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.sidecar import PageSpan, Sidecar
+from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -254,11 +255,12 @@ class CompactedFile(Sidecar):
         begin: np.ndarray | int = TIME_MIN,
         end: np.ndarray | int = TIME_MAX,
         limit: int,
+        most: WorkLimit = NO_LIMIT,
     ) -> RowMatches:
         """Return up to `limit` newest rows of each lookup of a mapped file.
 
         `hashes` u8[n], `tags` u4[n] (see `tag_of`), `begin` and `end` i8[n] or one for all. Raises
-        CorruptFileError. Fastest when the hashes are sorted.
+        CorruptFileError, BudgetExceededError. Fastest when the hashes are sorted.
         """
         assert self._pages is not None, "fetched files are asked by plan_pages and find_in_span"
         count = len(hashes)
@@ -274,6 +276,7 @@ class CompactedFile(Sidecar):
         words = np.zeros(batch.LOOKUP_WORDS, np.int64)
         words[: len(columns)] = [column.ctypes.data for column in columns]
         words[batch.COUNT], words[batch.ROWS_PER_LOOKUP] = count, limit
+        words[batch.MOST_PAGES] = most.items // max(1, self.statistics.items_per_page)
         rows = np.zeros(count + count // 4 + 16, self.schema.dtype)
         done = 0
         while True:
@@ -287,8 +290,12 @@ class CompactedFile(Sidecar):
             )
             if damage:
                 raise self.damage(damage, number)
+            if done == batch.TOO_MUCH or offsets[done] > most.rows:
+                raise most.refuse()
             if done == count:
                 return RowMatches(offsets, rows[: offsets[-1]])
+            if len(rows) > 2 * most.rows + count:
+                raise most.refuse()
             rows = join_rows([rows, np.zeros(len(rows), rows.dtype)])
 
     def plan_pages(

@@ -19,6 +19,7 @@ from tierdex.indexfile.columns import address
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.kernels import chain_columns as k
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
     from tierdex.indexfile.chained_reader import ChainedReader
@@ -35,8 +36,8 @@ class NewestColumns:
 
     __slots__ = ("_hashes", "_missing", "_wanted", "_words", "found", "long", "short", "walked")
 
-    def __init__(self, hashes: np.ndarray) -> None:
-        """Begin with nothing found of `hashes` (u8)."""
+    def __init__(self, hashes: np.ndarray, most_items: int = NO_LIMIT.items) -> None:
+        """Begin with nothing found of `hashes` (u8); at most `most_items` may be walked."""
         count = len(hashes)
         self._hashes = hashes
         self._wanted: np.ndarray | None = None  # i8; None: all
@@ -50,7 +51,7 @@ class NewestColumns:
         words[:] = (
             address(hashes), count, 0, 0, 0, 0, address(self.found),
             short, long, long + 8 * count, short + 4 * count, short + 8 * count,
-            *_POSITIONS.values(),
+            *_POSITIONS.values(), most_items,
         )  # fmt: skip
         self._words = words
 
@@ -60,7 +61,10 @@ class NewestColumns:
         return self._missing == 0
 
     def take_from(self, file: ChainedReader | CompactedFile, tag: int, place: int) -> None:
-        """Fill in what `file` holds of the keys not found yet. Raises CorruptFileError."""
+        """Fill in what `file` holds of the keys not found yet.
+
+        Raises CorruptFileError, BudgetExceededError.
+        """
         assert file.schema == MESSAGE_SCHEMA, "another schema"
         if self._missing < len(self._hashes):
             self._wanted = np.flatnonzero(self.found == 0)
@@ -74,10 +78,14 @@ class NewestColumns:
         found, walked = file.take_newest(words)
         self._missing -= found
         self.walked += walked
+        words[k.C_MOST_ITEMS] -= walked
 
     def _take_from_compacted(self, file: CompactedFile, tag: int, place: int) -> None:
         hashes = self._hashes if self._wanted is None else self._hashes[self._wanted]
-        offsets, rows = file.find_many(hashes, np.full(len(hashes), tag, np.uint32), limit=1)
+        most = WorkLimit(int(self._words[k.C_MOST_ITEMS]))
+        offsets, rows = file.find_many(
+            hashes, np.full(len(hashes), tag, np.uint32), limit=1, most=most
+        )
         which = np.flatnonzero(offsets[1:] - offsets[:-1])
         lookup = which if self._wanted is None else self._wanted[which]
         self.found[lookup] = 1

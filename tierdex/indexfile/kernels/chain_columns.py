@@ -14,6 +14,7 @@ import numpy as np
 from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.chain_lookup import (
     BAD_CHAIN,
+    TOO_MUCH,
     V_CHECKSUMS,
     V_ITEM_BYTES,
     V_ROW_LIMIT,
@@ -51,7 +52,8 @@ C_QUEUES = 11  # i4
 C_OFFSET_POSITION = 12  # bytes inside an item
 C_SIZE_POSITION = 13
 C_QUEUE_POSITION = 14
-COLUMN_WORDS = 15
+C_MOST_ITEMS = 15  # that may be walked; above it TOO_MUCH
+COLUMN_WORDS = 16
 
 _GROUP = 64
 _LINK = layout.ITEM_LINK_POSITION
@@ -121,6 +123,8 @@ def take_newest(view: Any, words: Any) -> Any:
             running += row != 0
         _ask_slots(view, words, start + size, min(_GROUP, count - start - size))
         while running:
+            if walked > words[C_MOST_ITEMS]:
+                return TOO_MUCH, walked
             still = 0
             for a in range(running):
                 row = rows[a]

@@ -43,6 +43,7 @@ VIEW_LENGTH = 9
 
 BAD_CHAIN = -1
 BAD_BLOCK = -2  # and below: BAD_BLOCK - block
+TOO_MUCH = -(1 << 62)  # more items would have to be walked than the caller allows
 START = -1  # a cursor that begins at the slot
 
 # Places of a batch of lookups (i8 each): columns by address; a step of 0 means one time for all.
@@ -55,11 +56,11 @@ L_END_STEP = 5
 L_PUBLISHED = 6  # rows above it are passed over
 L_COUNT = 7
 L_LIMIT = 8  # matches wanted of each lookup
-LOOKUP_WORDS = 9
+L_MOST_ITEMS = 9  # that may be walked; above it TOO_MUCH
+LOOKUP_WORDS = 10
 
 _GROUP = 64
 _KEPT = 8  # matches that are found side by side; a lookup with more goes on alone
-_ALONE_ITEMS = 1 << 62
 _AHEAD = 16
 _BLOCK_BYTES = layout.BLOCK_BYTES
 _LINK = layout.ITEM_LINK_POSITION
@@ -179,9 +180,11 @@ def _enter(view: Any, hashes: int, count: int, rows: Any) -> Any:
 
 @kernel
 def _walk_group(
-    view: Any, lookups: Any, start: int, size: int, rows: Any, numbers: Any, taken: Any
+    view: Any, lookups: Any, start: int, size: int, rows: Any, numbers: Any, taken: Any, most: int
 ) -> Any:
     """Walk up to 64 chains side by side from `rows` on; return the items walked, or an error.
+
+    TOO_MUCH when these are more than `most`.
 
     Lookup j has its first taken[j] matches in numbers[j]. rows[j] is 0 when there can be no more,
     else where the walk goes on: numbers[j] is full, and more were asked for.
@@ -198,6 +201,8 @@ def _walk_group(
         active[running] = j
         running += rows[j] != 0
     while running:
+        if walked > most:
+            return TOO_MUCH
         still = 0
         for a in range(running):
             j = active[a]
@@ -245,12 +250,13 @@ def find_matches(view: Any, lookups: Any, start: int, offsets: int, numbers: int
     taken = np.empty(_GROUP, np.int64)
     kept = np.empty((_GROUP, _KEPT), np.int64)
     count, limit, total = lookups[L_COUNT], lookups[L_LIMIT], 0
+    most = lookups[L_MOST_ITEMS]
     for first in range(start, count, _GROUP):
         size = min(_GROUP, count - first)
         error = _enter(view, lookups[L_HASHES] + 8 * first, size, rows)
         if error:
             return error, total
-        walked = _walk_group(view, lookups, first, size, rows, kept, taken)
+        walked = _walk_group(view, lookups, first, size, rows, kept, taken, most - total)
         if walked < 0:
             return walked, total
         total += walked
@@ -266,6 +272,8 @@ def find_matches(view: Any, lookups: Any, start: int, offsets: int, numbers: int
             while row != 0 and left:  # one with many matches goes on alone
                 if done == room:
                     return i, total
+                if total > most:
+                    return TOO_MUCH, total
                 found, row, walked = walk_chain(
                     view,
                     np.int64(load_u64(lookups[L_HASHES] + 8 * i)),
@@ -275,7 +283,7 @@ def find_matches(view: Any, lookups: Any, start: int, offsets: int, numbers: int
                     lookups[L_PUBLISHED],
                     row,
                     min(left, room - done),
-                    _ALONE_ITEMS,
+                    most - total + 1,
                     numbers + 8 * done,
                     0,
                 )

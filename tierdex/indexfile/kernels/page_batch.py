@@ -56,9 +56,11 @@ from tierdex.indexfile.kernels.page_lookup import (
     page_range,
 )
 
-# The words of a batch: addresses of the columns, then how many rows a lookup may give.
-HASHES, TAGS, BEGINS, ENDS, COUNT, ROWS_PER_LOOKUP = range(6)
+# The words of a batch: addresses of the columns, then how many rows a lookup may give, and how many
+# pages behind the first one of each run may be looked at by all lookups together.
+HASHES, TAGS, BEGINS, ENDS, COUNT, ROWS_PER_LOOKUP, MOST_PAGES = range(7)
 LOOKUP_WORDS = 8
+TOO_MUCH = -1
 
 _GROUP = 32
 _ENTRY = layout.DIRECTORY_ENTRY_BYTES
@@ -236,8 +238,9 @@ def find_many(file: int, lookups: int, start: int, offsets: int, rows: int, room
 
     offsets[i + 1] is where the rows of lookup i end; offsets[start] is given. Returns (next lookup,
     0, 0); it is below the number of lookups when the rows did not fit: give more room and call again
-    with it as `start`. Or (lookup, DAMAGED_..., its number).
+    with it as `start`. Or (lookup, DAMAGED_..., its number), or (TOO_MUCH, 0, 0).
     """
+    pages_left = load_i64(lookups + 8 * MOST_PAGES)
     count = load_i64(lookups + 8 * COUNT)
     most = load_i64(lookups + 8 * ROWS_PER_LOOKUP)
     step = plan_word(file_word(file, PLAN), ITEM_BYTES)
@@ -276,6 +279,9 @@ def find_many(file: int, lookups: int, start: int, offsets: int, rows: int, room
                 )
                 if found < 0:
                     return np.int64(first + i), found, number
+                pages_left -= max(0, number - scratch[i, _FIRST] - 1)
+                if pages_left < 0:
+                    return np.int64(TOO_MUCH), np.int64(0), np.int64(0)
                 if not complete and fits < most:
                     return np.int64(first + i), np.int64(0), np.int64(0)
             store_i64(offsets + 8 * (first + i + 1), done + found)
