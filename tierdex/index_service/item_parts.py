@@ -9,7 +9,7 @@ Depends on indexfile.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -51,15 +51,13 @@ def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[Item
 
 def parts_of_buffer(entries: list[BufferedPut], schema: Schema) -> list[ItemColumns]:
     """Return the parts of gathered single puts: all keys, then all message IDs."""
-    topics, key_lists, message_ids, timestamps, locations = zip(*entries, strict=True)
+    topics, key_lists, message_ids, timestamps, *locations = zip(*entries, strict=True)
     distinct = list(dict.fromkeys(topics))
     topic_index = _indexes(topics, distinct) if len(distinct) > 1 else None
     timestamp = np.array(timestamps, np.int64)
-    fields, dictionaries = _location_columns(zip(*locations, strict=True), schema.fields)
-    keys = [key for keys in key_lists for key in keys]
-    key_rows = np.repeat(np.arange(len(entries)), [len(keys) for keys in key_lists])
-    ids = [text for text in message_ids if text is not None]
-    id_rows = np.array([row for row, text in enumerate(message_ids) if text is not None], np.intp)
+    fields, dictionaries = _location_columns(locations, schema.fields)
+    keys, key_rows = _flatten(key_lists)
+    ids, id_rows = _present(message_ids)
     return [
         ItemColumns(
             strings=StringColumn.from_values(texts),
@@ -73,6 +71,38 @@ def parts_of_buffer(entries: list[BufferedPut], schema: Schema) -> list[ItemColu
         for kind, texts, rows in ((KIND_KEY, keys, key_rows), (KIND_MESSAGE_ID, ids, id_rows))
         if texts
     ]
+
+
+_EVERY_ROW: Final = slice(None)
+
+
+def _flatten(
+    key_lists: Sequence[str | tuple[str, ...]],
+) -> tuple[Sequence[str], np.ndarray | slice]:
+    """Return all keys, and the entry (i8) of each; an entry has one key or a tuple of them."""
+    if set(map(type, key_lists)) == {str}:
+        return key_lists, _EVERY_ROW  # type: ignore[return-value]
+    keys: list[str] = []
+    rows: list[int] = []
+    for row, of_entry in enumerate(key_lists):
+        if type(of_entry) is str:
+            keys.append(of_entry)
+            rows.append(row)
+        else:
+            keys.extend(of_entry)
+            rows.extend([row] * len(of_entry))
+    return keys, np.array(rows, np.intp)
+
+
+def _present(texts: Sequence[str | None]) -> tuple[Sequence[str], np.ndarray | slice]:
+    """Return the texts that are there, and the entry (i8) of each."""
+    absent = texts.count(None)
+    if absent == len(texts):
+        return (), _EVERY_ROW
+    if not absent:
+        return texts, _EVERY_ROW  # type: ignore[return-value]
+    rows = [row for row, text in enumerate(texts) if text is not None]
+    return [text for text in texts if text is not None], np.array(rows, np.intp)
 
 
 def _location_columns(

@@ -13,35 +13,29 @@ Depends on nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
-
-class BufferedPut(NamedTuple):
-    """One checked entry as the caller gave it; `location` is in schema order."""
-
-    topic: str
-    keys: tuple[str, ...]
-    message_id: str | None
-    timestamp: int
-    location: tuple[int | str, ...]
+# One checked entry, flat, since making a tuple is a large part of what a put costs: topic, its one key
+# (a string) or its keys (a tuple of strings), message ID or None, timestamp, then the location in the
+# schema's order.
+BufferedPut = tuple[Any, ...]
 
 
 class PutBuffer:
     """A queue of entries that are received and not yet written."""
 
-    __slots__ = ("_entries", "append")
+    __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self._entries: list[BufferedPut] = []
-        self.append = self._entries.append  # bound once: this is the hot path of `put`
+        self.entries: list[BufferedPut] = []  # the same list for ever: `put` appends to it directly
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def peek(self, limit: int) -> list[BufferedPut]:
         """Return the oldest `limit` entries; they stay until `drop`."""
-        return self._entries[:limit]
+        return self.entries[:limit]
 
     def drop(self, count: int) -> None:
         """Forget the oldest `count` entries: they are written."""
-        del self._entries[:count]
+        del self.entries[:count]

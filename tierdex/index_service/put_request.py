@@ -1,7 +1,7 @@
-"""A checked single put: the hot path of an embedding broker.
+"""A checked single put, whatever the caller gave.
 
-The checks are spelled out for the common types so that a put costs well under a microsecond; the
-slow path repeats them one by one to name the field that is wrong.
+`Index.put` spells the checks of the common case out for itself, with what this remembers (topics
+found legal, a length that surely fits); everything else comes here, where a wrong field is named.
 
 Depends on errors and request.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.put_buffer import BufferedPut
 from tierdex.index_service.request import (
     INT32_MAX,
     INT64_MAX,
@@ -24,6 +23,8 @@ from tierdex.index_service.request import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tierdex.index_service.put_buffer import BufferedPut
+
 
 class PutChecker:
     """Checks single puts; remembers topics that were found legal."""
@@ -35,8 +36,8 @@ class PutChecker:
         self._max_key_bytes = max_key_bytes
         self._max_items = max_items
         # A string of so many characters surely fits, whatever they are (4 bytes each at most).
-        self._surely_short = max_key_bytes // 4
-        self._topics: set[str] = set()
+        self.surely_short = max_key_bytes // 4
+        self.topics: set[str] = set()
 
     def check(
         self,
@@ -49,27 +50,18 @@ class PutChecker:
         timestamp: Any,
     ) -> BufferedPut:
         """Return the entry. Raises InvalidRequestError naming the field that is wrong."""
-        if type(topic) is not str or topic not in self._topics:
+        if type(topic) is not str or topic not in self.topics:
             self._learn(topic)
-        if (
-            type(queue_id) is int
-            and 0 <= queue_id <= INT32_MAX
-            and type(offset) is int
-            and 0 <= offset <= INT64_MAX
-            and type(size) is int
-            and 0 <= size <= UINT32_MAX
-            and type(timestamp) is int
-            and -INT64_MAX - 1 <= timestamp <= INT64_MAX
-        ):
-            location = (offset, size, queue_id)
-        else:
-            location = (
-                check_integer(offset, "offset", 0, INT64_MAX),
-                check_integer(size, "size", 0, UINT32_MAX),
-                check_integer(queue_id, "queue_id", 0, INT32_MAX),
-            )
-            timestamp = check_integer(timestamp, "timestamp")
-        return BufferedPut(topic, self._keys(keys, message_id), message_id, timestamp, location)
+        checked_keys = self._keys(keys, message_id)
+        return (
+            topic,
+            checked_keys[0] if len(checked_keys) == 1 else checked_keys,
+            message_id,
+            check_integer(timestamp, "timestamp"),
+            check_integer(offset, "offset", 0, INT64_MAX),
+            check_integer(size, "size", 0, UINT32_MAX),
+            check_integer(queue_id, "queue_id", 0, INT32_MAX),
+        )
 
     def _keys(self, keys: Iterable[str] | str | None, message_id: str | None) -> tuple[str, ...]:
         if message_id is not None:
@@ -97,12 +89,12 @@ class PutChecker:
         return checked
 
     def _check_text(self, text: Any, field: str, number: int | None = None) -> None:
-        if type(text) is str and text.isascii() and 0 < len(text) <= self._surely_short:
+        if type(text) is str and text.isascii() and 0 < len(text) <= self.surely_short:
             return
         check_key(text, field if number is None else f"{field}[{number}]", self._max_key_bytes)
 
     def _learn(self, topic: Any) -> None:
         check_topic(topic, "topic")
-        if len(self._topics) >= self._TOPICS_REMEMBERED:
-            self._topics.clear()
-        self._topics.add(topic)
+        if len(self.topics) >= self._TOPICS_REMEMBERED:
+            self.topics.clear()
+        self.topics.add(topic)

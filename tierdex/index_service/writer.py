@@ -39,6 +39,8 @@ from tierdex.errors import (
 from tierdex.index_service.item_parts import item_count, parts_of_buffer, parts_of_columns
 from tierdex.index_service.put_buffer import BufferedPut, PutBuffer
 from tierdex.indexfile.chained import ChainedFile, FileFullError
+from tierdex.indexfile.hashing import key_hash
+from tierdex.indexfile.layout import KIND_KEY
 from tierdex.indexfile.predecessor import NO_PREDECESSOR
 from tierdex.lifecycle.file_handle import FileHandle, live_handle
 from tierdex.lifecycle.file_state import FileState
@@ -97,6 +99,8 @@ class Writer:
         self._lock = threading.RLock()
         self._sync_lock = sync_lock
         self._buffer = PutBuffer()
+        self.received = self._buffer.entries  # what `Index.put` appends to
+        self._buffer_limit = settings.put_buffer_entries
         self._handle: FileHandle | None = None
         self._file: ChainedFile | None = None
         self._opened_at = 0.0
@@ -133,14 +137,36 @@ class Writer:
             self.check_accepts()
         if len(self._buffer) >= self._settings.put_buffer_entries:
             self.flush_buffer()
-        self._buffer.append(entry)
+        self.received.append(entry)
+
+    def takes_at_once(self) -> bool:
+        """Say whether an entry may simply be appended to `received`, as `receive` would do now."""
+        return self._refusal is None and len(self.received) < self._buffer_limit
 
     def write(self, entry: BufferedPut) -> None:
         """Write one checked entry at level `os`; an error means that it was not taken."""
         with self._lock:
             self.check_accepts()
-            self.flush_buffer()  # put order is kept
-            self._append_parts(parts_of_buffer([entry], self._schema), self._schema)
+            if self.received:
+                self.flush_buffer()  # put order is kept
+            if not self._write_quickly(entry):
+                self._append_parts(parts_of_buffer([entry], self._schema), self._schema)
+
+    def _write_quickly(self, entry: BufferedPut) -> bool:
+        """Write an entry of one key as a batch of one item; False when it takes more than that."""
+        file, (topic, key, message_id, timestamp, *location) = self._file, entry
+        if message_id is not None or type(key) is not str or file is None or file.suspect:
+            return False
+        if file.schema is not self._schema and file.schema != self._schema:
+            return False
+        self._refuse_over_budget()
+        try:
+            file.append_one(key_hash(topic, key), KIND_KEY, topic, timestamp, *location)
+        except FileFullError:
+            return False
+        except OSError as error:
+            raise _put_error(error) from error
+        return True
 
     @property
     def has_buffered(self) -> bool:
