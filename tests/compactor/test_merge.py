@@ -15,7 +15,9 @@ SETTINGS = load_settings(merge_below_items=100, merge_min_files=3, item_capacity
 
 def plan(*counts, settings=SETTINGS, unmergeable=()):
     """Return the numbers of the files taken; file `n` holds counts[n] items."""
-    rows = [make_row(number, number=number, item_count=count) for number, count in enumerate(counts)]
+    rows = [
+        make_row(number, number=number, item_count=count) for number, count in enumerate(counts)
+    ]
     state = ManifestState(node="n", files={row.uuid: row for row in reversed(rows)})
     avoid = {rows[number].uuid for number in unmergeable}
     return [row.number for row in plan_merge(state, settings, avoid)]

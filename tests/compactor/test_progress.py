@@ -37,5 +37,10 @@ def test_a_failure_is_kept_until_the_next():
     progress.begin("seal", "g", 0.0)
     progress.finish(9, sealed=1)
     shown = progress.describe(1.0)
-    assert shown["last_error"] == {"job": "publish", "file_id": "f", "error": "ValueError", "at_ms": 7}
+    assert shown["last_error"] == {
+        "job": "publish",
+        "file_id": "f",
+        "error": "ValueError",
+        "at_ms": 7,
+    }
     assert shown["totals"]["failures"] == 1

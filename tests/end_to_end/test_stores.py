@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 
 from tierdex import Index
@@ -21,12 +19,18 @@ def store_url(request, tmp_path):
     if request.param == "folder":
         return str(tmp_path / "store")
     server = request.getfixturevalue({"moto": "moto_server", "radosgw": "radosgw"}[request.param])
-    return server.make_url(f"e2e-{uuid.uuid4().hex}")
+    return server.make_url("some/prefix")
 
 
 def put(index, key, offset, **more):
     return index.put(
-        topic="orders", keys=[key], queue_id=0, offset=offset, size=10, timestamp=1000 + offset, **more
+        topic="orders",
+        keys=[key],
+        queue_id=0,
+        offset=offset,
+        size=10,
+        timestamp=1000 + offset,
+        **more,
     )
 
 
