@@ -30,7 +30,9 @@ _LOGGER = logging.getLogger(__name__)
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function`: no GIL, no bounds checks, cached on disk."""
-    return numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")(function)
+    return numba.njit(
+        nogil=True, cache=True, boundscheck=False, error_model="numpy", no_cfunc_wrapper=True
+    )(function)
 
 
 def inline_kernel(function: Callable[..., Any]) -> Any:
