@@ -12,8 +12,8 @@ from tierdex.storage_layer.memory import MemoryStore
 class Shop(MemoryStore):
     """A memory store: counts requests, and fails verbs named in `broken`."""
 
-    def __init__(self, clock):
-        super().__init__(clock=clock)
+    def __init__(self, ticks):
+        super().__init__(clock=ticks)
         self.broken = set()
         self.calls = []
 

@@ -31,7 +31,7 @@ class Writer(threading.Thread):
     def run(self):
         try:
             self._run()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 -- told by the test's own thread
             self.error = error
 
     def _run(self):
@@ -76,7 +76,7 @@ def read(index, writers, stop, errors, seed):
     try:
         while not stop.is_set():
             check(index, writers, dice.choice(KEYS), batch=dice.random() < 0.5, fail=False)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 -- told by the test's own thread
         errors.append(error)
 
 
@@ -95,7 +95,7 @@ def read_beside(folder, writers, stop, errors):
                 for queue, offsets in enumerate(known):
                     missing = {(queue, offset) for offset in offsets} - found
                     assert not missing, f"beside: missing {missing}"
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 -- told by the test's own thread
         errors.append(error)
 
 
