@@ -19,9 +19,11 @@ from tierdex.app.cli import (
     inspect,
     keys,
     load,
+    probe,
     put,
     query,
     serve,
+    spark,
     verify,
 )
 from tierdex.app.cli.exits import reporting
@@ -39,6 +41,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "adopt": adopt.adopt,
     "bench": bench.bench,
     "cost": cost.cost,
+    "probe": probe.probe,
     "demo": demo.demo,
 }
 
@@ -55,6 +58,7 @@ def make_cli() -> typer.Typer:
     for name, command in COMMANDS.items():
         cli.command(name)(reporting(command))
     cli.add_typer(keys.make_cli(), name="keys")
+    cli.add_typer(spark.make_cli(), name="spark")
     return cli
 
 
@@ -72,5 +76,3 @@ def _with_version(
 ) -> None:
     """Finds any message of a log by its key or message ID, however old."""
 
-
-# A command group of another module (`tierdex spark`) joins with `cli.add_typer` in make_cli.

@@ -1,0 +1,172 @@
+"""`tierdex probe`: put canaries, look them up, say what was seen. Depends on app.probe."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, say
+from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.options import Form, Level
+from tierdex.app.cli.output import write_rows
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierdex.app.probe import Prober, Step
+    from tierdex.app.probe_metrics import ProbeMetrics
+
+COLUMNS = ("verb", "state", "outcome", "ms", "detail")
+DEFAULT_MEMORY = Path("tierdex-probe.json")
+
+
+def probe(
+    once: Annotated[bool, typer.Option("--once", help="Do one round, and end.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two rounds.", min=0.1)] = 60.0,
+    publish_every: Annotated[
+        float,
+        typer.Option(help="Seconds between two canaries brought through to the store.", min=0.0),
+    ] = 3600.0,
+    durability: Annotated[Level, typer.Option(help="Level that a canary is put at.")] = Level.OS,
+    remember: Annotated[
+        float, typer.Option(help="Seconds that canaries are asked for; keep it below retention.")
+    ] = 7 * 86_400.0,
+    memory: Annotated[
+        Path, typer.Option(help="File in which canaries are remembered between runs.")
+    ] = DEFAULT_MEMORY,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(help="Write Prometheus metrics here after each round (textfile collector)."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Serve Prometheus metrics on this port of 127.0.0.1.")
+    ] = None,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Write canaries and look them up in every state, to learn of a miss before a user does.
+
+    Exit code 0 all is well, 3 a canary was missed or is wrong, 4 incomplete, 1 no answer. Without
+    --once: goes on until it is stopped, and the code tells of the last round.
+    """
+    try:
+        from tierdex.app.probe_metrics import ProbeMetrics
+    except ImportError as error:
+        raise InvalidRequestError(
+            f"pip install 'tierdex[server]' ({error})", field="probe"
+        ) from error
+    metrics = ProbeMetrics()
+    settings = parse_settings(setting)
+    with (
+        opened(data, store, url, api_key, writes=True, settings=settings) as index,
+        _served(metrics, port),
+    ):
+        prober = _make_prober(index, memory, durability, remember, publish_every)
+        code = _run(prober, metrics, metrics_file, output, None if once else interval)
+    if code:
+        raise typer.Exit(code)
+
+
+def _make_prober(
+    index: Any, memory: Path, durability: Level, remember: float, publish_every: float
+) -> Prober:
+    from tierdex.app.probe import Memory, Prober
+    from tierdex.clock import SystemClock
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.ids import SystemIds
+
+    ids = SystemIds()
+    return Prober(
+        index,
+        clock=SystemClock(),
+        ids=ids,
+        memory=Memory(LocalFileSystem(), memory.absolute(), ids),
+        durability=durability.value,
+        remember_s=remember,
+        publish_every_s=publish_every,
+    )
+
+
+def _run(
+    prober: Prober,
+    metrics: ProbeMetrics,
+    metrics_file: Path | None,
+    output: Form,
+    interval: float | None,
+) -> IntEnum | int:
+    """Do one round, or rounds until a signal comes; return the exit code of the last one."""
+    from tierdex.app.probe import write_whole
+    from tierdex.clock import SystemClock
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.ids import SystemIds
+
+    clock, stopped = SystemClock(), threading.Event()
+    if interval is not None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopped.set())
+    while True:
+        steps = prober.probe()
+        metrics.note(steps, prober.canaries, clock.now_ms())
+        if metrics_file is not None:
+            write_whole(LocalFileSystem(), metrics_file.absolute(), metrics.render(), SystemIds())
+        _write(output, steps)
+        if interval is None or clock.wait(stopped, interval):
+            return _exit_code(steps)
+
+
+def _write(output: Form, steps: list[Step]) -> None:
+    rows = [
+        {
+            "verb": step.verb,
+            "state": step.state,
+            "outcome": step.outcome.value,
+            "ms": round(step.seconds * 1000, 3),
+            "detail": step.detail,
+        }
+        for step in steps
+    ]
+    write_rows(output, rows, COLUMNS)
+    for row in rows:
+        if row["detail"]:
+            say(f"{row['verb']} {row['outcome']}: {row['detail']}")
+
+
+def _exit_code(steps: list[Step]) -> int:
+    from tierdex.app.probe import Outcome, gravest
+
+    return {
+        Outcome.WRONG: Exit.NOT_FOUND,
+        Outcome.MISSED: Exit.NOT_FOUND,
+        Outcome.INCOMPLETE: Exit.INCOMPLETE,
+        Outcome.FAILED: Exit.ERROR,
+        Outcome.OK: Exit.FOUND,
+    }[gravest(steps)]
+
+
+@contextlib.contextmanager
+def _served(metrics: ProbeMetrics, port: int | None) -> Iterator[None]:
+    """Serve the metrics inside the scope, when a port is given. Raises OSError when it is taken."""
+    if port is None:
+        yield
+        return
+    from prometheus_client import start_http_server
+
+    server, thread = start_http_server(port, addr="127.0.0.1", registry=metrics.registry)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,314 @@
+"""The prober: writes canaries and looks them up again, so that an operator learns of a miss first.
+
+A round::
+
+    put a canary -> look it up by key and by message ID, at once
+                 -> look remembered canaries up: the oldest, the newest in each state, some others
+                 -> look a key up that was never put: it must not be found
+                 -> now and then bring the canary through to the store, looking it up on the way
+
+A canary is an entry of topic `tierdex.probe` whose location and time are made from its token, so that
+a wrong answer is told from a right one. Canaries are remembered in a file between runs: what was put
+a week ago must be found still. Those older than `remember_s` are forgotten: keep it below retention.
+
+Depends on the verbs of an index (embedded or remote), the ground and answers. No metrics here.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from tierdex.errors import (
+    CorruptFileError,
+    IncompleteAnswerError,
+    PermissionDeniedError,
+    TierdexError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+    from tierdex.index_service.answer import Answer
+
+TOPIC = "tierdex.probe"
+QUEUES = 4
+NOT_STORED = "absent"  # the state of a key that was never put
+_MOST_REMEMBERED = 512
+_LOOK_INTERVAL_S = 0.01  # between two looks at a canary on its way to the store
+_OTHERS = 4  # canaries looked up in a round beside the oldest and the newest of each state
+
+
+class Outcome(StrEnum):
+    """How a step ended, gravest first."""
+
+    WRONG = "wrong"  # an entry that was never put, or not as it was put
+    MISSED = "missed"  # a complete answer without the canary
+    INCOMPLETE = "incomplete"  # not every file could be asked
+    FAILED = "failed"  # no answer at all
+    OK = "ok"
+
+
+class Step(NamedTuple):
+    """One thing done: `verb` is put, lookup or publish; `state` the file's, as far as is known."""
+
+    verb: str
+    state: str
+    outcome: Outcome
+    seconds: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """One entry as it was put. `put_ms` and `timestamp` are epoch ms; `state` where it was last seen."""
+
+    token: str
+    queue_id: int
+    offset: int
+    size: int
+    timestamp: int
+    put_ms: int
+    state: str = "unsealed"
+
+    @property
+    def key(self) -> str:
+        return f"canary-{self.token}"
+
+    @property
+    def message_id(self) -> str:
+        return f"canary-id-{self.token}"
+
+
+class Memory:
+    """The canaries that were put, oldest first, in one file. One process at a time."""
+
+    def __init__(self, filesystem: FileSystem, path: Path, ids: IdSource) -> None:
+        """Read the file, when it is there. Raises CorruptFileError."""
+        self._filesystem = filesystem
+        self._path = path
+        self._ids = ids
+        self.canaries: list[Canary] = self._read() if filesystem.exists(path) else []
+
+    def keep(self, canaries: list[Canary]) -> None:
+        """Replace what is remembered: written and synced aside, renamed, the folder synced."""
+        while len(canaries) > _MOST_REMEMBERED:  # every second one of the older half goes
+            half = len(canaries) // 2
+            canaries = canaries[0:half:2] + canaries[half:]
+        self.canaries = canaries
+        write_whole(
+            self._filesystem,
+            self._path,
+            orjson.dumps({"canaries": [asdict(canary) for canary in canaries]}),
+            self._ids,
+        )
+
+    def _read(self) -> list[Canary]:
+        file = self._filesystem.open(self._path)
+        try:
+            text = file.read_at(0, file.size())
+        finally:
+            file.close()
+        try:
+            return [Canary(**row) for row in orjson.loads(text)["canaries"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFileError(self._path, f"not a file of canaries: {error}") from error
+
+
+class Prober:
+    """Probes one index. One thread. `memory` is None: canaries live as long as the prober."""
+
+    def __init__(
+        self,
+        index: Any,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        memory: Memory | None = None,
+        durability: str = "os",
+        remember_s: float = 7 * 86_400.0,
+        publish_every_s: float = 3600.0,
+    ) -> None:
+        self._index = index
+        self._clock = clock
+        self._ids = ids
+        self._memory = memory
+        self._durability = durability
+        self._remember_ms = round(remember_s * 1000)
+        self._publish_every_s = publish_every_s
+        self._published_at: float | None = None
+        self._canaries: list[Canary] = list(memory.canaries) if memory else []
+
+    @property
+    def canaries(self) -> list[Canary]:
+        """Return what is remembered, oldest first."""
+        return list(self._canaries)
+
+    def probe(self) -> list[Step]:
+        """Do one round; return what was done. Raises only what is wrong with the memory's file."""
+        steps: list[Step] = []
+        oldest = self._clock.now_ms() - self._remember_ms
+        self._canaries = [canary for canary in self._canaries if canary.put_ms >= oldest]
+        for position in self._chosen():
+            steps += self._look_up(position)
+        steps.append(self._look_up_absent())
+        canary = self._make_canary()
+        steps.append(self._timed("put", canary.state, lambda: self._put(canary)))
+        if steps[-1].outcome is Outcome.OK:
+            self._canaries.append(canary)
+            steps += self._look_up(len(self._canaries) - 1)
+            if self._publish_is_due():
+                steps += self._publish()
+        if self._memory is not None:
+            self._memory.keep(self._canaries)
+        return steps
+
+    # -- puts ------------------------------------------------------------------------------------
+
+    def _make_canary(self) -> Canary:
+        now = self._clock.now_ms()
+        token = self._ids.token(12)
+        number = int.from_bytes(self._ids.uuid()[:8], "little")
+        return Canary(token, number % QUEUES, now, number % 1_000_000, now, now)
+
+    def _put(self, canary: Canary) -> None:
+        self._index.put(
+            topic=TOPIC,
+            keys=[canary.key],
+            message_id=canary.message_id,
+            queue_id=canary.queue_id,
+            offset=canary.offset,
+            size=canary.size,
+            timestamp=canary.timestamp,
+            durability=self._durability,
+        )
+
+    def _publish_is_due(self) -> bool:
+        at = self._published_at
+        return at is None or self._clock.monotonic() - at >= self._publish_every_s
+
+    def _publish(self) -> Iterator[Step]:
+        """Bring the newest canary through to the store, looking it up all the while.
+
+        At no moment on its way may it be invisible. Told are the first lookup of each state, and every
+        one that went wrong.
+        """
+        self._published_at = self._clock.monotonic()
+        newest = len(self._canaries) - 1
+        try:
+            self._index.roll()
+        except PermissionDeniedError:
+            pass  # a key that may only write: publishing rolls too
+        except TierdexError as error:
+            yield Step("publish", self._canaries[newest].state, Outcome.FAILED, 0.0, str(error))
+            return
+        published: list[Step] = []
+        done = threading.Event()
+
+        def publish() -> None:
+            try:
+                published.append(
+                    self._timed("publish", "uploaded", lambda: self._index.flush("remote"))
+                )
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=publish, name="tierdex-probe-publish")
+        thread.start()
+        told: set[str] = set()
+        while not done.is_set():
+            for step in self._look_up(newest):
+                if step.outcome is not Outcome.OK or step.state not in told:
+                    told.add(step.state)
+                    yield step
+            self._clock.wait(done, _LOOK_INTERVAL_S)
+        thread.join()
+        yield from published
+        yield from self._look_up(newest)
+
+    # -- lookups ---------------------------------------------------------------------------------
+
+    def _chosen(self) -> list[int]:
+        """Return the positions of the canaries to look up in this round."""
+        count = len(self._canaries)
+        if not count:
+            return []
+        newest_of_state = {canary.state: i for i, canary in enumerate(self._canaries)}
+        others = {int(self._ids.random() * count) for _ in range(_OTHERS)}
+        return sorted({0, *newest_of_state.values(), *others})
+
+    def _look_up(self, position: int) -> Iterator[Step]:
+        """Look one canary up by its key and by its message ID, and note where it lies now."""
+        canary = self._canaries[position]
+        for lookup in ({"topic": TOPIC, "key": canary.key}, {"message_id": canary.message_id}):
+            began = self._clock.monotonic()
+            outcome, state, detail = self._ask(canary, lookup)
+            seconds = self._clock.monotonic() - began
+            self._canaries[position] = replace(canary, state=state)
+            yield Step("lookup", state, outcome, seconds, detail)
+
+    def _ask(self, canary: Canary, lookup: dict[str, str]) -> tuple[Outcome, str, str]:
+        try:
+            answer: Answer = self._index.query(**lookup)
+        except IncompleteAnswerError as error:
+            return Outcome.INCOMPLETE, canary.state, f"{canary.key}: {error}"
+        except (TierdexError, OSError) as error:
+            return Outcome.FAILED, canary.state, f"{canary.key}: {error}"
+        wanted = (TOPIC, canary.queue_id, canary.offset, canary.size, canary.timestamp)
+        found = [(e.topic, e.queue_id, e.offset, e.size, e.timestamp) for e in answer.entries]
+        if found == [wanted]:
+            return Outcome.OK, answer.entries[0].state, ""
+        if found:
+            return Outcome.WRONG, canary.state, f"{canary.key}: {found}, not {wanted}"
+        if not answer.complete:
+            return Outcome.INCOMPLETE, canary.state, f"{canary.key}: {answer.missing}"
+        return Outcome.MISSED, canary.state, f"{canary.key}, put at {canary.put_ms}, is not found"
+
+    def _look_up_absent(self) -> Step:
+        key = f"canary-{self._ids.token(12)}"
+        began = self._clock.monotonic()
+        try:
+            answer = self._index.query(topic=TOPIC, key=key)
+            outcome = Outcome.OK if answer.complete else Outcome.INCOMPLETE
+            outcome = Outcome.WRONG if answer.entries else outcome
+            detail = "" if outcome is Outcome.OK else f"{key}: {answer}"
+        except (TierdexError, OSError) as error:
+            outcome, detail = Outcome.FAILED, str(error)
+        return Step("lookup", NOT_STORED, outcome, self._clock.monotonic() - began, detail)
+
+    def _timed(self, verb: str, state: str, call: Callable[[], object]) -> Step:
+        began = self._clock.monotonic()
+        try:
+            call()
+        except (TierdexError, OSError) as error:
+            seconds = self._clock.monotonic() - began
+            return Step(verb, state, Outcome.FAILED, seconds, str(error))
+        return Step(verb, state, Outcome.OK, self._clock.monotonic() - began)
+
+
+def gravest(steps: list[Step]) -> Outcome:
+    """Return the gravest outcome of a round."""
+    order = list(Outcome)
+    return min((step.outcome for step in steps), key=order.index, default=Outcome.OK)
+
+
+def write_whole(filesystem: FileSystem, path: Path, data: bytes, ids: IdSource) -> None:
+    """Replace a file so that no reader ever sees a part of it, and a crash leaves the old or the new."""
+    filesystem.make_folder(path.parent)
+    aside = path.parent / f".{path.name}.{ids.uuid().hex()}"
+    file = filesystem.open(aside, create=True, exclusive=True)
+    try:
+        file.write_at(0, data)
+        file.sync()
+    finally:
+        file.close()
+    filesystem.rename(aside, path)
+    filesystem.sync_folder(path.parent)
