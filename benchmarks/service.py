@@ -141,7 +141,7 @@ def batch_gets(bench: Bench, connection: Connection, blocks: list[Block]) -> Non
         keys = picked().to_pylist()
         bodies = [
             json.dumps(
-                {"lookups": [{"topic": TOPIC, "key": key, "max_count": 1} for key in part]}
+                {"lookups": [{"topic": TOPIC, "key": key} for key in part]}
             ).encode()
             for part in (keys[i : i + LOOKUPS] for i in range(0, len(keys), LOOKUPS))
         ]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile.filter import FilterBuilder, FuseFilter, partition_shape
+from tierdex.indexfile.filter import FilterBuilder, FilterGroup, FuseFilter, partition_shape
 
 UUID = bytes(range(16))
 
@@ -64,6 +64,22 @@ def test_single_and_batch_answers_are_the_same():
     built, _, _ = make_filter(hashes, 8)
     asked = np.r_[hashes[::7], random_hashes(3000, seed=5)]
     assert built.may_contain_many(asked).tolist() == [built.may_contain(v) for v in asked.tolist()]
+
+
+def test_a_group_answers_as_its_filters_do():
+    hashes = random_hashes(3000)
+    filters = [make_filter(part, bits)[0] for part in np.split(hashes, 3) for bits in (16, 8)]
+    filters += [make_filter(hashes[:0])[0]] * 70
+    group = FilterGroup(filters)
+    for value in hashes[::100].tolist():
+        assert list(group.may_contain(value)) == [one.may_contain(value) for one in filters]
+
+
+def test_a_damaged_filter_of_a_group_says_maybe():
+    hashes = random_hashes(1000)
+    _, partitions, data = make_filter(hashes)
+    broken = FuseFilter(partitions, bytes(len(data)), bits=16, uuid=bytes(16), path="x")
+    assert FilterGroup([broken]).may_contain(5) == b"\x01"
 
 
 def test_no_filter_always_says_maybe():

@@ -1,8 +1,9 @@
 """A query that needs nothing but memory: answered at once, with as little Python as that takes.
 
 Most lookups of a broker ask for what was put lately, and most lookups of anything are absent from
-most files. Both are answered here: chained files in one kernel call each, published ones by the
-filter of a sidecar that is open. Whatever needs more (a page of a published file, a hot key, a
+most files. Both are answered here: the filters of all local compacted files in one kernel call, then
+each local file that may hold the key in another, published ones by the filter of a sidecar that is
+open. Whatever needs more (a page of a published file, a hot key, a
 cursor, an explanation, a node that is not fresh) is left to `QueryRunner`, by returning None.
 
 The answer is the one that `QueryRunner` would give. No snapshot is pinned: a reader that is closed
@@ -18,6 +19,8 @@ from tierdex.errors import TierdexError
 from tierdex.index_service.answer import Answer, Entry
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.filter import FilterGroup
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.index_service.sidecar_cache import SidecarCache
     from tierdex.index_service.surroundings import ViewSurroundings
+    from tierdex.indexfile.filter import FuseFilter
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings
@@ -56,7 +60,7 @@ class LocalQueries:
         self._max_count_limit = settings.max_count_limit
         self._surely_short = settings.max_key_bytes // 4  # characters that fit whatever they are
         self._seeds: dict[str, int] = {}
-        self._plan: tuple[object, tuple[_Source, ...]] = (None, ())
+        self._plan = _Plan(None, ())
 
     def learn(self, topic: str) -> None:
         """Remember a topic that was found legal: its lookups may come here from now on."""
@@ -98,11 +102,14 @@ class LocalQueries:
         return MESSAGE_ID_SEED if topic is None and key is None else None
 
     def _ask(self, lookup: Lookup, begin: int, end: int) -> list[Entry] | None:
-        sources = self._sources()
-        if len(sources) > _FILES_MAX:
+        plan = self._current_plan()
+        if len(plan.sources) > _FILES_MAX:
             return None
         entries: list[Entry] = []
-        for source in sources:
+        maybe = plan.filters.may_contain(lookup.key_hash) if plan.filters is not None else b""
+        for source in plan.sources:
+            if source.filter >= 0 and not maybe[source.filter]:
+                continue
             found = source.ask(lookup, begin, end, self._opened)
             if found is None:
                 return None
@@ -111,25 +118,42 @@ class LocalQueries:
             return _without_repeats(entries)
         return entries
 
-    def _sources(self) -> tuple[_Source, ...]:
+    def _current_plan(self) -> _Plan:
         """Return the files of the table's newest version, prepared once a version."""
         version = self._table.version
-        known, sources = self._plan
-        if known is not version:
-            sources = tuple(map(_Source, version.files[: _FILES_MAX + 1]))
-            self._plan = (version, sources)
-        return sources
+        if self._plan.version is not version:
+            self._plan = _Plan(version, version.files[: _FILES_MAX + 1])
+        return self._plan
+
+
+class _Plan:
+    """The files of one version of the table, and the filters of those that lie here whole."""
+
+    __slots__ = ("filters", "sources", "version")
+
+    def __init__(self, version: object, files: tuple[FileHandle, ...]) -> None:
+        self.version = version
+        filters: list[FuseFilter] = []
+        self.sources = tuple(_Source(handle, filters) for handle in files)
+        self.filters = FilterGroup(filters) if filters else None
 
 
 class _Source:
     """One file, with everything that a lookup needs of it at hand."""
 
-    __slots__ = ("_file", "_handle", "_id", "_node", "_state", "_topics", "_uuid")
+    __slots__ = ("_file", "_handle", "_id", "_node", "_state", "_topics", "_uuid", "filter")
 
-    def __init__(self, handle: FileHandle) -> None:
+    def __init__(self, handle: FileHandle, filters: list[FuseFilter]) -> None:
+        """Take the file's filter into `filters`, if it lies here whole and has one."""
         reader = handle.reader
-        is_chained = isinstance(reader, ChainedFile) and reader.schema == MESSAGE_SCHEMA
-        self._file: ChainedFile | None = reader if is_chained else None
+        is_local = isinstance(reader, ChainedFile | CompactedFile)
+        self._file: ChainedFile | CompactedFile | None = (
+            reader if is_local and reader.schema == MESSAGE_SCHEMA else None
+        )
+        self.filter = -1  # its number among the filters
+        if isinstance(reader, CompactedFile) and reader.item_count:
+            self.filter = len(filters)
+            filters.append(reader.filter)
         self._uuid = handle.uuid if handle.state is FileState.UPLOADED and handle.row else None
         self._handle = handle
         self._topics = handle.topics

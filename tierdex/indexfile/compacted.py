@@ -245,6 +245,36 @@ class CompactedFile(Sidecar):
                 return
             room = _MANY_PAGES * self.statistics.items_per_page
 
+    def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:
+        """Return what `find` yields as tuples, in one step; None when that may be too much for one.
+
+        For a file that is mapped. Raises CorruptFileError.
+        """
+        tag = self.tag_of(lookup.topic, lookup.kind)
+        if tag == layout.TAG_NONE or not self.item_count:
+            return []
+        key_hash, dtype = lookup.key_hash, self.schema.dtype
+        buffer, place = thread_buffer(_FIRST_ROWS * dtype.itemsize)
+        count, page, _ = k.find_rows(
+            self.address,
+            key_hash - (1 << 64) if key_hash >> 63 else key_hash,
+            tag,
+            begin,
+            end,
+            -1,
+            -1,
+            place,
+            _FIRST_ROWS,
+        )
+        if count < 0:
+            raise self.damage(count, page)
+        if page >= 0:
+            return None
+        if not count:
+            return []
+        rows: list[tuple[int, ...]] = np.frombuffer(buffer, dtype, count).tolist()
+        return rows
+
     # -- many keys ------------------------------------------------------------------------------------
 
     def find_many(

@@ -20,10 +20,13 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
 from tierdex.indexfile.checksums import checksum, part_seed, unit_seed
+from tierdex.indexfile.columns import thread_buffer
 from tierdex.indexfile.kernels import fuse_filter as kernels
 from tierdex.indexfile.layout import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Buffer
 
 KEYS_PER_PARTITION = 3 << 16  # 196,608: half a megabyte to verify when first asked
@@ -228,3 +231,20 @@ class FuseFilter:
 
     def _fail(self, partition: int) -> None:
         raise CorruptFileError(self._path, f"checksum of filter partition {partition} differs")
+
+
+class FilterGroup:
+    """The filters of several files, asked for one hash in one step. Safe to share."""
+
+    def __init__(self, filters: Sequence[FuseFilter]) -> None:
+        self._filters = tuple(filters)  # they own the memory that the addresses name
+        self._addresses = np.array([one.address for one in filters], np.int64)
+        self._place = int(self._addresses.ctypes.data)
+
+    def may_contain(self, key_hash: int) -> bytes:
+        """Return one byte a filter: 0 only when `key_hash` is not in its file."""
+        count = len(self._filters)
+        buffer, place = thread_buffer(count)
+        signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
+        kernels.contains_each(self._place, count, signed, place)
+        return bytes(buffer[:count])

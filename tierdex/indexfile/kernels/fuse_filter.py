@@ -293,3 +293,50 @@ def contains_many(filter_words: int, hashes: int, count: int, answers: int) -> A
                 )
             store_u8(answers + first + i, np.uint8(found))
     return -1
+
+
+@kernel
+def contains_each(filters: int, count: int, key_hash: int, answers: int) -> None:
+    """Write NO or MAYBE for one hash (its bits as i8) to `answers` (u1), one for each of `count` filters.
+
+    `filters` holds their addresses (i8). A damaged partition is a MAYBE: whoever goes on meets it.
+    """
+    places = np.empty((_GROUP, 6), np.int64)
+    wanted = np.uint64(key_hash)
+    for first in range(0, count, _GROUP):
+        group = min(_GROUP, count - first)
+        for i in range(group):
+            words = load_i64(filters + 8 * (first + i))
+            bits = _word(words, BITS)
+            places[i, 5] = bits
+            if bits == 0:
+                continue
+            partition = partition_of(words, wanted)
+            if not partition_is_sound(words, partition):
+                places[i, 5] = 0
+                continue
+            value, a0, a1, a2, a3 = filter_positions(words, partition, wanted)
+            if load_u32(_word(words, PARTITIONS) + 32 * partition + 24) == 0:
+                a0 = np.int64(0)
+            else:
+                prefetch(a0)
+                prefetch(a1)
+                prefetch(a2)
+                prefetch(a3)
+            places[i, 0] = np.int64(value)
+            places[i, 1] = a0
+            places[i, 2] = a1
+            places[i, 3] = a2
+            places[i, 4] = a3
+        for i in range(group):
+            answer = places[i, 5] == 0
+            if not answer and places[i, 1] != 0:
+                answer = fingerprints_match(
+                    np.uint64(places[i, 0]),
+                    places[i, 1],
+                    places[i, 2],
+                    places[i, 3],
+                    places[i, 4],
+                    places[i, 5],
+                )
+            store_u8(answers + first + i, np.uint8(answer))
