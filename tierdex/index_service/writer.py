@@ -332,6 +332,8 @@ class Writer:
     def _open_next(self, file: ChainedFile) -> None:
         """Let the ready-made file take the puts from here on."""
         number = self._numbers.take()
+        while self._table.get(number, self._settings.node) is not None:
+            number = self._numbers.take()  # an owner that took over published under that number
         path = self._paths.path_of(FileState.UNSEALED, number)
         self._forget_sealed()
         # Durable before: the file's header (synced when it was made), the name of the file before.
