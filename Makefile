@@ -6,7 +6,7 @@ STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test lint format docs openapi bench bench-quick torture clean
+.PHONY: help run serve test audit lint format docs openapi bench bench-quick torture clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,10 @@ format: $(STAMPS)/test ## rewrite the code in the house's format
 test: lint ## lint, then every test
 	@mkdir -p .cache
 	$(BIN)/python -m pytest --junitxml=.cache/test-report.xml $(TEST_ARGS)
+
+audit: $(STAMPS)/test ## ask the advisory service about everything installed
+	@$(PIP) install --group audit
+	@$(BIN)/python -m tools.audit
 
 docs: $(STAMPS)/test ## write the generated parts of docs/ and openapi.yaml
 	$(BIN)/python -m tools.generate_docs
