@@ -1,0 +1,266 @@
+"""Opens a data folder for writing, and wires what its owner has besides a reader's view.
+
+::
+
+    lock the folder -> settle its node -> claim the node (if the store answers) -> recover the folder
+    -> table -> writer, queries, compactor -> threads
+
+When the store cannot be reached, local files are served and puts are taken; the compactor claims
+the node as soon as it can. Depends on every layer below app/.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from tierdex.compactor.claim import NodeClaim
+from tierdex.compactor.expire import commit_rules
+from tierdex.compactor.parts import CompactorParts
+from tierdex.compactor.progress import Progress
+from tierdex.compactor.scrub import Scrubber
+from tierdex.compactor.worker import Compactor
+from tierdex.errors import (
+    CorruptFileError,
+    UnavailableError,
+)
+from tierdex.index_service.background import WorkerThread
+from tierdex.index_service.catalogue import Catalogue
+from tierdex.index_service.folder_node import (
+    read_folder_node,
+    settle_node,
+    write_folder_node,
+)
+from tierdex.index_service.local_recovery import LocalMending, drop_behind_a_gap, open_local
+from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
+from tierdex.index_service.parts import Parts, WritingParts
+from tierdex.index_service.quarantine import Quarantine
+from tierdex.index_service.remote import RemoteFlush
+from tierdex.index_service.surroundings import ViewSurroundings
+from tierdex.index_service.view import Seams, View, close_view, make_parts, open_view, start_threads
+from tierdex.index_service.writer import Writer
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.lifecycle.file_number import NextNumber
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
+from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+    from tierdex.filesystem import FolderLock
+    from tierdex.index_service.nodes import Nodes
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.ownership import OwnedNode
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
+
+logger = logging.getLogger(__name__)
+
+
+def open_writing(
+    paths: DataPaths,
+    store: str | Store | None,
+    rocketmq: Path | None,
+    settings: Settings,
+    seams: Seams,
+    *,
+    adopt: bool,
+) -> Parts:
+    # Nothing in the folder is looked at, let alone mended, before it is ours.
+    lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
+    view = None
+    try:
+        for folder in paths.folders:
+            seams.filesystem.make_folder(folder)
+        recorded = read_folder_node(seams.filesystem, paths.root)
+        settings = settle_node(settings, recorded, paths.root, adopt=adopt)
+        view = open_view(paths, store, rocketmq, settings, seams)
+        if recorded != settings.node:
+            write_folder_node(seams.filesystem, paths.root, settings.node)
+        return _open_locked(paths, view, lock)
+    except BaseException:
+        if view is not None:
+            close_view(view)
+        lock.release()
+        raise
+
+
+def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
+    settings, seams, table, nodes = view.settings, view.seams, view.table, view.nodes
+    numbers = NextNumber(seams.clock)
+    quarantine = Quarantine(seams.filesystem, paths, table)
+    claim = NodeClaim(
+        nodes.log_of(settings.node), seams.ids, lambda node: _on_claimed(node, numbers, settings)
+    )
+    state = _claim_or_go_on(claim, nodes, settings.node)
+    newest = _recover(paths, view, state, quarantine, numbers)
+    sync_lock = threading.Lock()
+    threads: list[WorkerThread] = []
+
+    def wake_all() -> None:
+        for thread in threads:
+            thread.wake()
+
+    writer = Writer(
+        settings=settings,
+        filesystem=seams.filesystem,
+        clock=seams.clock,
+        ids=seams.ids,
+        paths=paths,
+        table=table,
+        numbers=numbers,
+        schema=MESSAGE_SCHEMA,
+        sync_lock=sync_lock,
+        on_rolled=wake_all,
+    )
+    writer.resume(newest)
+    compaction = _compactor_parts(paths, view, claim, sync_lock, writer, quarantine, numbers)
+    compactor = Compactor(
+        compaction,
+        other_states=lambda: [log.state for log in nodes.logs if log.node != settings.node],
+        on_fenced=writer.refuse,
+    )
+    surroundings = ViewSurroundings(
+        nodes, quarantine=quarantine, rocketmq=view.rocketmq, unwritten=writer.unwritten
+    )
+    surroundings.refresh()
+    catalogue = Catalogue(
+        clock=seams.clock,
+        table=table,
+        nodes=nodes,
+        quarantine=quarantine,
+        compaction=compaction,
+        worker_error=lambda: next((t.last_error for t in threads if t.last_error), None),
+    )
+    parts = make_parts(view, surroundings, catalogue, writer)
+    maintenance = Maintenance(writer, compactor, surroundings)
+
+    def advance() -> None:
+        if threads:
+            wake_all()
+        else:
+            maintenance.run_all()
+
+    parts.writing = WritingParts(
+        writer=writer,
+        remote=RemoteFlush(
+            settings,
+            seams.clock,
+            table,
+            writer,
+            is_published=lambda uuid: nodes.state_of(settings.node).knows(uuid),
+            advance=advance,
+        ),
+        compactor=compactor,
+        maintenance=maintenance,
+        lock=lock,
+    )
+    if settings.background:
+        threads += _make_threads(view, parts.writing, compaction, surroundings)
+        start_threads(parts, threads)
+    return parts
+
+
+def _make_threads(
+    view: View, writing: WritingParts, compaction: CompactorParts, surroundings: ViewSurroundings
+) -> list[WorkerThread]:
+    settings, writer, compactor = view.settings, writing.writer, writing.compactor
+    scrubber = Scrubber(
+        compaction,
+        alone=compactor.alone,
+        kept_sidecar=view.sidecars.kept,
+        forget_sidecar=view.sidecars.forget,
+    )
+    flusher, tending = PutFlusher(settings, writer), WriterTending(writer)
+    workers = (compactor, surroundings, flusher, tending, scrubber)
+    return [WorkerThread(worker, view.seams.clock) for worker in workers]
+
+
+def _on_claimed(node: OwnedNode, numbers: NextNumber, settings: Settings) -> None:
+    numbers.see(node.state.highest_number)
+    commit_rules(node, settings)
+
+
+def _claim_or_go_on(claim: NodeClaim, nodes: Nodes, node: str) -> ManifestState | None:
+    """Claim the node; None when the store cannot be reached now. Refusals are raised."""
+    try:
+        return claim.get().state
+    except UnavailableError as error:
+        logger.warning("store not reached at start", extra={"node": node, "error": str(error)})
+        return None
+
+
+def _recover(
+    paths: DataPaths,
+    view: View,
+    state: ManifestState | None,
+    quarantine: Quarantine,
+    numbers: NextNumber,
+) -> FileHandle | None:
+    """Bring the folder in order, fill the table, and return the unsealed file to go on with."""
+    filesystem, node = view.seams.filesystem, view.settings.node
+    mending = LocalMending(filesystem)
+    listing = list_folders(filesystem, paths, mending.identify)
+    listing = drop_behind_a_gap(filesystem, paths, listing)
+    actions = plan_recovery(listing, state.knows if state is not None else lambda uuid: False)
+    recovered = apply_recovery(filesystem, paths, actions, mending)
+    for path, reason in recovered.quarantined:
+        quarantine.note(path, reason)
+    newest = None
+    for file_state, number, path in recovered.files:
+        numbers.see(number)
+        try:
+            handle = open_local(filesystem, node, file_state, number, path)
+        except CorruptFileError as error:
+            quarantine.put_path(file_state, path, error.reason)
+            continue
+        view.table.insert(handle)
+        if file_state is FileState.UNSEALED:
+            newest = handle
+    quarantine.refresh()
+    return newest
+
+
+def _compactor_parts(
+    paths: DataPaths,
+    view: View,
+    claim: NodeClaim,
+    sync_lock: threading.Lock,
+    writer: Writer,
+    quarantine: Quarantine,
+    numbers: NextNumber,
+) -> CompactorParts:
+    settings, seams = view.settings, view.seams
+
+    def is_active(handle: FileHandle) -> bool:
+        active = writer.active
+        return active is not None and active.key == handle.key
+
+    def keep_sidecar(row: FileRow, data: Buffer) -> object:
+        return view.sidecars.keep(row, settings.node, data)
+
+    return CompactorParts(
+        settings=settings,
+        filesystem=seams.filesystem,
+        clock=seams.clock,
+        ids=seams.ids,
+        paths=paths,
+        table=view.table,
+        store=view.store,
+        claim=claim,
+        progress=Progress(),
+        sync_lock=sync_lock,
+        is_active=is_active,
+        reader_of_row=lambda row: view.nodes.reader_of(row, settings.node),
+        keep_sidecar=keep_sidecar,
+        show_manifest=view.nodes.show,
+        on_loss=writer.note_loss,
+        quarantine=quarantine.put,
+        next_number=numbers.take,
+    )
