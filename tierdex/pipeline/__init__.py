@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tierdex.pipeline.registration import register
     from tierdex.pipeline.row_fetch import fetch_rows
     from tierdex.pipeline.scan_report import last_scan
-    from tierdex.pipeline.session import make_session
+    from tierdex.pipeline.session import make_session, plain_errors
     from tierdex.pipeline.table_index import index_table
     from tierdex.pipeline.verify_job import verify
 
@@ -40,6 +40,7 @@ _HOMES = {  # no module is called like a function: importing it would hide the f
     "lookup": "lookup_job",
     "make_session": "session",
     "merge": "merge_job",
+    "plain_errors": "session",
     "register": "registration",
     "verify": "verify_job",
 }
@@ -53,6 +54,7 @@ __all__ = [
     "lookup",
     "make_session",
     "merge",
+    "plain_errors",
     "register",
     "verify",
 ]

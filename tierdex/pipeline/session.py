@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+from tierdex.errors import NotFoundError, TierdexError
 from tierdex.pipeline.java import use_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def make_session(
@@ -42,3 +47,30 @@ def make_session(
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn Spark's errors into one of ours that says what went wrong, without the stacks.
+
+    A missing pyspark becomes a NotFoundError that says what to install.
+    """
+    try:
+        from pyspark.errors import PySparkException
+    except ImportError as error:
+        raise NotFoundError(
+            f"Spark is not installed ({error.name}): pip install 'tierdex[spark]'"
+        ) from error
+    try:
+        yield
+    except PySparkException as error:
+        raise TierdexError(_last_words(error)) from error
+
+
+def _last_words(error: Exception) -> str:
+    """Return a task's own error if there is one of ours, else what Spark says first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("tierdex.errors.")]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    return lines[0] if lines else type(error).__name__

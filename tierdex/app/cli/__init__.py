@@ -1,7 +1,7 @@
 """The command line: `tierdex COMMAND`. One small module a command, gathered here.
 
 Exit codes: 0 found or done, 1 error, 2 usage, 3 not found, 4 incomplete (wins over 0 and 3).
-A place is kept for `tierdex spark ...`, which registers itself in `commands.py` like the others.
+`tierdex spark ...` is a group of its own (spark.py).
 
 Depends on typer; heavy modules are imported inside the commands, so that `--help` is quick.
 """

@@ -1,0 +1,278 @@
+"""`tierdex spark build | lookup | merge | verify | index`: the pipeline's jobs from the command line.
+
+Each starts a session at `--master` (this machine by default), shows the tasks' progress on stderr when
+it is a terminal, and says what it did. Credentials come from the environment. Depends on pipeline.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierdex.app.cli.exits import Exit, reporting
+from tierdex.app.cli.options import Form, Output
+from tierdex.app.cli.output import write_fields, write_rows
+from tierdex.app.cli.progress_bar import progress_bar
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_POLL_S = 0.2
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
+
+Store = Annotated[str, typer.Argument(help="s3://BUCKET/PREFIX, or a folder all machines share.")]
+Master = Annotated[
+    str, typer.Option(help="Spark's master: local[*], spark://HOST:PORT.", envvar="TIERDEX_MASTER")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark.")
+]
+Node = Annotated[str, typer.Option(help="The shared node that publishes.")]
+Target = Annotated[int, typer.Option(min=1, help="Most entries of one file.")]
+Nodes = Annotated[list[str] | None, typer.Option("--from", help="Only these nodes; repeatable.")]
+
+
+def make_cli() -> typer.Typer:
+    """Return the command group."""
+    cli = typer.Typer(
+        help="Build, look up, merge, verify and index with Spark.", no_args_is_help=True
+    )
+    commands: dict[str, Callable[..., None]] = {
+        "build": build,
+        "lookup": lookup,
+        "merge": merge,
+        "verify": verify,
+        "index": index,
+    }
+    for name, command in commands.items():
+        cli.command(name)(reporting(command))
+    return cli
+
+
+def build(
+    source: Annotated[str, typer.Argument(help="Parquet, JSON lines, ORC or CSV with entries.")],
+    store: Store,
+    sql: Annotated[
+        str | None, typer.Option(help="Query over the view `input` that makes the entries.")
+    ] = None,
+    node: Node = "spark",
+    target_entries: Target = 5_000_000,
+    time_bucket: Annotated[
+        str | None, typer.Option(help="No file holds two of these: '1 hour', '1 day'.")
+    ] = None,
+    format: Annotated[str | None, typer.Option(help="Spark's name of the format.")] = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Publish a table of entries as index files."""
+    from tierdex.pipeline import build as run_build
+
+    with _session(master, conf, "build") as spark:
+        frame = _read(spark, source, format)
+        if sql is not None:
+            frame.createOrReplaceTempView("input")
+            frame = spark.sql(sql)
+        rows = run_build(
+            frame, store, node=node, target_entries=target_entries, time_bucket=time_bucket
+        )
+    write_fields(output, {"rows": rows})
+
+
+def lookup(
+    keys: Annotated[str, typer.Argument(help="Table with topic and key, or message_id.")],
+    store: Store,
+    out: Annotated[
+        str | None, typer.Option(help="Write Parquet, JSON or CSV there instead of stdout.")
+    ] = None,
+    how: Annotated[str, typer.Option(help="left, or inner.")] = "left",
+    max_count: Annotated[int | None, typer.Option(min=1, help="Most entries of one row.")] = None,
+    on_error: Annotated[str, typer.Option(help="fail, or partial.")] = "fail",
+    nodes: Nodes = None,
+    format: Annotated[str | None, typer.Option(help="Spark's name of the keys' format.")] = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Look up many keys at once. Exit code 4 when a file could not be asked (--on-error partial)."""
+    from tierdex.pipeline import last_scan
+    from tierdex.pipeline import lookup as run_lookup
+
+    rows, columns = None, []
+    with _session(master, conf, "lookup") as spark:
+        found = run_lookup(
+            spark,
+            store,
+            _read(spark, keys, format),
+            how=how,
+            max_count=max_count,
+            on_error=on_error,
+            nodes=nodes,
+        )
+        columns = found.columns
+        if out is None:
+            rows = found.toArrow().to_pylist()
+        else:
+            found.write.format(_format_of(out, None)).option("header", "true").save(out)
+        report = last_scan()
+    if rows is not None:
+        write_rows(output, rows, columns)
+    else:
+        write_fields(output, {"entries": 0 if report is None else report.entries, "out": out})
+    if report is not None and report.missing:
+        raise typer.Exit(Exit.INCOMPLETE)
+
+
+def merge(
+    store: Store,
+    node: Node = "spark",
+    nodes: Nodes = None,
+    begin: Annotated[str | None, typer.Option(help="Entries from here on: ms or RFC 3339.")] = None,
+    end: Annotated[str | None, typer.Option(help="Entries up to here: ms or RFC 3339.")] = None,
+    below_items: Annotated[int, typer.Option(min=1, help="Files below this.")] = 1_000_000,
+    target_items: Annotated[int, typer.Option(min=1, help="Most items of a merge.")] = 20_000_000,
+    min_files: Annotated[int, typer.Option(min=2, help="Fewest files of a merge.")] = 2,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Merge small files into large ones while readers and writers go on."""
+    from tierdex.pipeline import merge as run_merge
+
+    with _session(master, conf, "merge") as spark:
+        report = run_merge(
+            spark,
+            store,
+            node=node,
+            nodes=nodes,
+            begin=begin,
+            end=end,
+            below_items=below_items,
+            target_items=target_items,
+            min_files=min_files,
+        )
+    write_fields(output, asdict(report))
+
+
+def verify(
+    store: Store,
+    nodes: Nodes = None,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Check every checksum and invariant of every file. Exit code 1 when something is broken."""
+    from tierdex.pipeline import verify as run_verify
+
+    with _session(master, conf, "verify") as spark:
+        rows = run_verify(spark, store, nodes=nodes).toArrow().to_pylist()
+    write_rows(output, rows, ("file_id", "is_sound", "problems"), whole={"files": rows})
+    if not all(row["is_sound"] for row in rows):
+        raise typer.Exit(Exit.ERROR)
+
+
+def index(
+    source: Annotated[str, typer.Argument(help="Parquet, JSON lines or CSV; stays where it is.")],
+    store: Store,
+    topic: Annotated[str, typer.Option("--topic", "-t", help="A column, or a fixed name.")],
+    timestamp: Annotated[str, typer.Option(help="Column or SQL expression: ms or a timestamp.")],
+    key: Annotated[
+        list[str] | None, typer.Option("--key", "-k", help="Column or SQL expression; repeatable.")
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Column or SQL expression.")
+    ] = None,
+    format: Annotated[str | None, typer.Option(help="parquet, json or csv.")] = None,
+    schema: Annotated[str | None, typer.Option(help="DDL of the columns of JSON or CSV.")] = None,
+    node: Node = "spark",
+    target_entries: Target = 5_000_000,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Make the rows of tables and logs findable without rewriting them."""
+    from tierdex.pipeline import index_table
+
+    with _session(master, conf, "index") as spark:
+        report = index_table(
+            spark,
+            _absolute(source),
+            store,
+            key=key or [],
+            topic=topic,
+            timestamp=timestamp,
+            message_id=message_id,
+            format=format,
+            schema=schema,
+            node=node,
+            target_entries=target_entries,
+        )
+    write_fields(output, asdict(report))
+
+
+@contextmanager
+def _session(master: str, conf: list[str] | None, title: str) -> Iterator[Any]:
+    """Yield a session whose tasks are shown; it ends with the command."""
+    from tierdex.pipeline import make_session, plain_errors
+
+    settings = {}
+    for text in conf or []:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise InvalidRequestError("is NAME=VALUE", field="--conf")
+        settings[name] = value
+    with plain_errors():
+        spark = make_session(master, name=f"tierdex {title}", conf=settings)
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            with _progress_of(spark, title):
+                yield spark
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _progress_of(spark: Any, title: str) -> Iterator[None]:
+    """Show how many tasks of the running stages are done."""
+    stop = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def follow(progress: Any) -> None:
+        while not stop.wait(_POLL_S):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            known = [stage for stage in stages if stage is not None]
+            if known:
+                done = sum(stage.numCompletedTasks for stage in known)
+                progress(done, sum(stage.numTasks for stage in known))
+
+    with progress_bar(title, is_bytes=False) as progress:
+        follower = threading.Thread(target=follow, args=(progress,), daemon=True)
+        follower.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            follower.join()
+
+
+def _read(spark: Any, path: str, format: str | None) -> Any:
+    found = _format_of(path, format)
+    reader = spark.read.format(found)
+    if found == "csv":
+        reader = reader.option("header", "true").option("inferSchema", "true")
+    return reader.load(_absolute(path))
+
+
+def _format_of(path: str, format: str | None) -> str:
+    return format or _FORMATS.get(Path(path.rstrip("/*")).suffix, "parquet")
+
+
+def _absolute(path: str) -> str:
+    """Return a path that means the same in every process."""
+    return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())
