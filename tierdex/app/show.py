@@ -19,6 +19,7 @@ from tierdex.app.loading.csv_rows import CsvFormat, parse_block
 from tierdex.app.loading.jsonl_rows import parse_jsonl_block
 from tierdex.app.loading.parquet_rows import read_parquet_row
 from tierdex.app.loading.records import Block
+from tierdex.app.show_source import read_named_row
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -67,7 +68,19 @@ def show_entry(
         if any(_value(template, table) == wanted for template in templates if template):
             return Shown(path, text, None)
         reason = f"the row in {path} has another key: the file was changed since it was loaded"
+    if entry.source is not None and all(entry.source != source.path for source in known):
+        return _show_named(filesystem, entry, wanted)
     return Shown(None, None, reason)
+
+
+def _show_named(filesystem: FileSystem, entry: Entry, wanted: str | None) -> Shown:
+    """Show a row whose entry names its source, though nobody loaded it here."""
+    assert entry.source is not None
+    try:
+        text, reason = read_named_row(filesystem, entry, wanted or "")
+    except (InvalidRequestError, pa.ArrowInvalid) as error:
+        text, reason = None, f"{entry.source} was changed since it was indexed: {error}"
+    return Shown(Path(entry.source), text, reason)
 
 
 def _read_row(
