@@ -150,8 +150,13 @@ class Index:
             and writer is not None
         ):
             entry: BufferedPut = (topic, keys[0], None, timestamp, offset, size, queue_id)
-            if durability == "received" and writer.takes_at_once():
-                writer.received.append(entry)
+            if durability == "received":
+                received = writer.received
+                if len(received) < writer.received_limit:
+                    received.append(entry)
+                    return durability
+            elif durability == "os":
+                writer.write(entry)
                 return durability
         else:
             entry = checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)

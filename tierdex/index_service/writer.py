@@ -39,7 +39,7 @@ from tierdex.errors import (
 from tierdex.index_service.item_parts import item_count, parts_of_buffer, parts_of_columns
 from tierdex.index_service.put_buffer import BufferedPut, PutBuffer
 from tierdex.indexfile.chained import ChainedFile, FileFullError
-from tierdex.indexfile.hashing import key_hash
+from tierdex.indexfile.hashing import seeded_hash, topic_seed
 from tierdex.indexfile.layout import KIND_KEY
 from tierdex.indexfile.predecessor import NO_PREDECESSOR
 from tierdex.lifecycle.file_handle import FileHandle, live_handle
@@ -65,6 +65,7 @@ logger = logging.getLogger(__name__)
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SPLIT_FRACTION = 4  # a batch above a quarter of a file is split over files instead of wasting room
 _BUDGET_CHECK_S = 0.25
+_SEEDS_REMEMBERED = 65_536
 
 
 class Writer:
@@ -90,6 +91,7 @@ class Writer:
         self._settings = settings
         self._filesystem = filesystem
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._ids = ids
         self._paths = paths
         self._table = table
@@ -100,9 +102,11 @@ class Writer:
         self._sync_lock = sync_lock
         self._buffer = PutBuffer()
         self.received = self._buffer.entries  # what `Index.put` appends to
-        self._buffer_limit = settings.put_buffer_entries
+        self.received_limit = settings.put_buffer_entries  # below it; 0: no more are accepted
         self._handle: FileHandle | None = None
         self._file: ChainedFile | None = None
+        self._plain_file: ChainedFile | None = None  # the same, if it has our schema
+        self._seeds: dict[str, int] = {}
         self._opened_at = 0.0
         self._last_end = NO_PREDECESSOR  # where the batches of the last rolled file ended
         self._last_number: int | None = None
@@ -139,14 +143,11 @@ class Writer:
             self.flush_buffer()
         self.received.append(entry)
 
-    def takes_at_once(self) -> bool:
-        """Say whether an entry may simply be appended to `received`, as `receive` would do now."""
-        return self._refusal is None and len(self.received) < self._buffer_limit
-
     def write(self, entry: BufferedPut) -> None:
         """Write one checked entry at level `os`; an error means that it was not taken."""
         with self._lock:
-            self.check_accepts()
+            if self._refusal is not None:
+                self.check_accepts()
             if self.received:
                 self.flush_buffer()  # put order is kept
             if not self._write_quickly(entry):
@@ -154,14 +155,19 @@ class Writer:
 
     def _write_quickly(self, entry: BufferedPut) -> bool:
         """Write an entry of one key as a batch of one item; False when it takes more than that."""
-        file, (topic, key, message_id, timestamp, *location) = self._file, entry
+        file, (topic, key, message_id, timestamp, offset, size, queue_id) = self._plain_file, entry
         if message_id is not None or type(key) is not str or file is None or file.suspect:
             return False
-        if file.schema is not self._schema and file.schema != self._schema:
-            return False
         self._refuse_over_budget()
+        seed = self._seeds.get(topic)
+        if seed is None:
+            if len(self._seeds) >= _SEEDS_REMEMBERED:
+                self._seeds.clear()
+            seed = self._seeds[topic] = topic_seed(topic)
         try:
-            file.append_one(key_hash(topic, key), KIND_KEY, topic, timestamp, *location)
+            file.append_one(
+                seeded_hash(key, seed), KIND_KEY, topic, timestamp, offset, size, queue_id
+            )
         except FileFullError:
             return False
         except OSError as error:
@@ -270,6 +276,7 @@ class Writer:
         """Refuse every further put with `error` (fenced)."""
         if not isinstance(self._refusal, ClosedError):
             self._refusal = error
+            self.received_limit = 0
 
     def check_accepts(self) -> None:
         """Raise FencedError or ClosedError when no more puts are accepted."""
@@ -278,9 +285,9 @@ class Writer:
             raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up
 
     def _refuse_over_budget(self) -> None:
-        if isinstance(self._refusal, ClosedError):
+        if self._refusal is not None and isinstance(self._refusal, ClosedError):
             return  # closing: what was received is written if the disk takes it
-        now = self._clock.monotonic()
+        now = self._monotonic()
         if now - self._budget_checked_at >= _BUDGET_CHECK_S:
             self._budget_checked_at = now
             self._budget_error = self._over_budget()
@@ -375,6 +382,7 @@ class Writer:
 
     def _adopt(self, handle: FileHandle, file: ChainedFile, age_s: float = 0.0) -> None:
         self._handle, self._file = handle, file
+        self._plain_file = file if file.schema == self._schema else None
         self._opened_at = self._clock.monotonic() - age_s
 
     def _retire(self, reason: str) -> None:
@@ -383,6 +391,7 @@ class Writer:
             return
         self._last_end = self._file.end_of_batches
         handle, self._handle, self._file = self._handle, None, None
+        self._plain_file = None
         assert handle is not None
         self._last_number = handle.number
         logger.info("roll", extra={"file_id": handle.file_id, "reason": reason})
@@ -516,6 +525,7 @@ class Writer:
             if isinstance(self._refusal, ClosedError):
                 return
             self._refusal = ClosedError("the index was closed")
+            self.received_limit = 0
         try:
             # A fenced owner's too: its folder keeps them, and `tierdex adopt` publishes them.
             self.flush_disk()
