@@ -68,9 +68,10 @@ def cut_power(name, point, choices, seed=0, *, in_store=False):
         state.restore()
         flags = iter(choice)
         site.cut_power(lambda effect, flags=flags: next(flags))
-        world.settle()
-        site.index.close()
-        site.index = None
+        if made % 4 == 0:
+            world.settle()
+            site.index.close()
+        site.drop()
         made += 1
     return made
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
 
 from tests.stateful.world import World
+from tierdex.testing.simulated_disk import SimulatedCrash
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -49,3 +51,20 @@ def test_whichever_one_effect_is_lost_no_file_stays_behind_a_gap():
         site.kill()  # and the next start agrees
         world.close()
     assert left == {50, 60, 70}  # the older file's tail, the newer one's record or rows, or neither
+
+
+def test_power_cut_after_a_kill_within_a_seal_keeps_the_sealed_file():
+    """The footer was there, so recovery renamed the file; its length was not durable yet."""
+    for nth in range(1, 4):
+        for after in (False, True):
+            world = World(nth)
+            site = world.sites["alpha"]
+            site.put_batch([site.make_put("t", ["A"], None, 0, i) for i in range(20)], "disk")
+            site.index.roll()
+            site.disk.crash_at(nth, kind="sync", after=after)
+            with contextlib.suppress(SimulatedCrash):
+                site.index._parts.writing.compactor.step()
+            site.kill()
+            site.cut_power(lambda effect: False)
+            assert len(site.model.puts) == 20
+            world.close()

@@ -50,7 +50,8 @@ class Site:
     def __init__(self, world, name):
         self.world = world
         self.disk = SimulatedFileSystem(clock=world.clock)
-        self.model = NodeModel(name)
+        # Nodes put different messages: one location is answered once, whoever put it.
+        self.model = NodeModel(name, next_offset=len(world.sites) * 1_000_000_000)
         self.index = None
         self.opened = 0
         self.fenced = False
@@ -382,7 +383,7 @@ class World:
     def check_store(self):
         """Nothing is orphaned once the grace time is over and garbage was collected; all is listed."""
         for _ in range(4):
-            self.clock.advance(self.sites_grace() + 1)
+            self.clock.advance(self.sites_grace() + 8000)  # the clock may have been set back
             for site in self.sites.values():
                 if not site.fenced:
                     site.compact()

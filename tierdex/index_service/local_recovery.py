@@ -25,6 +25,7 @@ from tierdex.indexfile.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, F
 from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.recovery import Identity
+from tierdex.lifecycle.transition import sync_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,10 @@ class LocalMending:
         """Recover an unsealed file, seal and sync it; return its item count."""
         file = ChainedFile.recover(self._filesystem, path)
         try:
-            if file.item_count:
+            if file.sealed:
+                # Killed within its seal: the footer is there, its length perhaps not yet durable.
+                sync_file(self._filesystem, path)
+            elif file.item_count:
                 file.seal()
             return file.item_count
         finally:

@@ -1,0 +1,34 @@
+"""What every forked writer has at hand: modules and compiled kernels, loaded once by the fork server.
+
+A forked process must not inherit a thread, so nothing here starts one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tierdex import Index
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.scheduler import InlineExecutor
+from tierdex.testing.simulated_disk import SimulatedFileSystem
+
+
+def load_everything():
+    with Index.open(
+        Path("/data"), store=MemoryStore(), filesystem=SimulatedFileSystem(),
+        executor=InlineExecutor(), background=False, slot_count=8, item_capacity=100,
+        disk_reserve_bytes=0, merge_min_files=2,
+    ) as index:  # fmt: skip
+        for number in range(3):
+            index.put(topic="t", keys=["K"], queue_id=0, offset=number, size=1, timestamp=1)
+            index.put_batch(
+                topic="t", keys=["K", "L"], queue_id=0, offset=[7, 8], size=1, timestamp=1
+            )
+            index.flush("disk")
+            index.roll()
+            index.run_compaction()
+        index.query("t", key="K")
+        index.query_batch([{"topic": "t", "key": "K"}, {"topic": "t", "key": "L"}])
+
+
+load_everything()

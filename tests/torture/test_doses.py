@@ -1,0 +1,79 @@
+"""A small dose of each experiment of `make torture`, always with the same seeds."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.crash import experiments
+from tests.torture import bad_store, corruption, false_matches, simulation, soak, takeovers, writers
+from tierdex.testing.crash import every_call
+
+
+@pytest.mark.timeout(200)
+def test_killed_writers_lose_nothing_acknowledged(tmp_path):
+    context = writers.spawner()
+    for folder in range(5):
+        count = 0
+        for round_number in range(6):
+            seed = folder * 100 + round_number
+            count = writers.kill_a_writer(context, tmp_path / str(folder), count, seed)
+
+
+def test_killed_server_loses_nothing_acknowledged(tmp_path):
+    count = writers.kill_a_server(tmp_path / "data", 0, 1)
+    assert writers.kill_a_server(tmp_path / "data", count, 2) >= count
+
+
+@pytest.mark.parametrize("name", ["put_over_files", "publish", "reopen", "merge", "tend"])
+def test_power_cut_loses_nothing_acknowledged_disk(name):
+    disk, _, _ = experiments.count_calls(name)
+    points = list(every_call(disk))
+    for point in points[3 :: max(1, len(points) // 12)]:
+        experiments.cut_power(name, point, choices=8)
+
+
+@pytest.mark.parametrize("name", ["put_and_flush", "put_over_files", "publish"])
+def test_failing_call_never_becomes_a_success(name):
+    _, _, kinds = experiments.count_calls(name)
+    stride = {"put_and_flush": 1, "put_over_files": 2, "publish": 4}[name]
+    for place, kind in enumerate(sorted(kinds)):
+        for for_ever in (False, True):
+            for nth in range(1 + place % stride, kinds[kind] + 1, stride):
+                number = (errno.EIO, errno.ENOSPC)[(nth + for_ever) % 2]
+                experiments.fail(name, kind, nth, number, for_ever=for_ever, written_bytes=nth % 100)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_bad_store_publishes_everything_once(seed):
+    assert bad_store.live_with_faults(seed, 250) >= 250
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_byte_never_changes_an_answer(seed):
+    outcomes = corruption.damage_many(200, seed)
+    assert {kind for kind, _ in outcomes} == set(corruption.KINDS)
+
+
+@pytest.mark.parametrize("skew", [0.0, 9000.0])
+def test_stale_owner_lists_and_deletes_nothing(skew):
+    assert takeovers.take_over_everywhere(skews=(skew,)) >= 50
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_simulation_agrees_with_the_model(seed):
+    simulation.simulate(seed, steps=45)
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_same_seed_gives_the_same_trace(seed):
+    assert simulation.simulate(seed, steps=60) == simulation.simulate(seed, steps=60)
+
+
+def test_soak_leaves_memory_descriptors_mappings_and_disk_flat(tmp_path):
+    soak.soak(tmp_path / "data", cycles=100)
+
+
+def test_no_false_match(tmp_path):
+    assert false_matches.search_for_false_matches(tmp_path / "data", absent=100_000) > 100_000
