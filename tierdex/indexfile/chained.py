@@ -345,24 +345,24 @@ class ChainedFile(ChainedReader):
 
         `fields` are the schema's, in order, none with a dictionary. Raises as `append` does.
         """
-        view, before = self._current_view, self._published
+        view = self._current_view
         if view is None or self.suspect or not self._writable:
             view = self._refuse_unless_writable()
         index = self.dictionaries.index(TOPIC_DICTIONARY, topic)
-        tag = index if kind == layout.KIND_KEY else index | layout.KIND_BIT
+        tag = 0 if index < 0 else index if kind == layout.KIND_KEY else index | layout.KIND_BIT
         try:
-            self._pack_item(self._item, 0, key_hash, 0, max(tag, 0), timestamp, *fields)
+            self._pack_item(self._item, 0, key_hash, 0, tag, timestamp, *fields)
         except struct.error as error:
             raise InvalidRequestError(f"a value does not fit the schema: {error}") from error
-        is_quick = index >= 0 and before.rows < self._quick_rows
-        if not is_quick or before.items >= self.header.item_capacity:
+        rows, items, low, high = self._published
+        if index < 0 or rows >= self._quick_rows or items >= self.header.item_capacity:
             return self._append_slowly(topic, kind)
-        with self._tally_lock:
-            row: int = append_row(self._tally.array, self._item_address)
+        # Without the tally's lock: the kernel keeps the GIL, so whoever reads end offsets meets the
+        # table before or after this item, and it is never moved here.
+        row: int = append_row(self._tally.array, self._item_address)
         if not row:
             return self._append_slowly(topic, kind)
         assert view is self._current_view, "closed beside an append"
-        _, items, low, high = before
         low = timestamp if timestamp < low else low
         high = timestamp if timestamp > high else high
         self._published = _new_tuple(Published, (row, items + 1, low, high))

@@ -22,7 +22,7 @@ import numpy as np
 
 from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.checksum import _TABLE, crc32c, crc_step, rows_fingerprint
-from tierdex.indexfile.kernels.compile import kernel
+from tierdex.indexfile.kernels.compile import kernel, short_kernel
 from tierdex.indexfile.kernels.hashing import string_hash
 from tierdex.indexfile.kernels.intrinsics import (
     load_i32,
@@ -321,7 +321,7 @@ def link_rows(tally: Any, first_row: int, begin: int, count: int) -> int:
     return begin
 
 
-@kernel
+@short_kernel
 def append_row(tally: Any, item: int) -> Any:
     """Write a batch of one item, whose row without its link is at `item`; return its row number.
 
