@@ -40,8 +40,8 @@ class Victim:
             index.roll()
             for _ in range(3 if first == 100 else 1):
                 index._parts.writing.compactor.step()
-        for first in (300, 400, 500):
-            self._put(index, first)
+        for first in (300, 400):
+            self._put(index, first, 24)
         index.flush("disk")
         self.image = self.paths()
         self.bytes = {str(path): self.read(path) for path in self.image}
@@ -59,11 +59,11 @@ class Victim:
             executor=InlineExecutor(), **{**SMALL, "page_cache_bytes": 0, "checkpoint_every": 2, **more},
         )  # fmt: skip
 
-    def _put(self, index, first):
+    def _put(self, index, first, count=40):
         index.put_batch(
-            topic="t", keys=[KEYS[n % 8] for n in range(40)], queue_id=0, size=1,
-            offset=list(range(first, first + 40)), timestamp=list(range(40)),
-            message_id=[f"M{first + n}" for n in range(40)],
+            topic="t", keys=[KEYS[n % 8] for n in range(count)], queue_id=0, size=1,
+            offset=list(range(first, first + count)), timestamp=list(range(count)),
+            message_id=[f"M{first + n}" for n in range(count)],
         )  # fmt: skip
 
     def answers(self, index):

@@ -1,0 +1,134 @@
+"""The experiments of `make torture`: each an endless stream of cases, a case is one function call.
+
+A case has a number; its seed is made of the run's seed and that number, so that one case can be run
+again alone. Whatever a case raises is a finding.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.crash import experiments as calls
+from tests.crash.scenarios import SCENARIOS
+from tests.torture import bad_store, corruption, false_matches, simulation, soak, takeovers, writers
+from tierdex.testing.crash import CrashPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NAMES = tuple(SCENARIOS)
+_COUNTS = {}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """`run(seed)` tries one case and returns how many things that were; `share` is its part of time."""
+
+    name: str
+    promise: str
+    unit: str
+    run: Callable[[int], int]
+    share: float = 1.0
+
+
+def _counted(name):
+    if name not in _COUNTS:
+        _COUNTS[name] = calls.count_calls(name)
+    return _COUNTS[name]
+
+
+def _kill_calls(seed):
+    source = random.Random(seed)
+    name, in_store = source.choice(_NAMES), source.random() < 0.3
+    disk, store, _ = _counted(name)
+    count = store if in_store and store else disk
+    point = CrashPoint(source.randrange(1, count + 1), source.random() < 0.5)
+    calls.kill(name, point, seed % 1000, in_store=in_store and bool(store))
+    return 1
+
+
+def _cut_power(seed):
+    source = random.Random(seed)
+    name = source.choice(_NAMES)
+    point = CrashPoint(source.randrange(1, _counted(name)[0] + 1), source.random() < 0.5)
+    return calls.cut_power(name, point, choices=12, seed=seed)
+
+
+def _fail_calls(seed):
+    source = random.Random(seed)
+    name = source.choice(_NAMES)
+    kind = source.choice(sorted(_counted(name)[2]))
+    nth = source.randrange(1, _counted(name)[2][kind] + 1)
+    number = source.choice((errno.EIO, errno.ENOSPC))
+    calls.fail(
+        name, kind, nth, number, for_ever=source.random() < 0.5,
+        written_bytes=source.choice((0, 1, 512)), seed=seed % 1000,
+    )  # fmt: skip
+    return 1
+
+
+def _kill_writer(seed):
+    context, count = writers.spawner(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for round_number in range(5):
+            count = writers.kill_a_writer(context, Path(folder) / "data", count, seed + round_number)
+    return 5
+
+
+def _kill_server(seed):
+    with tempfile.TemporaryDirectory() as folder:
+        writers.kill_a_server(Path(folder) / "data", 0, seed)
+    return 1
+
+
+def _bad_store(seed):
+    return bad_store.live_with_faults(seed, 200, random.Random(seed).choice((0.5, 1.0, 3.0)))
+
+
+def _corruption(seed):
+    return sum(corruption.damage_many(100, seed).values())
+
+
+def _takeover(seed):
+    source = random.Random(seed)
+    skew = source.choice((0.0, 30.0, 4000.0, 9000.0))
+    nth, after = source.randrange(1, 90), source.random() < 0.5
+    takeover = takeovers.Takeover(seed, merge=source.random() < 0.7)
+    return int(takeover.run(nth, after=after, skew=skew))
+
+
+def _simulation(seed):
+    simulation.simulate(seed, steps=random.Random(seed).choice((40, 120, 300)))
+    return 1
+
+
+def _soak(seed):
+    del seed
+    with tempfile.TemporaryDirectory() as folder:
+        soak.soak(Path(folder) / "data", cycles=300)
+    return 300
+
+
+def _false_matches(seed):
+    with tempfile.TemporaryDirectory() as folder:
+        return false_matches.search_for_false_matches(Path(folder) / "data", 500_000, seed)
+
+
+EXPERIMENTS = (
+    Experiment("kill-writer", "kill -9 of a real embedded writer under load", "kills", _kill_writer),
+    Experiment("kill-server", "kill -9 of the HTTP server under load", "kills", _kill_server),
+    Experiment("kill-calls", "kill -9 around every call on disk and store", "crash points", _kill_calls),
+    Experiment("power-cut", "power cut, simulated disk", "disk states", _cut_power),
+    Experiment("failing-calls", "failing system calls, once and for ever", "faults", _fail_calls),
+    Experiment("bad-store", "a store that fails, lies and crawls", "faults", _bad_store),
+    Experiment("corruption", "damaged bytes of every kind of file", "damages", _corruption),
+    Experiment("takeovers", "two owners, the older one a zombie", "takeovers", _takeover),
+    Experiment("simulation", "everything at once by a seeded scheduler", "seeds", _simulation, 3.0),
+    Experiment("soak", "small lives: memory, descriptors, disk", "cycles", _soak),
+    Experiment("false-matches", "collisions and absent keys", "lookups", _false_matches, 0.5),
+)
