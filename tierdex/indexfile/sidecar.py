@@ -19,6 +19,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
 from tierdex.indexfile.checksums import part_seed
+from tierdex.indexfile.columns import address
 from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.directory import Directory
 from tierdex.indexfile.filter import FuseFilter
@@ -179,7 +180,7 @@ class Sidecar:
             )
         rows = np.zeros(span.page_count * self.statistics.items_per_page, self.schema.dtype)
         count, bad = k.decode_pages(
-            self.address, span.first_page, span.page_count, buffer.ctypes.data, rows.ctypes.data
+            self.address, span.first_page, span.page_count, address(buffer), rows.ctypes.data
         )
         if bad >= 0:
             raise self.damage(k.DAMAGED_PAGE, bad)
