@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.ids import SystemIds
@@ -105,6 +107,7 @@ def warm_memory(length: int) -> None:
     A virtual machine gets its memory from the host at the first touch, which costs many times what a
     page fault does; without this the first contestant to need new pages would pay for all.
     """
+    length = min(length, psutil.virtual_memory().available // 2)
     block = mmap.mmap(-1, length)
     block.madvise(mmap.MADV_HUGEPAGE)
     for place in range(0, length, mmap.PAGESIZE):

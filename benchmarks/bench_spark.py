@@ -110,7 +110,17 @@ def builds(spark: Any, folder: Path, source: str, items: int) -> list[Row]:
         rate, peer = items / warm[name] / 1e6, items / warm["identity"] / 1e6
         title = f"Spark {name} of {items / 1e6:g} M entries, local[2]"
         rows.append(
-            Row(TARGET, title, "M/s", rate, "identity", peer, ratio=rate / peer, limit=least, better=">=")
+            Row(
+                TARGET,
+                title,
+                "M/s",
+                rate,
+                "identity",
+                peer,
+                ratio=rate / peer,
+                limit=least,
+                better=">=",
+            )
         )
         rows.append(Row(TARGET, "  the first time, cold", "M/s", items / cold[name] / 1e6))
     return rows
@@ -147,7 +157,17 @@ def lookups(spark: Any, folder: Path, source: str, items: int, count: int) -> li
     ratio = warm["join"] / warm["lookup"]
     title = f"Spark lookup of {total / 1e6:g} M keys in {items / 1e6:g} M entries, {FILES} files"
     return [
-        Row(TARGET, title, "s", warm["lookup"], "join", warm["join"], ratio=ratio, limit=10.0, better=">="),
+        Row(
+            TARGET,
+            title,
+            "s",
+            warm["lookup"],
+            "join",
+            warm["join"],
+            ratio=ratio,
+            limit=10.0,
+            better=">=",
+        ),
         Row(TARGET, "  the first time, cold", "s", cold),
         Row(TARGET, "  pages fetched", "pages", report.pages_read),
     ]

@@ -140,9 +140,7 @@ def batch_gets(bench: Bench, connection: Connection, blocks: list[Block]) -> Non
     def by_json(_round: int) -> float:
         keys = picked().to_pylist()
         bodies = [
-            json.dumps(
-                {"lookups": [{"topic": TOPIC, "key": key} for key in part]}
-            ).encode()
+            json.dumps({"lookups": [{"topic": TOPIC, "key": key} for key in part]}).encode()
             for part in (keys[i : i + LOOKUPS] for i in range(0, len(keys), LOOKUPS))
         ]
         begin = time.perf_counter()
