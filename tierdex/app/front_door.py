@@ -14,15 +14,18 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 
 from tierdex.app.doors import answer_error
 from tierdex.app.problems import HttpRefusalError
 from tierdex.errors import UnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from tierdex.app.doors import Service
+    from tierdex.app.doors import Endpoint, Service
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _UNROUTED = "(none)"
@@ -31,9 +34,16 @@ _UNROUTED = "(none)"
 class FrontDoor:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        direct: Mapping[tuple[str, str], Endpoint] | None = None,
+    ) -> None:
+        """Stand before `app`. `direct` maps (method, path) to endpoints that need no router."""
         self._app = app
         self._service = service
+        self._direct = direct or {}
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +84,11 @@ class FrontDoor:
         service.metrics.in_flight.inc()
         try:
             refusal = self._refusal(headers)
-            if refusal is None:
+            endpoint = self._direct.get((scope["method"], scope["path"]))
+            if refusal is None and endpoint is not None:
+                response = await endpoint(Request(scope, receive))
+                await response(scope, receive, send_noting)
+            elif refusal is None:
                 await self._app(scope, receive, send_noting)
             else:
                 await answer_error(service, refusal, state)(scope, receive, send_noting)
