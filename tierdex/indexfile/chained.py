@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tierdex.errors import (
-    CorruptFileError,
-    InvalidRequestError,
-    ReadOnlyError,
-    TierdexError,
-)
+from tierdex.errors import CorruptFileError, InvalidRequestError, ReadOnlyError, TierdexError
 from tierdex.indexfile import batch_append, layout
 from tierdex.indexfile.batch_scan import scan_file
 from tierdex.indexfile.chained_check import check_chained, prove
