@@ -75,4 +75,3 @@ def _with_version(
     ] = False,
 ) -> None:
     """Finds any message of a log by its key or message ID, however old."""
-

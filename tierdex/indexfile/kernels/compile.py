@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 config: Any = _config
+_njit: Any = numba.njit  # its stubs do not know every option
 _LOGGER = logging.getLogger(__name__)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function`: no GIL, no bounds checks, cached on disk."""
-    return numba.njit(
+    return _njit(
         nogil=True, cache=True, boundscheck=False, error_model="numpy", no_cfunc_wrapper=True
     )(function)
 
@@ -40,14 +41,14 @@ def short_kernel(function: Callable[..., Any]) -> Any:
 
     Giving the GIL back would cost as much; and so the call is one step for every Python thread.
     """
-    return numba.njit(
+    return _njit(
         nogil=False, cache=True, boundscheck=False, error_model="numpy", no_cfunc_wrapper=True
     )(function)
 
 
 def inline_kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers; it is not cached on its own."""
-    return numba.njit(nogil=True, boundscheck=False, error_model="numpy", inline="never")(function)
+    return _njit(nogil=True, boundscheck=False, error_model="numpy", inline="never")(function)
 
 
 def _can_write(folder: Path) -> bool:
