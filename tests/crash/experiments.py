@@ -84,7 +84,12 @@ class _State:
         site.drop()
         self.disk = site.disk
         model = site.model
-        self.model = (list(model.puts), dict(model.acknowledged), set(model.gone), set(model.uncertain))
+        self.model = (
+            list(model.puts),
+            dict(model.acknowledged),
+            set(model.gone),
+            set(model.uncertain),
+        )
         objects = world.objects._objects
         self.objects = (dict(objects.data), list(objects.keys))
         self.now = world.clock._now_ms, world.clock._monotonic_ms

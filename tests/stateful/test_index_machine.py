@@ -79,8 +79,8 @@ class IndexMachine(RuleBasedStateMachine):
         lookup = Lookup(topic, key, begin=min(times), end=max(times))
         self.world.sites[site].check_lookup(lookup, page)
 
-    @rule(site=SITES, message_id=st.sampled_from(("M1", "M2", "A", "B0", "B7")), topic=st.none() | given.topics,
-          page=given.page_sizes)  # fmt: skip
+    @rule(site=SITES, message_id=st.sampled_from(("M1", "M2", "A", "B0", "B7")),
+          topic=st.none() | given.topics, page=given.page_sizes)  # fmt: skip
     def query_message_id(self, site, message_id, topic, page):
         self.world.sites[site].check_lookup(Lookup(topic, message_id=message_id), page)
 
@@ -233,5 +233,5 @@ def test_index_does_what_the_model_says():
             suppress_health_check=list(HealthCheck),
             print_blob=True,
             database=None,
-        ),  # fmt: skip
+        ),
     )

@@ -45,7 +45,7 @@ def _try(experiment, seconds, seed):
     while time.monotonic() - began < seconds and len(findings) < 20:
         try:
             tried += experiment.run(seed * _CASES + cases)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is a finding
             traceback.print_exc()
             again = f"python -m tests.torture --only {experiment.name} --seed {seed} --case {cases}"
             print(f"FOUND {experiment.name}: {error!r:.200}\n  again: {again}", flush=True)
@@ -77,7 +77,9 @@ def _names():
 def _parse():
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1800.0, help="time for all experiments")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="what everything follows from")
+    parser.add_argument(
+        "--seed", type=int, default=int(time.time()), help="what everything follows from"
+    )
     parser.add_argument("--only", help=f"one experiment: {_names()}")
     parser.add_argument("--case", type=int, help="run one case again")
     parser.add_argument("--report", action="store_true", help="write docs/reliability.json")

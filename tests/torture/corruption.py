@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -138,10 +139,8 @@ class Victim:
             self._abandon(index)
 
     def _abandon(self, index):
-        try:
+        with contextlib.suppress(TierdexError):
             index.close()
-        except TierdexError:
-            pass
 
     def check(self, index, kind):
         incomplete = False

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 
 from tests.crash import experiments as calls
 from tests.crash.scenarios import SCENARIOS
-from tests.torture import bad_store, corruption, false_matches, simulation, soak, takeovers, writers
+from tests.torture import (
+    bad_network,
+    bad_store,
+    corruption,
+    false_matches,
+    http,
+    simulation,
+    soak,
+    takeovers,
+    writers,
+)
 from tierdex.testing.crash import CrashPoint
 
 if TYPE_CHECKING:
@@ -76,7 +86,9 @@ def _kill_writer(seed):
     context, count = writers.spawner(), 0
     with tempfile.TemporaryDirectory() as folder:
         for round_number in range(5):
-            count = writers.kill_a_writer(context, Path(folder) / "data", count, seed + round_number)
+            count = writers.kill_a_writer(
+                context, Path(folder) / "data", count, seed + round_number
+            )
     return 5
 
 
@@ -88,6 +100,14 @@ def _kill_server(seed):
 
 def _bad_store(seed):
     return bad_store.live_with_faults(seed, 200, random.Random(seed).choice((0.5, 1.0, 3.0)))
+
+
+def _bad_network(seed):
+    return sum(bad_network.fail_many_requests(250, seed).values())
+
+
+def _http(seed):
+    return sum(http.send_hostile_requests(2000, seed).values())
 
 
 def _corruption(seed):
@@ -103,7 +123,7 @@ def _takeover(seed):
 
 
 def _simulation(seed):
-    simulation.simulate(seed, steps=random.Random(seed).choice((40, 120, 300)))
+    simulation.simulate(seed, steps=random.Random(seed).choice((30, 60, 120)))
     return 1
 
 
@@ -120,12 +140,23 @@ def _false_matches(seed):
 
 
 EXPERIMENTS = (
-    Experiment("kill-writer", "kill -9 of a real embedded writer under load", "kills", _kill_writer),
+    Experiment(
+        "kill-writer", "kill -9 of a real embedded writer under load", "kills", _kill_writer
+    ),
     Experiment("kill-server", "kill -9 of the HTTP server under load", "kills", _kill_server),
-    Experiment("kill-calls", "kill -9 around every call on disk and store", "crash points", _kill_calls),
+    Experiment(
+        "kill-calls", "kill -9 around every call on disk and store", "crash points", _kill_calls
+    ),
     Experiment("power-cut", "power cut, simulated disk", "disk states", _cut_power),
     Experiment("failing-calls", "failing system calls, once and for ever", "faults", _fail_calls),
     Experiment("bad-store", "a store that fails, lies and crawls", "faults", _bad_store),
+    Experiment(
+        "bad-network",
+        "a store that fails behind a real socket, with threads",
+        "faults",
+        _bad_network,
+    ),
+    Experiment("http", "hostile bytes against a real server", "responses", _http),
     Experiment("corruption", "damaged bytes of every kind of file", "damages", _corruption),
     Experiment("takeovers", "two owners, the older one a zombie", "takeovers", _takeover),
     Experiment("simulation", "everything at once by a seeded scheduler", "seeds", _simulation, 3.0),

@@ -1,4 +1,4 @@
-"""Keys that might be taken for others: collisions of slots and of half the hash, joined names, absent ones."""
+"""Keys that might be taken for others: collisions of slot and half hash, joined names, absent ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from tierdex import Index
 from tierdex.indexfile.hashing import key_hash
 from tierdex.storage_layer.memory import MemoryStore
 
-JOINED = [("x", "a#b"), ("x#a", "b"), ("x#a#b", "c"), ("xa", "b"), ("x", "ab"), ("a", "A"), ("A", "a")]
+JOINED = [
+    ("x", "a#b"),
+    ("x#a", "b"),
+    ("x#a#b", "c"),
+    ("xa", "b"),
+    ("x", "ab"),
+    ("a", "A"),
+    ("A", "a"),
+]
 
 
 def find_half_collisions(count):

@@ -22,7 +22,18 @@ CHANCES = {
     Fault.TIMEOUT_AFTER: 0.05, Fault.REFUSED: 0.02, Fault.BUSY: 0.03, Fault.CRAWL: 0.01,
     Fault.SHORT_BODY: 0.03, Fault.ALTERED_BODY: 0.03, Fault.TAKEN_BY_OURSELVES: 0.05,
 }  # fmt: skip
-CALLS = ("open", "write", "sync", "mapping_sync", "rename", "map", "reserve", "sync_folder", "unlink", "read")
+CALLS = (
+    "open",
+    "write",
+    "sync",
+    "mapping_sync",
+    "rename",
+    "map",
+    "reserve",
+    "sync_folder",
+    "unlink",
+    "read",
+)
 
 
 class Simulation:
@@ -80,7 +91,9 @@ class Simulation:
         begin, end = sorted(self.random.choices((None, 990, 1010, 1030), k=2), key=lambda t: t or 0)
         if self.random.random() < 0.25:
             return Lookup(None, message_id=self.random.choice((*MESSAGE_IDS, "B1", "absent")))
-        return Lookup(self.random.choice(TOPICS), self.random.choice((*KEYS, "absent")), None, begin, end)
+        return Lookup(
+            self.random.choice(TOPICS), self.random.choice((*KEYS, "absent")), None, begin, end
+        )
 
     def put(self, site):
         level = self.random.choice(("received", "received", "os", "disk"))
@@ -137,8 +150,9 @@ class Simulation:
                 parts.writing.compactor, parts.surroundings,
                 PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
             ]  # fmt: skip
-            scheduler = site.index, SeededScheduler(
-                workers, self.world.clock, self.random, keep_time=False
+            scheduler = (
+                site.index,
+                SeededScheduler(workers, self.world.clock, self.random, keep_time=False),
             )
             self.schedulers[site.name] = scheduler
         for _ in range(self.random.randrange(1, 12)):

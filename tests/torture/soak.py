@@ -36,10 +36,10 @@ class Usage:
 
 def soak(folder, cycles, warm_up=30):
     """Run whole lives; return the usage after the warm-up and at the end. Raises AssertionError."""
-    clock, first = ManualClock(), None
+    clock, first, index = ManualClock(), None, None
     for cycle in range(cycles + warm_up):
         if cycle % 10 == 0:
-            if cycle:
+            if index is not None:
                 index.close()
             index = Index.open(folder, clock=clock, ids=SeededIds(cycle), **SETTINGS)
         index.put_batch(

@@ -138,7 +138,14 @@ def kill_a_server(folder, first, seed):
             count = source.choice((1, 20, 200))
             body = {
                 "entries": [
-                    {"topic": "t", "key": f"K{n}", "queue_id": 0, "offset": n, "size": 1, "timestamp": n}
+                    {
+                        "topic": "t",
+                        "key": f"K{n}",
+                        "queue_id": 0,
+                        "offset": n,
+                        "size": 1,
+                        "timestamp": n,
+                    }
                     for n in range(number, number + count)
                 ],
                 "durability": source.choice(("os", "os", "disk")),
@@ -151,7 +158,9 @@ def kill_a_server(folder, first, seed):
             assert response.status == 200, answer
             number += count
             acknowledged = number
-        connection.request("POST", "/v1/entries", json.dumps(body), {"Content-Type": "application/json"})
+        connection.request(
+            "POST", "/v1/entries", json.dumps(body), {"Content-Type": "application/json"}
+        )
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

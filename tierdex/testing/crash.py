@@ -105,10 +105,11 @@ class CrashingStore:
             reached = self._point is not None and self.calls == self._point.nth
             if self.is_dead or (reached and self._point is not None and not self._point.after):
                 self._die()
-        result = call()
-        if reached:
-            self._die()
-        return result
+        try:
+            return call()
+        finally:
+            if reached:  # whatever the store answered: nobody lives to hear it
+                self._die()
 
     def _die(self) -> None:
         self.is_dead = True

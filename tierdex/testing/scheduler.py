@@ -33,7 +33,7 @@ class InlineExecutor(Executor):
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- as an executor does: the future raises it
             future.set_exception(error)
         return future
 
