@@ -371,7 +371,8 @@ class _Found:
     def __init__(self, count: int, max_count: int | None) -> None:
         self._max_count = max_count
         self._counts = np.zeros(count, np.int64)
-        self._repeats = np.zeros(count, bool)  # several files had rows for it
+        self._repeats = np.zeros(count, bool)  # several files had rows for it, not counted anew yet
+        self._has_several = False
         self._parts: list[tuple[np.ndarray, np.ndarray, RowColumns]] = []
 
     def still_want(self, is_valid: np.ndarray) -> np.ndarray:
@@ -391,7 +392,9 @@ class _Found:
             rank = _ranks(lookups)
             kept = (rank < self._max_count) | (self._counts[lookups] > 0)
             lookups, rows = lookups[kept], rows[kept]
-        self._repeats |= _seen(lookups, len(self._counts)) & (self._counts > 0)
+        again = lookups[self._counts[lookups] > 0]
+        self._repeats[again] = True
+        self._has_several |= bool(len(again))
         self._counts += np.bincount(lookups, minlength=len(self._counts))
         self._parts.append((lookups, rows, columns))
 
@@ -406,7 +409,7 @@ class _Found:
 
     def _distinct(self, names: tuple[str, ...]) -> tuple[np.ndarray, pa.Table]:
         """Return all matches by lookup, repeats of a location left out."""
-        several = len(self._parts) > 1 and self._has_several()
+        several = self._has_several
         wanted = (*names, *(name for name in _IDENTITY if name not in names and several))
         tables = [
             pa.Table.from_arrays(columns.columns(rows, wanted), names=list(wanted))
@@ -421,10 +424,6 @@ class _Found:
             kept = _first_of_each(lookups, table)
             lookups, table = lookups[kept], table.take(pa.array(kept))
         return lookups, table.select(list(names))
-
-    def _has_several(self) -> bool:
-        joined = np.concatenate([np.unique(part) for part, _, _ in self._parts])
-        return len(np.unique(joined)) < len(joined)
 
 
 def _first_of_each(lookups: np.ndarray, table: pa.Table) -> np.ndarray:
@@ -443,12 +442,6 @@ def _ranks(lookups: np.ndarray) -> np.ndarray:
     starts = np.flatnonzero(np.concatenate([[True], lookups[1:] != lookups[:-1]]))
     sizes = np.diff(np.concatenate([starts, [len(lookups)]]))
     return np.arange(len(lookups)) - np.repeat(starts, sizes)
-
-
-def _seen(lookups: np.ndarray, count: int) -> np.ndarray:
-    mask = np.zeros(count, bool)
-    mask[lookups] = True
-    return mask
 
 
 def _empty(names: tuple[str, ...]) -> pa.Table:
