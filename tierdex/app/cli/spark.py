@@ -49,6 +49,7 @@ def make_cli() -> typer.Typer:
         "merge": merge,
         "verify": verify,
         "index": index,
+        "pack": pack,
     }
     for name, command in commands.items():
         cli.command(name)(reporting(command))
@@ -214,6 +215,16 @@ def index(
             target_entries=target_entries,
         )
     write_fields(output, asdict(report))
+
+
+def pack(
+    target: Annotated[Path, typer.Argument(help="Archive to write: .tar, .tar.gz or .tgz.")],
+    output: Output = Form.TABLE,
+) -> None:
+    """Pack this environment for executors that do not have the package (--conf spark.archives)."""
+    from tierdex.pipeline.packing import pack_environment
+
+    write_fields(output, {"archive": str(target), "bytes": pack_environment(target)})
 
 
 @contextmanager

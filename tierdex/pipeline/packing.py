@@ -1,0 +1,113 @@
+"""Packs what executors need into one archive, for a cluster that does not have the package installed.
+
+numba and pyarrow are compiled code and cannot travel by ``--py-files``; they can in an archive that
+Spark unpacks beside each executor::
+
+    tierdex spark pack env.tar
+    spark.archives=env.tar#env    spark.executorEnv.PYTHONPATH=./env
+
+Executors need the same minor version of Python and the same kind of machine. Times of files are kept,
+so that kernels that were compiled here are not compiled again there. Depends on the installed
+packages' own metadata.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import tierdex
+from tierdex.errors import InvalidRequestError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_EXTRAS: Final = ("s3",)
+_ALSO: Final = ("pandas",)  # Spark asks for it where Arrow batches go through Python
+_MODES: Final = {".tar": "w", ".gz": "w:gz", ".tgz": "w:gz"}
+_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
+_NOT_NEEDED: Final = re.compile(r"(^|/)(tests|include)/|\.(h|hpp|pxd|pyx|a)$")
+
+
+def pack_environment(target: Path) -> int:
+    """Write the archive (.tar, .tar.gz or .tgz); return its bytes.
+
+    Raises InvalidRequestError for another ending, NotFoundError when a package is not installed.
+    """
+    mode = _MODES.get(target.suffix)
+    if mode is None:
+        raise InvalidRequestError("must end in .tar, .tar.gz or .tgz", field="target")
+    unfinished = target.with_name(f"{target.name}.new")
+    with tarfile.open(unfinished, mode) as archive:  # type: ignore[call-overload]
+        for path, name in _files():
+            archive.add(path, name, recursive=False)
+    unfinished.rename(target)
+    return target.stat().st_size
+
+
+def _files() -> Iterator[tuple[Path, str]]:
+    """Yield (where a file lies, its name in the archive), each once."""
+    seen: set[str] = set()
+    home = Path(tierdex.__file__).parent
+    for path in sorted(home.rglob("*")):
+        if path.is_file():
+            name = f"tierdex/{path.relative_to(home).as_posix()}"
+            seen.add(name)
+            yield path, name
+    for distribution in _distributions():
+        for file in distribution.files or ():
+            name = file.as_posix()
+            if name.startswith("..") or name in seen or _NOT_NEEDED.search(name):
+                continue
+            path = Path(str(distribution.locate_file(file)))
+            if path.is_file():
+                seen.add(name)
+                yield path, name
+
+
+def _distributions() -> list[metadata.Distribution]:
+    """Return the packages that tierdex needs in a task, and what they need."""
+    found: dict[str, metadata.Distribution] = {}
+    waiting = [*_requirements("tierdex", _EXTRAS), *_ALSO]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        try:
+            found[name] = metadata.distribution(name)
+        except metadata.PackageNotFoundError as error:
+            raise NotFoundError(
+                f"{name} is not installed: pip install 'tierdex[spark,s3]'"
+            ) from error
+        waiting += _requirements(name, ())
+    return list(found.values())
+
+
+def _requirements(name: str, extras: tuple[str, ...]) -> list[str]:
+    """Return the installed packages that `name` asks for, those of `extras` included."""
+    wanted = []
+    for text in metadata.requires(name) or ():
+        requirement, _, condition = text.partition(";")
+        matched = _REQUIREMENT.match(requirement.strip())
+        assert matched is not None, text
+        if "extra ==" in condition and not any(
+            f"'{one}'" in condition.replace('"', "'") for one in extras
+        ):
+            continue
+        normal = re.sub(r"[-_.]+", "-", matched[0]).lower()
+        # What a condition on platform or version leaves out is not installed here either.
+        if condition and not _is_installed(normal):
+            continue
+        wanted.append(normal)
+    return wanted
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
