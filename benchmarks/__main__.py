@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from importlib import import_module
@@ -32,6 +33,7 @@ def main() -> int:
         "--folder", type=Path, help="where the data goes; default: the temporary folder"
     )
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers and folders go with us
     watch = Stopwatch()
     with tempfile.TemporaryDirectory(prefix="tierdex-bench-", dir=arguments.folder) as root:
         bench = Bench(0.1 if arguments.quick else 1.0, Path(root))

@@ -65,4 +65,4 @@ def grow(bench: Bench, folder: Path) -> None:
 
 def ask(index: Index, keys: list[str]) -> None:
     for key in keys:
-        index.query(TOPIC, key=key, max_count=1)
+        index.query(TOPIC, key=key)
