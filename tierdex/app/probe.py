@@ -17,6 +17,7 @@ Depends on the verbs of an index (embedded or remote), the ground and answers. N
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -204,9 +205,9 @@ class Prober:
         self._published_at = self._clock.monotonic()
         newest = len(self._canaries) - 1
         try:
-            self._index.roll()
-        except PermissionDeniedError:
-            pass  # a key that may only write: publishing rolls too
+            # A key that may only write may not roll: publishing does it then.
+            with suppress(PermissionDeniedError):
+                self._index.roll()
         except TierdexError as error:
             yield Step("publish", self._canaries[newest].state, Outcome.FAILED, 0.0, str(error))
             return
