@@ -37,8 +37,8 @@ ERRORS = [
 ]  # fmt: skip
 INDEX_VERBS = [
     "close", "compaction_status", "expire", "file", "files", "flush", "open", "put", "put_batch", "query",
-    "query_batch", "query_batch_arrow", "query_local", "refresh", "roll", "run_compaction", "topics", "verify_file",
-    "watermark",
+    "query_batch", "query_batch_arrow", "query_local", "refresh", "roll", "run_compaction", "topics",
+    "verify_file", "watermark",
 ]  # fmt: skip
 
 
