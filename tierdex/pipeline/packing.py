@@ -4,7 +4,7 @@ numba and pyarrow are compiled code and cannot travel by ``--py-files``; they ca
 Spark unpacks beside each executor::
 
     tierdex spark pack env.tar
-    spark.archives=env.tar#env    spark.executorEnv.PYTHONPATH=./env
+    make_session("spark://...", archive="env.tar", executor_python="python3.11")
 
 Executors need the same minor version of Python and the same kind of machine. Times of files are kept,
 so that kernels that were compiled here are not compiled again there. Depends on the installed

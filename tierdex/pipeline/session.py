@@ -7,10 +7,13 @@ loopback only, this Python for the workers, Arrow batches of a useful size. Depe
 from __future__ import annotations
 
 import os
+import site
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tierdex
 from tierdex.errors import NotFoundError, TierdexError
 from tierdex.pipeline.java import use_java
 
@@ -19,13 +22,22 @@ if TYPE_CHECKING:
 
 
 def make_session(
-    master: str = "local[*]", *, name: str = "tierdex", conf: dict[str, str] | None = None
+    master: str = "local[*]",
+    *,
+    name: str = "tierdex",
+    conf: dict[str, str] | None = None,
+    archive: str | None = None,
+    executor_python: str | None = None,
 ) -> Any:
     """Return a session (a running one is reused) with ``format("tierdex")`` registered.
 
-    `conf` are Spark's own settings, on top of ours. Raises NotFoundError when there is no Java.
+    `conf` are Spark's own settings, on top of ours. For executors without the package, `archive` is
+    what `pack_environment` wrote, and `executor_python` their Python, of this minor version (and on
+    this machine as well: Spark plans with it). Raises NotFoundError when there is no Java.
     """
     use_java()
+    if executor_python is not None:
+        os.environ["PYSPARK_PYTHON"] = executor_python
     # Without it workers take whatever python3 comes first in PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -41,12 +53,26 @@ def make_session(
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if archive is not None:
+        chosen |= {"spark.archives": f"{archive}#env", "spark.executorEnv.PYTHONPATH": "./env"}
+        _lend_packages_to_planner()
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (chosen | (conf or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _lend_packages_to_planner() -> None:
+    """Let the Python that Spark plans with on this machine import what this process can.
+
+    It is the executors' Python, which has nothing installed; the JVM hands our PYTHONPATH to it, and
+    not to executors on other machines.
+    """
+    home = Path(tierdex.__file__).parent.parent
+    paths = [*site.getsitepackages(), str(home), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
 
 
 @contextmanager

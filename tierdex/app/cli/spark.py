@@ -221,7 +221,7 @@ def pack(
     target: Annotated[Path, typer.Argument(help="Archive to write: .tar, .tar.gz or .tgz.")],
     output: Output = Form.TABLE,
 ) -> None:
-    """Pack this environment for executors that do not have the package (--conf spark.archives)."""
+    """Pack this environment for executors that do not have the package (`--archive`)."""
     from tierdex.pipeline.packing import pack_environment
 
     write_fields(output, {"archive": str(target), "bytes": pack_environment(target)})

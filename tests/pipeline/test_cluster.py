@@ -1,0 +1,137 @@
+"""A real standalone cluster whose executors do not have the package; one of them is killed at work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.pipeline import cluster_job
+from tests.servers.s3_server import find_free_port
+from tierdex.pipeline.java import use_java
+from tierdex.pipeline.packing import pack_environment
+from tierdex.pipeline.snapshot import open_log
+from tierdex.storage_layer.open import open_store
+
+START_S = 60.0
+JOB_S = 110.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Master and two workers with one core each, as processes on loopback; yields (url, folder)."""
+    folder = tmp_path_factory.mktemp("cluster")
+    use_java()
+    home = Path(pyspark.__file__).parent
+    port, web = find_free_port(), find_free_port()
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "192m",
+        "SPARK_NO_DAEMONIZE": "1",
+    }
+    started = []
+
+    def start(name, *arguments):
+        with open(folder / f"{name}.log", "wb") as log:
+            started.append(
+                subprocess.Popen(
+                    [str(home / "bin" / "spark-class"), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
+            )
+
+    try:
+        start(
+            "master", "org.apache.spark.deploy.master.Master",
+            "-h", "127.0.0.1", "-p", str(port), "--webui-port", str(web),
+        )  # fmt: skip
+        for number in range(2):
+            start(
+                f"worker{number}", "org.apache.spark.deploy.worker.Worker",
+                "-h", "127.0.0.1", "-c", "1", "-m", "1g", "-d", str(folder / f"work{number}"),
+                "--webui-port", "0", f"spark://127.0.0.1:{port}",
+            )  # fmt: skip
+        wait_for(lambda: workers_of(web) == 2, START_S, folder)
+        yield f"spark://127.0.0.1:{port}", folder
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def workers_of(web):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
+            return json.load(answer)["aliveworkers"]
+    except OSError:
+        return 0
+
+
+def wait_for(condition, seconds, folder):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            logs = "\n".join(path.read_text()[-2000:] for path in folder.glob("*.log"))
+            raise TimeoutError(logs)
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(240)
+def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
+    master, folder = cluster
+    archive = tmp_path / "env.tar"
+    assert pack_environment(archive) > 0
+    store = f"file://{tmp_path}/store"
+    bare = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    # The driver's own environment must not reach the executors by accident.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with open(folder / "job.log", "wb") as log:
+        job = subprocess.Popen(
+            [sys.executable, cluster_job.__file__, master, str(archive), str(bare), store,
+             str(tmp_path)],
+            cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+        )  # fmt: skip
+    try:
+        wait_for(lambda: (tmp_path / "executor").exists() or job.poll() is not None, JOB_S, folder)
+        assert job.poll() is None, (folder / "job.log").read_text()[-4000:]
+        executor = int((tmp_path / "executor").read_text())
+        command = Path(f"/proc/{executor}/cmdline").read_bytes()
+        assert re.search(rb"CoarseGrainedExecutorBackend", command), command
+        os.kill(executor, signal.SIGKILL)
+        job.wait(JOB_S)
+    finally:
+        if job.poll() is None:
+            job.kill()
+            job.wait()
+    assert job.returncode == 0, (folder / "job.log").read_text()[-4000:]
+    result = json.loads((tmp_path / "result").read_text())
+    entries, files = cluster_job.ENTRIES, cluster_job.PARTITIONS
+    assert result == {
+        "entries": entries,
+        "tasks_of_scan": files,
+        "found": entries // 100,
+        "sound": files,
+        "merged": files,
+    }
+    # One commit published the job, one the merge.
+    assert open_log(open_store(store), "spark").load().number == 2
