@@ -19,7 +19,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import tierdex
 from tierdex.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def pack_environment(target: Path) -> int:
 def _files() -> Iterator[tuple[Path, str]]:
     """Yield (where a file lies, its name in the archive), each once."""
     seen: set[str] = set()
-    home = Path(tierdex.__file__).parent
+    home = Path(__file__).parent.parent  # the package itself
     for path in sorted(home.rglob("*")):
         if path.is_file():
             name = f"tierdex/{path.relative_to(home).as_posix()}"
