@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tierdex
 from tierdex.errors import NotFoundError, TierdexError
 from tierdex.pipeline.java import use_java
 
@@ -70,7 +69,7 @@ def _lend_packages_to_planner() -> None:
     It is the executors' Python, which has nothing installed; the JVM hands our PYTHONPATH to it, and
     not to executors on other machines.
     """
-    home = Path(tierdex.__file__).parent.parent
+    home = Path(__file__).parent.parent.parent  # where the package lies
     paths = [*site.getsitepackages(), str(home), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
 
