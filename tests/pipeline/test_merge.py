@@ -151,5 +151,6 @@ def test_damage_and_loss_are_found_by_verify(spark, store_url, tmp_path):
     assert [rows[file.file_id].is_sound for file in files] == [False, False, True]
     assert "checksum of page" in rows[damaged.file_id].problems[0]
     assert "holds no object" in rows[lost.file_id].problems[0]
-    with pytest.raises(Exception, match="checksum of page|holds no object"):  # whichever comes first
+    # whichever of the two comes first
+    with pytest.raises(Exception, match=r"checksum of page|holds no object"):
         read(spark, store_url, nodes="spark").where("timestamp > 0").count()
