@@ -25,6 +25,7 @@ def main(path: str) -> int:
     skips = Counter(
         skipped.get("message", "") for case in cases for skipped in case.iter("skipped")
     )
+    failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
     ran = len(cases) - skips.total()
     for reason, count in skips.items():
         print(f"skipped {count}: {reason}")
@@ -35,8 +36,8 @@ def main(path: str) -> int:
     if unknown:
         print(f"skip reasons that are not on the list: {unknown}")
         return 1
-    print(f"{ran} passed, 0 failed, {skips.total()} skipped")
-    return 0
+    print(f"{ran - failed} passed, {failed} failed, {skips.total()} skipped")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
