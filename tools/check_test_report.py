@@ -25,7 +25,9 @@ def main(path: str) -> int:
     skips = Counter(
         skipped.get("message", "") for case in cases for skipped in case.iter("skipped")
     )
-    failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
+    failed = sum(
+        case.find("failure") is not None or case.find("error") is not None for case in cases
+    )
     ran = len(cases) - skips.total()
     for reason, count in skips.items():
         print(f"skipped {count}: {reason}")
