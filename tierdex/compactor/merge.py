@@ -29,11 +29,16 @@ _MERGE_MAX_FILES = 64
 
 
 def plan_merge(
-    state: ManifestState, settings: Settings, unmergeable: Container[bytes] = ()
+    state: ManifestState,
+    settings: Settings,
+    unmergeable: Container[bytes] = (),
+    *,
+    in_tiers: bool = True,
 ) -> tuple[FileRow, ...]:
     """Return the oldest run of neighbours worth merging, by number; empty when there is none. Pure.
 
-    Files whose uuid is `unmergeable` end a run.
+    Files whose uuid is `unmergeable` end a run. Without `in_tiers` any run of enough files is worth
+    it: for somebody who asks for a merge once, not for a compactor that asks again and again.
     """
     run: list[FileRow] = []
     for row in sorted(state.files.values(), key=lambda row: row.number):
@@ -47,16 +52,18 @@ def plan_merge(
         if fits:
             run.append(row)
             continue
-        if _is_worth_it(run, settings):
+        if _is_worth_it(run, settings, in_tiers=in_tiers):
             break
         can_begin = row.item_count < settings.merge_below_items and row.uuid not in unmergeable
         run = [row] if can_begin else []
-    return tuple(run) if _is_worth_it(run, settings) else ()
+    return tuple(run) if _is_worth_it(run, settings, in_tiers=in_tiers) else ()
 
 
-def _is_worth_it(run: Sequence[FileRow], settings: Settings) -> bool:
+def _is_worth_it(run: Sequence[FileRow], settings: Settings, *, in_tiers: bool) -> bool:
     if len(run) < settings.merge_min_files:
         return False
+    if not in_tiers:
+        return True
     largest = max(row.item_count for row in run)
     return largest <= sum(row.item_count for row in run) - largest
 

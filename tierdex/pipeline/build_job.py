@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import InvalidRequestError
+from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.options import DEFAULT_NODE, TARGET_ENTRIES
 from tierdex.pipeline.registration import register
 
@@ -39,6 +40,7 @@ def build(
     if isinstance(target_entries, bool) or target_entries < 1:
         raise InvalidRequestError("must be at least 1", field="target_entries")
     bucket_ms = 0 if time_bucket is None else parse_bucket(time_bucket)
+    StoreLink.of(store_url, options)  # before the rows are counted
     register(df.sparkSession)
     if bucket_ms:
         shaped, count = _by_time(df, bucket_ms, target_entries)

@@ -134,7 +134,7 @@ def _plan(
     state = ManifestState(node=DEFAULT_NODE, files=MappingProxyType(rows))
     taken: set[bytes] = set()
     groups = []
-    while run := plan_merge(state, settings, taken):
+    while run := plan_merge(state, settings, taken, in_tiers=False):
         taken.update(row.uuid for row in run)
         groups.append([(owners[row.uuid], row) for row in run])
     return groups

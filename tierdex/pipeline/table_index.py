@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from tierdex.errors import InvalidRequestError
 from tierdex.pipeline.build_job import shape_by_size
+from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.options import DEFAULT_NODE, TARGET_ENTRIES
 from tierdex.pipeline.registration import register
 from tierdex.pipeline.source_files import (
@@ -82,6 +83,7 @@ def index_table(
     """
     paths = [source] if isinstance(source, str) else list(source)
     kind = _format_of(paths, format)
+    StoreLink.of(store_url, options)  # before anything is read
     register(spark)
     wish = _Wish(spark, key, topic, timestamp, message_id)
     given = dict(read_options or {})

@@ -33,6 +33,10 @@ Master = Annotated[
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark.")
 ]
+Archive = Annotated[
+    str | None, typer.Option(help="What `tierdex spark pack` wrote, for executors without it.")
+]
+ExecutorPython = Annotated[str | None, typer.Option(help="The executors' Python, with --archive.")]
 Node = Annotated[str, typer.Option(help="The shared node that publishes.")]
 Target = Annotated[int, typer.Option(min=1, help="Most entries of one file.")]
 Nodes = Annotated[list[str] | None, typer.Option("--from", help="Only these nodes; repeatable.")]
@@ -70,12 +74,14 @@ def build(
     format: Annotated[str | None, typer.Option(help="Spark's name of the format.")] = None,
     master: Master = "local[*]",
     conf: Conf = None,
+    archive: Archive = None,
+    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Publish a table of entries as index files."""
     from tierdex.pipeline import build as run_build
 
-    with _session(master, conf, "build") as spark:
+    with _session(master, conf, "build", archive, executor_python) as spark:
         frame = _read(spark, source, format)
         if sql is not None:
             frame.createOrReplaceTempView("input")
@@ -99,6 +105,8 @@ def lookup(
     format: Annotated[str | None, typer.Option(help="Spark's name of the keys' format.")] = None,
     master: Master = "local[*]",
     conf: Conf = None,
+    archive: Archive = None,
+    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Look up many keys at once. Exit code 4 when a file could not be asked (--on-error partial)."""
@@ -106,7 +114,7 @@ def lookup(
     from tierdex.pipeline import lookup as run_lookup
 
     rows, columns = None, []
-    with _session(master, conf, "lookup") as spark:
+    with _session(master, conf, "lookup", archive, executor_python) as spark:
         found = run_lookup(
             spark,
             store,
@@ -141,12 +149,14 @@ def merge(
     min_files: Annotated[int, typer.Option(min=2, help="Fewest files of a merge.")] = 2,
     master: Master = "local[*]",
     conf: Conf = None,
+    archive: Archive = None,
+    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Merge small files into large ones while readers and writers go on."""
     from tierdex.pipeline import merge as run_merge
 
-    with _session(master, conf, "merge") as spark:
+    with _session(master, conf, "merge", archive, executor_python) as spark:
         report = run_merge(
             spark,
             store,
@@ -166,12 +176,14 @@ def verify(
     nodes: Nodes = None,
     master: Master = "local[*]",
     conf: Conf = None,
+    archive: Archive = None,
+    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Check every checksum and invariant of every file. Exit code 1 when something is broken."""
     from tierdex.pipeline import verify as run_verify
 
-    with _session(master, conf, "verify") as spark:
+    with _session(master, conf, "verify", archive, executor_python) as spark:
         rows = run_verify(spark, store, nodes=nodes).toArrow().to_pylist()
     write_rows(output, rows, ("file_id", "is_sound", "problems"), whole={"files": rows})
     if not all(row["is_sound"] for row in rows):
@@ -195,12 +207,14 @@ def index(
     target_entries: Target = 5_000_000,
     master: Master = "local[*]",
     conf: Conf = None,
+    archive: Archive = None,
+    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Make the rows of tables and logs findable without rewriting them."""
     from tierdex.pipeline import index_table
 
-    with _session(master, conf, "index") as spark:
+    with _session(master, conf, "index", archive, executor_python) as spark:
         report = index_table(
             spark,
             _absolute(source),
@@ -228,7 +242,13 @@ def pack(
 
 
 @contextmanager
-def _session(master: str, conf: list[str] | None, title: str) -> Iterator[Any]:
+def _session(
+    master: str,
+    conf: list[str] | None,
+    title: str,
+    archive: str | None,
+    executor_python: str | None,
+) -> Iterator[Any]:
     """Yield a session whose tasks are shown; it ends with the command."""
     from tierdex.pipeline import make_session, plain_errors
 
@@ -239,7 +259,13 @@ def _session(master: str, conf: list[str] | None, title: str) -> Iterator[Any]:
             raise InvalidRequestError("is NAME=VALUE", field="--conf")
         settings[name] = value
     with plain_errors():
-        spark = make_session(master, name=f"tierdex {title}", conf=settings)
+        spark = make_session(
+            master,
+            name=f"tierdex {title}",
+            conf=settings,
+            archive=archive,
+            executor_python=executor_python,
+        )
         spark.sparkContext.setLogLevel("ERROR")
         try:
             with _progress_of(spark, title):
