@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 
 import orjson
 import pytest
 
+from tests.servers.tierdex_server import TierdexServer
 from tierdex import errors
 from tierdex.client.remote import Client
 from tierdex.index_service.index import Index
@@ -22,19 +22,7 @@ SETTINGS = {"slot_count": 1024, "item_capacity": 4096}
 ENTRY = {"topic": "orders", "queue_id": 0, "offset": 1, "size": 2, "timestamp": 3}
 
 
-class Server:
-    def __init__(self, process):
-        self.process = process
-        self.lines = []
-        self.url = ""
-        for line in process.stderr:
-            self.lines.append(line)
-            if found := re.match(r"serving on (\S+)", line):
-                self.url = found[1]
-                break
-        self._reader = threading.Thread(target=lambda: self.lines.extend(process.stderr))
-        self._reader.start()
-
+class Server(TierdexServer):
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         code = self.process.wait(timeout=15)

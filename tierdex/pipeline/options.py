@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -145,10 +146,8 @@ def parse_time(value: object, *, field: str) -> int:
 
 
 def _parsed(text: str) -> int | datetime.datetime | None:
-    try:
+    with suppress(ValueError):  # not a number: then it is a date, or refused by the caller
         return int(text)
-    except ValueError:
-        pass
     try:
         return datetime.datetime.fromisoformat(text)
     except ValueError:
