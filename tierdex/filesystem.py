@@ -251,9 +251,12 @@ class _LocalMapping:
         if size < length:  # a store or load beyond the end would be a SIGBUS, not an error
             raise OSError(f"file holds {size} bytes, {length} were to be mapped")
         with os.fdopen(os.dup(descriptor), "r+b" if writable else "rb") as file:
-            self.array: np.ndarray = np.memmap(
-                file, dtype=np.uint8, mode="r+" if writable else "r", shape=(length,)
-            )
+            try:
+                self.array: np.ndarray = np.memmap(
+                    file, dtype=np.uint8, mode="r+" if writable else "r", shape=(length,)
+                )
+            except ValueError as error:  # its writer's seal cut it since the look above
+                raise OSError(f"cut below {length} bytes while being mapped") from error
 
     def populate(self, position: int, length: int) -> None:
         first = position - position % PAGE_BYTES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -135,6 +136,25 @@ def test_mapping_beyond_the_end_is_refused(system: FileSystem, tmp_path: Path) -
     file = system.open(tmp_path / "file")
     with pytest.raises(OSError, match="3 bytes"):
         file.map(4, writable=False)
+    file.close()
+
+
+def test_file_cut_while_it_is_being_mapped_is_an_os_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader beside a writer: the seal cuts the file between the look at its size and the mapping."""
+    system, look = LocalFileSystem(), os.fstat
+    write(system, tmp_path / "file", bytes(10_000))
+
+    def look_then_cut(descriptor: int) -> os.stat_result:
+        seen = look(descriptor)
+        os.truncate(tmp_path / "file", 5_000)
+        return seen
+
+    file = system.open(tmp_path / "file")
+    monkeypatch.setattr(os, "fstat", look_then_cut)
+    with pytest.raises(OSError, match="cut below 10000 bytes"):
+        file.map(10_000, writable=False)
     file.close()
 
 
