@@ -121,6 +121,38 @@ def test_a_node_that_cannot_be_read_is_missing_once_it_is_stale(
     assert reader.query("orders", key="A").complete
 
 
+@pytest.mark.parametrize("batch", [False, True])
+def test_query_after_a_pause_of_the_process_refreshes_first(
+    make_node, make_index, store, clock, batch
+):
+    writer = make_node("a")
+    publish(writer, 1)
+    reader = make_index(None, store=store, max_staleness=10)
+    clock.advance(11)  # stopped, or starved, and so was its refresh
+    publish(writer, 2)
+    if batch:
+        answer = reader.query_batch([{"topic": "orders", "key": "A"}])[0]
+    else:
+        answer = reader.query("orders", key="A", explain=True)
+        assert answer.explain.manifest_requests > 0
+    assert answer.complete, answer.missing
+    assert offsets(answer) == [2, 1]
+
+
+def test_query_leaves_a_store_that_is_ill_to_the_next_refresh(make_node, make_index, store, clock):
+    publish(make_node("a"), 1)
+    reader = make_index(None, store=store, max_staleness=10)
+    clock.advance(11)
+    store.broken = ("nodes/",)
+    assert not reader.query("orders", key="A").complete
+    asked = reader.query("orders", key="A", explain=True)
+    assert not asked.complete
+    assert asked.explain.manifest_requests == 0
+    store.broken = ()
+    reader.refresh()
+    assert reader.query("orders", key="A").complete
+
+
 def test_a_store_that_was_never_listed_is_missing(make_index, store):
     store.broken = ("",)
     reader = make_index(None, store=store)

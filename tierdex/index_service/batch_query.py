@@ -81,6 +81,7 @@ class BatchQueryRunner:
 
     def run(self, requests: Sequence[QueryRequest], *, fail: bool) -> list[Answer]:
         """Return one answer a request, in order. Raises IncompleteAnswerError when `fail`."""
+        self._surroundings.catch_up()
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         collected = self._collect(batch_of_requests(requests))
         everywhere = self._surroundings.missing()
@@ -99,6 +100,7 @@ class BatchQueryRunner:
 
         Raises IncompleteAnswerError when `fail`.
         """
+        self._surroundings.catch_up()
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         entries = self._run_uniform(table, max_count, as_of)
         if entries is not None:

@@ -230,9 +230,20 @@ class Nodes:
 
     # -- what answers say ------------------------------------------------------------------------
 
+    @property
+    def is_overdue(self) -> bool:
+        """Say whether a manifest is older than `max_staleness` though nothing failed at it."""
+        if self._listing_error is not None:
+            return False
+        oldest = self._oldest_ms()
+        return any(
+            self._known_ms(log) < oldest and node not in self._errors
+            for node, log in self._logs.items()
+        )
+
     def missing(self) -> list[Missing]:
         """Return the nodes whose manifest is older than `max_staleness`, or was never read."""
-        oldest = self._clock.now_ms() - round(self._settings.max_staleness * 1000)
+        oldest = self._oldest_ms()
         found = list(self._hidden)
         if self._listing_error is not None and self._listed_ms < oldest:
             found.append(Missing("store", f"nodes cannot be listed: {self._listing_error}"))
@@ -249,6 +260,9 @@ class Nodes:
             (self._known_ms(log) for log in self._logs.values()),
             default=self._listed_ms or self._clock.now_ms(),
         )
+
+    def _oldest_ms(self) -> int:
+        return self._clock.now_ms() - round(self._settings.max_staleness * 1000)
 
     def _known_ms(self, log: ManifestLog) -> int:
         """Return until when a node is known: its manifest was read, or the node did not exist yet."""

@@ -71,6 +71,10 @@ class Surroundings(Protocol):
         """Look at every node's manifest now; return the requests that took."""
         ...
 
+    def catch_up(self) -> int:
+        """Refresh if nobody did for too long though the store was well; return the requests."""
+        ...
+
     def missing(self) -> list[Missing]:
         """Return nodes whose manifest is too old or unreadable, and quarantined files."""
         ...
@@ -109,10 +113,10 @@ class QueryRunner:
 
         `of_batch` is the budget of the batch that the query belongs to.
         """
+        manifest_requests = self._surroundings.catch_up()
         attempt = self._attempt(request, of_batch)
-        manifest_requests = 0
         if attempt.plan_is_old:
-            manifest_requests = self._surroundings.refresh()
+            manifest_requests += self._surroundings.refresh()
             attempt = self._attempt(request, of_batch, after=attempt)
         attempt.missing += self._surroundings.missing()
         answer = Answer(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.rocketmq_source import RocketmqView
     from tierdex.lifecycle.file_handle import FileHandle
 
+_PATIENCE = 1.0  # seconds
+
 
 class ViewSurroundings:
     """Joins what the parts of one view know (`query.Surroundings`). Safe to share."""
@@ -51,12 +53,31 @@ class ViewSurroundings:
     def refresh(self) -> int:
         """Look at the folder (when it is only read), the quarantine and every manifest."""
         with self._refreshing:
-            vanished = () if self._local_view is None else self._local_view.refresh()
-            if self._rocketmq is not None:
-                self._rocketmq.refresh()
-            if self._quarantine is not None:
-                self._quarantine.refresh()
-            return self._nodes.refresh(vanished)
+            return self._refresh()
+
+    def catch_up(self) -> int:
+        """Refresh before a query, if nobody did for too long though the store was well.
+
+        Returns the requests that took.
+        The process was stopped, or its threads were starved: a query after that should not be
+        incomplete for a reason that one look mends. Waits no longer than `_PATIENCE` for a refresh
+        that is under way, since the store may crawl, and leaves a store that is ill to `step`.
+        """
+        if self._nodes.is_overdue and self._refreshing.acquire(timeout=_PATIENCE):
+            try:
+                if self._nodes.is_overdue:  # whoever held the lock may have refreshed
+                    return self._refresh()
+            finally:
+                self._refreshing.release()
+        return 0
+
+    def _refresh(self) -> int:
+        vanished = () if self._local_view is None else self._local_view.refresh()
+        if self._rocketmq is not None:
+            self._rocketmq.refresh()
+        if self._quarantine is not None:
+            self._quarantine.refresh()
+        return self._nodes.refresh(vanished)
 
     def missing(self) -> list[Missing]:
         missing = self._nodes.missing()
