@@ -22,7 +22,8 @@ from tierdex.errors import (
 )
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.retrying import RetryingStore, RetryPolicy
-from tierdex.storage_layer.s3 import S3Store, translate
+from tierdex.storage_layer.s3 import S3Store
+from tierdex.storage_layer.s3_client import translate
 from tierdex.testing.store_contract import PatternSource
 
 BODY = b"0123456789" * 100

@@ -3,7 +3,7 @@
 A lookup in a published file is one ranged GET, so this is the only verb whose cost counts: boto3 spends
 over a millisecond of CPU on it (serialising, hooks, parsing, endpoint rules), signing and sending it by
 hand a tenth of that. The signer, the credentials and the address still come from botocore, through
-`s3.py`; whatever is unusual (a proxy, a redirect, no credentials) is left to boto3 by raising
+`s3_signer.py`; whatever is unusual (a proxy, a redirect, no credentials) is left to boto3 by raising
 `UnusualGetError`.
 
 The length of the body is checked against what was asked: a short one is an error, never short bytes. A

@@ -1,0 +1,149 @@
+"""The connection to a server: botocore's session and client, and its errors in our words.
+
+Configuration and credentials come from the caller or the usual AWS chain and go nowhere else: not into
+urls, messages, logs. botocore is told not to repeat (`RetryingStore` does that, and multipart parts).
+
+boto3 is imported when a client is made, not with this module; only this file and s3_signer.py import it
+or botocore. Depends on s3_errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from tierdex.errors import (
+    StoreRefusedError,
+    StoreTimeoutError,
+    StoreUnavailableError,
+    TierdexError,
+)
+from tierdex.storage_layer.s3_errors import Refusal, error_of, parse_retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_s3 import S3Client
+
+    from tierdex.storage_layer.credentials import Credentials
+
+DEFAULT_REGION = "us-east-1"  # what servers other than AWS expect when nobody names one
+
+
+def connect(
+    endpoint_url: str | None,
+    region: str | None,
+    *,
+    timeout_s: float,
+    pool: int,
+    checksum: Literal["when_supported", "when_required"],
+    credentials: Credentials | None,
+) -> tuple[Any, S3Client]:
+    """Return a session and its client; reads configuration, sends nothing."""
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as error:
+        raise StoreRefusedError(
+            "s3:// needs boto3: install it with `pip install 'tierdex[s3]'`"
+        ) from error
+    logger = logging.getLogger("botocore")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)  # its DEBUG lines hold signatures and session tokens
+    session = boto3.session.Session(
+        aws_access_key_id=credentials.access_key if credentials else None,
+        aws_secret_access_key=credentials.secret_key if credentials else None,
+        aws_session_token=credentials.session_token if credentials else None,
+    )
+    endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3")
+    endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or None
+    region = region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
+    config = Config(
+        connect_timeout=timeout_s,
+        read_timeout=timeout_s,
+        max_pool_connections=pool,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        # Names in a host name want DNS for every bucket, which only AWS has.
+        s3={"addressing_style": "path" if endpoint_url else "auto"},
+        signature_version="s3v4",
+        request_checksum_calculation=checksum,
+        response_checksum_validation=checksum,
+    )
+    return session, session.client(
+        "s3", endpoint_url=endpoint_url, region_name=region, config=config
+    )
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Turn whatever botocore, urllib3 or a socket raises into an error of our tree."""
+    try:
+        yield
+    except TierdexError:
+        raise
+    except Exception as error:
+        ours = translate(error, where)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def translate(error: Exception, where: str) -> TierdexError | None:
+    """Return our error for one of botocore, urllib3 or a socket; None for anything else (a bug)."""
+    import urllib3.exceptions
+    from botocore import exceptions as boto
+
+    if isinstance(error, boto.ClientError):
+        answer = error.response.get("ResponseMetadata", {})
+        said = error.response.get("Error", {})
+        refusal = Refusal(
+            int(answer.get("HTTPStatusCode", 0)),
+            str(said.get("Code", "")),
+            str(said.get("Message", "")),
+            parse_retry_after(answer.get("HTTPHeaders", {}).get("retry-after")),
+        )
+        return error_of(refusal, where)
+    what = f"{where}: {type(error).__name__}"
+    timeouts = (boto.ConnectTimeoutError, boto.ReadTimeoutError, urllib3.exceptions.TimeoutError)
+    if isinstance(error, (*timeouts, TimeoutError)) and not isinstance(
+        error, urllib3.exceptions.NewConnectionError
+    ):
+        return StoreTimeoutError(f"{what}: no answer in time")
+    insecure = (boto.SSLError, urllib3.exceptions.SSLError)
+    if isinstance(error, insecure) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return StoreRefusedError(f"{what}: the server's certificate is not trusted (AWS_CA_BUNDLE)")
+    passing = (
+        boto.HTTPClientError,
+        boto.ConnectionError,
+        boto.ChecksumError,
+        boto.FlexibleChecksumError,
+        boto.IncompleteReadError,
+        boto.CredentialRetrievalError,
+        boto.MetadataRetrievalError,
+        boto.CapacityNotAvailableError,
+        urllib3.exceptions.HTTPError,
+        OSError,
+    )
+    if isinstance(error, passing):
+        return StoreUnavailableError(f"{what}: the store cannot be reached or hung up")
+    configuration = (
+        boto.BotoCoreError,
+        boto.MissingServiceIdError,
+        boto.UndefinedModelAttributeError,
+    )
+    if isinstance(error, configuration):
+        return StoreRefusedError(f"{what}: {_first_line(error)}: mend the AWS settings")
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0][:200]
+
+
+def member_of(answer: Any, name: str, where: str) -> Any:
+    """Return a part that every whole answer has. Raises StoreUnavailableError for one that was cut."""
+    if name not in answer:
+        raise StoreUnavailableError(f"{where}: the answer was cut: it has no {name}")
+    return answer[name]
