@@ -67,7 +67,7 @@ bench: $(STAMPS)/bench ## ratios against peers and the C floor, about 15 minutes
 bench-quick: $(STAMPS)/bench ## the same at a tenth of the size, about 2 minutes
 	$(BIN)/python -m benchmarks --quick
 
-torture: $(STAMPS)/test ## try hard to break the promises: make torture ARGS="--seconds 600 --seed 1"
+torture: $(STAMPS)/test ## try hard to break the promises: make torture ARGS="--seconds 600 --seed 1 --jobs 2"
 	$(BIN)/python -m tests.torture $(ARGS)
 
 clean: ## remove the environment and everything generated

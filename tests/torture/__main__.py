@@ -1,73 +1,81 @@
-"""`python -m tests.torture --seconds N --seed S [--only NAME] [--case C]`: try hard to break the promises.
+"""`make torture`: try hard to break the promises. ARGS="--seconds 600 --seed 1 --jobs 2 --only NAME".
 
-Time is shared among the experiments. Every finding is printed with the line that runs it again. With
-`--report` the counts are written to docs/reliability.json, from which docs/reliability.md is made.
+Without `--seconds` every experiment goes on until its default dose is reached; with it, all are cut
+short in proportion. Each runs in a process of its own; `--jobs 2` keeps two going. Every finding is
+printed with the line that runs it again (`--only NAME --seed S --case C`, in this process). With
+`--report` what was tried is added to docs/reliability.json, from which docs/reliability.md is made.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
+import signal
 import sys
 import time
-import traceback
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from tests.torture import report
+from tests.torture.campaign import Campaign, run_case
 from tests.torture.experiments import EXPERIMENTS
-
-_REPORT = Path(__file__).parent.parent.parent / "docs" / "reliability.json"
-_CASES = 10_000_000  # case numbers of one seed
 
 
 def main():
     arguments = _parse()
-    logging.disable(logging.CRITICAL)
-    chosen = [e for e in EXPERIMENTS if arguments.only in (None, e.name)]
-    if not chosen:
-        sys.exit(f"there is no experiment {arguments.only}; there are: {_names()}")
+    chosen = [each for each in EXPERIMENTS if not arguments.only or each.name in arguments.only]
+    unknown = {*arguments.only, *arguments.leave_out} - {each.name for each in EXPERIMENTS}
+    if unknown:
+        sys.exit(f"there is no experiment {min(unknown)}; there are: {_names()}")
+    chosen = [each for each in chosen if each.name not in arguments.leave_out]
     if arguments.case is not None:
+        logging.disable(logging.CRITICAL)
         for experiment in chosen:
-            experiment.run(arguments.seed * _CASES + arguments.case)
+            print(run_case(experiment, arguments.seed, arguments.case), experiment.unit)
         return
-    total = sum(experiment.share for experiment in chosen)
-    results = []
-    for experiment in chosen:
-        seconds = arguments.seconds * experiment.share / total
-        results.append(_try(experiment, seconds, arguments.seed))
-    if arguments.report:
-        _write_report(results, arguments)
-    sys.exit(any(result["findings"] for result in results))
-
-
-def _try(experiment, seconds, seed):
-    began, cases, tried, findings = time.monotonic(), 0, 0, []
-    while time.monotonic() - began < seconds and len(findings) < 20:
+    campaigns = [
+        Campaign(experiment, arguments.seed, _seconds(experiment, chosen, arguments))
+        for experiment in sorted(chosen, key=lambda each: -each.minutes)
+    ]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    print(f"seed {arguments.seed}", flush=True)
+    told = []
+    with ThreadPoolExecutor(arguments.jobs) as jobs:
         try:
-            tried += experiment.run(seed * _CASES + cases)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is a finding
-            traceback.print_exc()
-            again = f"python -m tests.torture --only {experiment.name} --seed {seed} --case {cases}"
-            print(f"FOUND {experiment.name}: {error!r:.200}\n  again: {again}", flush=True)
-            findings.append(again)
-        cases += 1
-    spent = time.monotonic() - began
+            for done in as_completed([jobs.submit(each.run) for each in campaigns]):
+                told.append(done.result())
+                _tell(done.result(), arguments)
+        except KeyboardInterrupt:
+            print("stopped; what was tried until now counts", flush=True)
+        finally:
+            for campaign in campaigns:
+                campaign.stop()
+    for campaign in campaigns:
+        if campaign not in told and campaign.tried:
+            _tell(campaign, arguments)
+    sys.exit(any(campaign.findings for campaign in campaigns))
+
+
+def _seconds(experiment, chosen, arguments):
+    if arguments.seconds is None:
+        return None
+    total = sum(each.minutes for each in chosen)
+    return arguments.seconds * arguments.jobs * experiment.minutes / total
+
+
+def _tell(campaign, arguments):
+    _print(campaign)
+    if arguments.report:
+        report.add([campaign])
+
+
+def _print(campaign):
+    experiment = campaign.experiment
+    dose = "all" if experiment.cases else f"{experiment.dose:,}"
     print(
-        f"{experiment.name:14} {tried:9} {experiment.unit:12} {spent:7.1f} s  "
-        f"{len(findings)} findings", flush=True,
-    )  # fmt: skip
-    return {
-        "name": experiment.name, "promise": experiment.promise, "unit": experiment.unit,
-        "tried": tried, "seconds": round(spent), "seed": seed, "findings": findings,
-    }  # fmt: skip
-
-
-def _write_report(results, arguments):
-    known = json.loads(_REPORT.read_text()) if _REPORT.exists() else {"experiments": []}
-    fresh = {result["name"]: result for result in results}
-    kept = [fresh.pop(old["name"], old) for old in known["experiments"]]
-    report = {"experiments": [*kept, *fresh.values()], "last_seed": arguments.seed}
-    _REPORT.write_text(json.dumps(report, indent=1) + "\n")
+        f"{experiment.name:14} {campaign.tried:10,} of {dose:>10} {experiment.unit:13}"
+        f"{campaign.spent:8.1f} s  {len(campaign.findings)} findings",
+        flush=True,
+    )
 
 
 def _names():
@@ -75,14 +83,24 @@ def _names():
 
 
 def _parse():
-    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1800.0, help="time for all experiments")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.torture", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--seconds", type=float, help="time for all experiments; default: no limit")
     parser.add_argument(
-        "--seed", type=int, default=int(time.time()), help="what everything follows from"
+        "--seed",
+        type=int,
+        default=int(time.time()) % 1_000_000,
+        help="what everything follows from",
     )
-    parser.add_argument("--only", help=f"one experiment: {_names()}")
+    parser.add_argument("--jobs", type=int, default=1, help="experiments at the same time")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help=f"one of: {_names()}"
+    )
+    parser.add_argument("--leave-out", action="append", default=[], metavar="NAME")
     parser.add_argument("--case", type=int, help="run one case again")
-    parser.add_argument("--report", action="store_true", help="write docs/reliability.json")
+    parser.add_argument("--report", action="store_true", help="add to docs/reliability.json")
     return parser.parse_args()
 
 

@@ -1,7 +1,8 @@
 """The experiments of `make torture`: each an endless stream of cases, a case is one function call.
 
 A case has a number; its seed is made of the run's seed and that number, so that one case can be run
-again alone. Whatever a case raises is a finding.
+again alone. Whatever a case raises is a finding. `campaign.py` runs them, docs/reliability.md lists
+them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,7 @@ from __future__ import annotations
 import errno
 import random
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.crash import experiments as calls
 from tests.crash.scenarios import SCENARIOS
@@ -26,24 +25,11 @@ from tests.torture import (
     takeovers,
     writers,
 )
+from tests.torture.experiment import Experiment
 from tierdex.testing.crash import CrashPoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _NAMES = tuple(SCENARIOS)
 _COUNTS = {}
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """`run(seed)` tries one case and returns how many things that were; `share` is its part of time."""
-
-    name: str
-    promise: str
-    unit: str
-    run: Callable[[int], int]
-    share: float = 1.0
 
 
 def _counted(name):
@@ -141,25 +127,55 @@ def _false_matches(seed):
 
 EXPERIMENTS = (
     Experiment(
-        "kill-writer", "kill -9 of a real embedded writer under load", "kills", _kill_writer
+        "kill-writer", "kill -9 of a real embedded writer under load", "kills", _kill_writer,
+        dose=1500, small_dose=30, minutes=20,
     ),
-    Experiment("kill-server", "kill -9 of the HTTP server under load", "kills", _kill_server),
     Experiment(
-        "kill-calls", "kill -9 around every call on disk and store", "crash points", _kill_calls
+        "kill-server", "kill -9 of the HTTP server under load", "kills", _kill_server,
+        dose=500, small_dose=2, minutes=20,
     ),
-    Experiment("power-cut", "power cut, simulated disk", "disk states", _cut_power),
-    Experiment("failing-calls", "failing system calls, once and for ever", "faults", _fail_calls),
-    Experiment("bad-store", "a store that fails, lies and crawls", "faults", _bad_store),
     Experiment(
-        "bad-network",
-        "a store that fails behind a real socket, with threads",
-        "faults",
-        _bad_network,
+        "kill-calls", "kill -9 around every call on disk and store", "crash points", _kill_calls,
+        dose=2000, small_dose=68, minutes=5,
     ),
-    Experiment("http", "hostile bytes against a real server", "responses", _http),
-    Experiment("corruption", "damaged bytes of every kind of file", "damages", _corruption),
-    Experiment("takeovers", "two owners, the older one a zombie", "takeovers", _takeover),
-    Experiment("simulation", "everything at once by a seeded scheduler", "seeds", _simulation, 3.0),
-    Experiment("soak", "small lives: memory, descriptors, disk", "cycles", _soak),
-    Experiment("false-matches", "collisions and absent keys", "lookups", _false_matches, 0.5),
-)
+    Experiment(
+        "power-cut", "power cut, simulated disk", "disk states", _cut_power,
+        dose=50_000, small_dose=2000, minutes=20,
+    ),
+    Experiment(
+        "failing-calls", "failing system calls, once and for ever", "faults", _fail_calls,
+        dose=5000, small_dose=200, minutes=5,
+    ),
+    Experiment(
+        "bad-store", "a store that fails, lies and crawls", "faults", _bad_store,
+        dose=70_000, small_dose=500, minutes=10,
+    ),
+    Experiment(
+        "bad-network", "a store that fails behind a real socket, with threads", "faults",
+        _bad_network, dose=30_000, small_dose=250, minutes=10,
+    ),
+    Experiment(
+        "http", "hostile bytes against a real server", "responses", _http,
+        dose=50_000, small_dose=1500, minutes=5,
+    ),
+    Experiment(
+        "corruption", "damaged bytes of every kind of file", "damages", _corruption,
+        dose=500_000, small_dose=450, minutes=20,
+    ),
+    Experiment(
+        "takeovers", "two owners, the older one a zombie", "takeovers", _takeover,
+        dose=2000, small_dose=100, minutes=10,
+    ),
+    Experiment(
+        "simulation", "everything at once by a seeded scheduler", "seeds", _simulation,
+        dose=10_000, small_dose=100, minutes=30,
+    ),
+    Experiment(
+        "soak", "small lives: memory, descriptors, mappings, disk", "cycles", _soak,
+        dose=5000, small_dose=100, minutes=15,
+    ),
+    Experiment(
+        "false-matches", "collisions and absent keys", "lookups", _false_matches,
+        dose=20_000_000, small_dose=100_000, minutes=10,
+    ),
+)  # fmt: skip
