@@ -15,6 +15,7 @@ Errors are plain `OSError`: layers above say what they mean. Depends on numpy on
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -125,6 +126,27 @@ class FileSystem(Protocol):
     def lock(self, path: Path, holder: str) -> FolderLock:
         """Take the lock file and write `holder` into it. Raises BlockingIOError when it is held."""
         ...
+
+
+def make_durable_folder(filesystem: FileSystem, folder: Path) -> None:
+    """Make a folder and its parents; all their names are durable on return. Raises OSError.
+
+    Without it a power cut may take a new folder away with everything synced inside. Each folder's name
+    is made durable before the next is made in it, so that of those which are there already, made by
+    another process or before a crash, only the innermost may not be.
+    """
+    absent = []
+    while not filesystem.is_folder(folder):
+        absent.append(folder)
+        folder = folder.parent
+    try:
+        filesystem.sync_folder(folder.parent)
+    except OSError as error:  # one that cannot be written was made there by somebody else
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise
+    for made in reversed(absent):  # the outermost first
+        filesystem.make_folder(made)
+        filesystem.sync_folder(made.parent)
 
 
 class LocalFileSystem:

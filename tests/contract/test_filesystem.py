@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tierdex.filesystem import FileSystem, LocalFileSystem
+from tierdex.filesystem import FileSystem, LocalFileSystem, make_durable_folder
 from tierdex.testing.simulated_disk import SimulatedFileSystem
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(params=["local", "simulated"])
@@ -249,3 +246,23 @@ def test_lock_is_exclusive_names_its_holder_and_ends_with_release(
     lock.release()
     assert read(system, tmp_path / "LOCK") == b""
     system.lock(tmp_path / "LOCK", "pid 2").release()
+
+
+def test_folder_left_by_a_killed_process_is_durable_once_it_is_asked_for() -> None:
+    disk = SimulatedFileSystem()
+    disk.make_folder(Path("/a"))  # killed here, before the sync of its parent
+    make_durable_folder(disk, Path("/a/b/c"))
+    states = list(disk.crash_states(limit=64, seed=1))
+    assert states
+    assert all(state.is_folder(Path("/a/b/c")) for state in states)
+
+
+def test_parent_that_cannot_be_read_is_no_obstacle_to_a_folder_inside(tmp_path: Path) -> None:
+    class Closed(LocalFileSystem):
+        def sync_folder(self, path: Path) -> None:
+            if path == tmp_path.parent:
+                raise PermissionError(errno.EACCES, "closed", str(path))
+            super().sync_folder(path)
+
+    make_durable_folder(Closed(), tmp_path / "one" / "two")
+    assert (tmp_path / "one" / "two").is_dir()

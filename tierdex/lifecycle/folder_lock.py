@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tierdex.errors import FolderInUseError
+from tierdex.filesystem import make_durable_folder
 from tierdex.lifecycle.paths import DataPaths
-from tierdex.lifecycle.transition import make_durable_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

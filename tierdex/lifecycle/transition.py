@@ -103,17 +103,3 @@ def sync_folders(filesystem: FileSystem, *paths: Path) -> None:
     """Make the names of these files durable, each folder once, in the order given."""
     for folder in dict.fromkeys(path.parent for path in paths):
         filesystem.sync_folder(folder)
-
-
-def make_durable_folder(filesystem: FileSystem, folder: Path) -> None:
-    """Make a folder and its parents; the name of each new one is durable in its parent on return.
-
-    Without it a power cut may take a new data folder away with everything synced inside.
-    """
-    absent = []
-    while not filesystem.is_folder(folder) and folder != folder.parent:
-        absent.append(folder)
-        folder = folder.parent
-    for made in reversed(absent):  # the outermost first
-        filesystem.make_folder(made)
-        filesystem.sync_folder(made.parent)

@@ -32,7 +32,7 @@ from tierdex.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from tierdex.filesystem import LocalFileSystem
+from tierdex.filesystem import LocalFileSystem, make_durable_folder
 from tierdex.ids import SystemIds
 from tierdex.storage_layer.base import (
     Names,
@@ -203,22 +203,11 @@ class LocalStore:
             file.close()
 
     def _make_durable(self, folder: Path) -> None:
-        """Make `folder` and its parents, and sync each name, once a process: it may be a crash's."""
+        """Make `folder`, once a process: one that is there may be a crash's."""
         with self._lock:
             if folder in self._durable_folders:
                 return
-        filesystem = self._filesystem
-        if folder != self._root:
-            self._make_durable(folder.parent)
-            filesystem.make_folder(folder)
-            filesystem.sync_folder(folder.parent)
-        else:
-            missing = [folder]
-            while not filesystem.is_folder(missing[-1].parent):
-                missing.append(missing[-1].parent)
-            for path in reversed(missing):
-                filesystem.make_folder(path)
-                filesystem.sync_folder(path.parent)
+        make_durable_folder(self._filesystem, folder)
         self._remove_leftovers(folder)
         with self._lock:
             self._durable_folders.add(folder)
