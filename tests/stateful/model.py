@@ -72,15 +72,22 @@ class NodeModel:
         for known in LEVELS[: LEVELS.index(level) + 1]:
             self.acknowledged[known] = max(self.acknowledged[known], count)
 
-    def expected(self, lookup, count=None):
-        """Return the locations that answer, newest put first, each once; of the first `count` puts."""
-        count = len(self.puts) if count is None else count
-        found = {}
-        for number in range(count - 1, -1, -1):
-            put = self.puts[number]
-            if number not in self.gone and lookup.matches(put):
-                found.setdefault(put.location, put.timestamp)
-        return list(found.items())
+    def expected(self, lookup):
+        """Return the locations that answer, newest put first, each once."""
+        return _newest_first(self._matching(lookup))
+
+    def was_expected(self, lookup, found):
+        """Return whether `found` is the answer of the first puts, however many."""
+        matching = self._matching(lookup)
+        return any(
+            found == _newest_first(matching[:count]) for count in range(len(matching), -1, -1)
+        )
+
+    def _matching(self, lookup):
+        return [
+            put for number, put in enumerate(self.puts)
+            if lookup.matches(put) and number not in self.gone
+        ]  # fmt: skip
 
     def certain(self, lookup):
         """Return the locations that a complete answer must have."""
@@ -152,3 +159,10 @@ class NodeModel:
         keys = {Lookup(put.topic, key) for put in self.puts for key in put.keys}
         ids = {Lookup(None, message_id=put.message_id) for put in self.puts if put.message_id}
         return sorted(keys, key=repr) + sorted(ids, key=repr)
+
+
+def _newest_first(puts):
+    found = {}
+    for put in reversed(puts):
+        found.setdefault(put.location, put.timestamp)
+    return list(found.items())

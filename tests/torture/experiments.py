@@ -109,7 +109,7 @@ def _takeover(seed):
 
 
 def _simulation(seed):
-    simulation.simulate(seed, steps=random.Random(seed).choice((30, 60, 120)))
+    simulation.simulate(seed, steps=random.Random(seed).choice((30, 45, 90)))
     return 1
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections import Counter
 
 from tests.stateful.model import Lookup
 from tests.stateful.world import UNWELL, World
@@ -23,17 +24,23 @@ CHANCES = {
     Fault.SHORT_BODY: 0.03, Fault.ALTERED_BODY: 0.03, Fault.TAKEN_BY_OURSELVES: 0.05,
 }  # fmt: skip
 CALLS = (
-    "open",
-    "write",
-    "sync",
-    "mapping_sync",
-    "rename",
-    "map",
-    "reserve",
-    "sync_folder",
-    "unlink",
-    "read",
-)
+    "open", "write", "sync", "mapping_sync", "rename", "map", "reserve", "sync_folder", "unlink", "read",
+)  # fmt: skip
+# What a hundred seeds must come to, each at least that often: the walk reaches everything.
+REACHED = {
+    **dict.fromkeys(
+        ("put", "put_batch", "query", "query_batch", "flush", "roll", "compact", "work", "expire",
+         "pass_time", "step_clock", "break_store", "mend", "reopen", "kill", "kill_within",
+         "cut_power", "lose_disk"), 15,
+    ),
+    **{f"step of {name}": 300 for name in ("compactor", "flush", "refresh", "tend")},
+    "sealed": 200, "compacted": 200, "published": 200, "merged": 10, "files expired": 20,
+    "collected": 20, "crash within a call": 20, "crash beside store faults": 10,
+    "unsynced effect kept": 100, "unsynced effect lost": 100, "OSError": 2, "fail-before": 50,
+    **dict.fromkeys(
+        ("fail-after", "timeout-before", "timeout-after", "refused", "short-body", "altered-body"), 3
+    ),
+}  # fmt: skip
 
 
 class Simulation:
@@ -43,12 +50,12 @@ class Simulation:
         self.random = random.Random(seed)
         self.steps = steps
         self.trace = []
-        self.faults = 0
+        self.counts = Counter()  # what was done, and what befell
         self.world = World(
             seed,
             ("alpha", "beta")[: self.random.choice((1, 1, 2))],
             filter_bits=self.random.choice((0, 8, 16)),
-            merge_below_items=self.random.choice((0, 400)),
+            merge_below_items=self.random.choice((0, 400, 400)),
             item_capacity=self.random.choice((40, 96, 300)),
             slot_count=self.random.choice((1, 16, 200)),
             checkpoint_every=self.random.choice((1, 3, 32)),
@@ -58,7 +65,7 @@ class Simulation:
             grace_time=self.random.choice((10.0, 3600.0)),
         )
         self.schedulers = {}
-        self.is_unwell = False
+        self.is_unwell = self.is_disk_unwell = False
 
     def run(self):
         for _ in range(self.steps):
@@ -71,15 +78,18 @@ class Simulation:
                 if site.index is None:
                     site.open()
                 chosen(self, site)
+                self.counts[chosen.__name__] += 1
             except UNWELL as error:
+                self.counts[type(error).__name__] += 1
                 self.note(f"  {type(error).__name__}")
                 if not self.is_unwell and not site.model.uncertain:
                     raise
             self.world.clock.advance(self.random.choice((0.0, 0.01, 1.0)))
-        self.faults += len(self.world.store.history)
+        self.counts.update(fault.fault.value for fault in self.world.store.history)
         self.note("settle")
         self.world.settle()
         self.world.close()
+        self.counts.update(self.world.counts)
         return self.trace
 
     def note(self, line):
@@ -158,11 +168,13 @@ class Simulation:
         for _ in range(self.random.randrange(1, 12)):
             stepped = scheduler[1].run_one()
             self.note(f"  {stepped.name} {stepped.again_in_s:.6f}")
+            self.counts[f"step of {stepped.name}"] += 1
             self.world.clock.advance(min(stepped.again_in_s, 1.0) * self.random.random())
 
     def expire(self, site):
-        if not self.is_unwell and self.random.random() < 0.3:
-            site.expire(self.world.clock.now_ms() - self.random.choice((0, 5000)))
+        if not self.is_disk_unwell:
+            expired = site.expire(self.world.clock.now_ms() - self.random.choice((0, 5000)))
+            self.counts["files expired"] += len(expired)
 
     def pass_time(self, site):
         self.world.clock.advance(self.random.choice((1, 40, 4000)))
@@ -174,24 +186,28 @@ class Simulation:
 
     def break_store(self, site):
         self.is_unwell = True
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.2:
             self.world.store.begin_outage()
         else:
-            share = self.random.choice((0.2, 1.0, 2.0))
+            share = self.random.choice((0.5, 1.0, 3.0))
             self.world.store.chances = {fault: share * p for fault, p in CHANCES.items()}
+        site.index.roll()
+        self.work(site)
 
     def break_disk(self, site):
-        self.is_unwell = True
+        self.is_unwell = self.is_disk_unwell = True
         kind = self.random.choice(CALLS)
         number = self.random.choice((errno.EIO, errno.ENOSPC))
         nth, for_ever = self.random.randrange(1, 8), self.random.random() < 0.2
         self.note(f"  {kind} {nth} {number} {for_ever}")
         site.disk.fail(kind, nth, number, for_ever=for_ever)
-        self.faults += 1
+        self.flush(site)
+        site.index.roll()
+        self.work(site)
 
     def mend(self, site):
         self.world.heal()
-        self.is_unwell = False
+        self.is_unwell = self.is_disk_unwell = False
         self.world.clock.advance(100)
         for each in self.world.sites.values():
             if each.index is None:
@@ -202,9 +218,16 @@ class Simulation:
         if not self.is_unwell:
             site.reopen()
 
+    def mend_some(self, site):
+        """A crash beside faults of the store leaves those going on; two faults of a disk are too many."""
+        if self.is_disk_unwell or self.random.random() < 0.5:
+            self.mend(site)
+
     def kill(self, site):
-        self.mend(site)
+        self.mend_some(site)
+        self.counts["crash beside store faults"] += self.is_unwell
         site.kill()
+        self.is_unwell = False
 
     def kill_within(self, site):
         """A crash at some call of whatever the workers do next."""
@@ -215,9 +238,16 @@ class Simulation:
             site.compact()
 
     def cut_power(self, site):
-        self.mend(site)
+        self.mend_some(site)
+        self.counts["crash beside store faults"] += self.is_unwell
         density = self.random.choice((0.0, self.random.random(), 1.0))
-        site.cut_power(lambda effect: self.random.random() < density)
+        site.cut_power(lambda effect: self._persists(density))
+        self.is_unwell = False
+
+    def _persists(self, density):
+        kept = self.random.random() < density
+        self.counts["unsynced effect kept" if kept else "unsynced effect lost"] += 1
+        return kept
 
     def lose_disk(self, site):
         self.mend(site)
@@ -225,16 +255,17 @@ class Simulation:
 
     ACTIONS = (
         (put, 14), (put_batch, 12), (query, 14), (query_batch, 3), (flush, 8), (roll, 5), (compact, 5),
-        (work, 14), (expire, 2), (pass_time, 3), (step_clock, 1), (break_store, 2), (break_disk, 3),
+        (work, 14), (expire, 3), (pass_time, 3), (step_clock, 1), (break_store, 4), (break_disk, 3),
         (mend, 5), (reopen, 2), (kill, 3), (kill_within, 3), (cut_power, 4), (lose_disk, 1),
     )  # fmt: skip
 
 
 def simulate(seed, steps=120):
-    """Run one seed; return its trace. Raises AssertionError with the last lines of the trace."""
+    """Run one seed; return the simulation. Raises AssertionError with the last lines of the trace."""
     simulation = Simulation(seed, steps)
     try:
-        return simulation.run()
+        simulation.run()
     except BaseException as error:
         error.add_note(f"seed {seed}; the last steps:\n" + "\n".join(simulation.trace[-15:]))
         raise
+    return simulation
