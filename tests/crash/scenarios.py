@@ -88,8 +88,12 @@ SCENARIOS = {
 }  # fmt: skip
 
 
+def settings_of(name):
+    return {"merge_below_items": 400 if name in ("merge", "collect", "full_life") else 0}
+
+
 def make_world(seed, name):
-    return World(seed, merge_below_items=400 if name in ("merge", "collect", "full_life") else 0)
+    return World(seed, **settings_of(name))
 
 
 def run(site, steps):

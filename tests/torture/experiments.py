@@ -13,11 +13,13 @@ import tempfile
 from pathlib import Path
 
 from tests.crash import experiments as calls
+from tests.crash.real_process import every_real_point, kill_at_call
 from tests.crash.scenarios import SCENARIOS
 from tests.torture import (
     bad_network,
     bad_store,
     corruption,
+    damaged_index,
     false_matches,
     http,
     simulation,
@@ -38,13 +40,9 @@ def _counted(name):
     return _COUNTS[name]
 
 
-def _kill_calls(seed):
-    source = random.Random(seed)
-    name, in_store = source.choice(_NAMES), source.random() < 0.3
-    disk, store, _ = _counted(name)
-    count = store if in_store and store else disk
-    point = CrashPoint(source.randrange(1, count + 1), source.random() < 0.5)
-    calls.kill(name, point, seed % 1000, in_store=in_store and bool(store))
+def _kill_calls(number):
+    name, point, in_store = every_real_point()[number]
+    kill_at_call(name, point, in_store=in_store)
     return 1
 
 
@@ -69,19 +67,11 @@ def _fail_calls(seed):
 
 
 def _kill_writer(seed):
-    context, count = writers.spawner(), 0
-    with tempfile.TemporaryDirectory() as folder:
-        for round_number in range(5):
-            count = writers.kill_a_writer(
-                context, Path(folder) / "data", count, seed + round_number
-            )
-    return 5
+    return writers.kill_writers(6, seed)
 
 
 def _kill_server(seed):
-    with tempfile.TemporaryDirectory() as folder:
-        writers.kill_a_server(Path(folder) / "data", 0, seed)
-    return 1
+    return writers.kill_servers(4, seed)
 
 
 def _bad_store(seed):
@@ -96,8 +86,8 @@ def _http(seed):
     return sum(http.send_hostile_requests(2000, seed).values())
 
 
-def _corruption(seed):
-    return sum(corruption.damage_many(100, seed).values())
+def _damaged_index(seed):
+    return sum(damaged_index.damage_many(100, seed).values())
 
 
 def _takeover(seed):
@@ -128,15 +118,15 @@ def _false_matches(seed):
 EXPERIMENTS = (
     Experiment(
         "kill-writer", "kill -9 of a real embedded writer under load", "kills", _kill_writer,
-        dose=1500, small_dose=30, minutes=20,
+        dose=1600, small_dose=36, minutes=8,
     ),
     Experiment(
         "kill-server", "kill -9 of the HTTP server under load", "kills", _kill_server,
-        dose=500, small_dose=2, minutes=20,
+        dose=400, small_dose=16, minutes=3,
     ),
     Experiment(
-        "kill-calls", "kill -9 around every call on disk and store", "crash points", _kill_calls,
-        dose=2000, small_dose=68, minutes=5,
+        "kill-calls", "kill -9 of a real process around every call on disk and store", "kills",
+        _kill_calls, dose=None, small_dose=60, minutes=6, cases=lambda: len(every_real_point()),
     ),
     Experiment(
         "power-cut", "power cut, simulated disk", "disk states", _cut_power,
@@ -158,9 +148,10 @@ EXPERIMENTS = (
         "http", "hostile bytes against a real server", "responses", _http,
         dose=50_000, small_dose=1500, minutes=5,
     ),
+    corruption.ALL,
     Experiment(
-        "corruption", "damaged bytes of every kind of file", "damages", _corruption,
-        dose=500_000, small_dose=450, minutes=20,
+        "damaged-index", "a whole index over damaged files and objects", "damages", _damaged_index,
+        dose=20_000, small_dose=200, minutes=10,
     ),
     Experiment(
         "takeovers", "two owners, the older one a zombie", "takeovers", _takeover,

@@ -1,10 +1,11 @@
-"""What every forked writer has at hand: modules and compiled kernels, loaded once by the fork server.
+"""What every forked process has at hand: modules and compiled kernels, loaded once by the fork server.
 
 A forked process must not inherit a thread, so nothing here starts one.
 """
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 from tierdex import Index
@@ -12,8 +13,22 @@ from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.scheduler import InlineExecutor
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
+_MODULES = (
+    "tests.crash.real_process",
+    "tests.torture.writers",
+    "tierdex.app.server",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.auto",
+)
+
 
 def load_everything():
+    for name in _MODULES:
+        importlib.import_module(name)
+    _use_every_kernel()
+
+
+def _use_every_kernel():
     with Index.open(
         Path("/data"), store=MemoryStore(), filesystem=SimulatedFileSystem(),
         executor=InlineExecutor(), background=False, slot_count=8, item_capacity=100,
@@ -29,6 +44,5 @@ def load_everything():
             index.run_compaction()
         index.query("t", key="K")
         index.query_batch([{"topic": "t", "key": "K"}, {"topic": "t", "key": "L"}])
-
-
-load_everything()
+        for info in index.files():
+            index.verify_file(info.file_id)

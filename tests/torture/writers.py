@@ -1,7 +1,7 @@
 """Real processes that write until they are killed: an embedded writer, and the HTTP server under load.
 
-Message `n` has the key `K<n>` and the offset `n`, and they are put in order, so that what survives
-must be 0 .. m-1 for one m that is not below what was acknowledged.
+Message `n` of a topic has the key `K<n>` and the offset `n`, and they are put in order, so that what
+survives must be 0 .. m-1 for one m that is not below what was acknowledged.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import multiprocessing
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
+import threading
 import time
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
+from tests.crash.killing import KillingFileSystem
+from tests.torture.fork_server import server
+from tests.torture.quick_folder import quick_folder
 from tierdex import Index
 
 SETTINGS = {
@@ -31,25 +35,26 @@ SETTINGS = {
     "remote_interval": 0.0,
     "checkpoint_every": 5,
 }
-_CHUNK = 20_000
+_LARGEST_BATCH = 700
+_MARGIN = 2000  # numbers asked for beyond what may be there
+
+# -- the embedded writer --------------------------------------------------------------------------
 
 
-def spawner():
-    """Return a context whose processes are forks of one that has everything loaded and no thread."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.torture.preload"])
-    return context
+def write_until_killed(folder, first, seed, nth, telling):
+    """Put messages from `first` on and tell the count after each acknowledgement.
 
-
-def write_until_killed(folder, first, seed, acknowledged):
-    """Put messages from `first` on; after each acknowledgement write the count to the pipe."""
+    At the `nth` call on the file system, of whichever thread, the process kills itself (0: never).
+    """
     source = random.Random(seed)
-    index = Index.open(folder, **SETTINGS)
-    acknowledged.send_bytes(first.to_bytes(8, "little"))
+    filesystem = KillingFileSystem()
+    filesystem.kill_at(nth, after=source.random() < 0.5)
+    index = Index.open(folder, filesystem=filesystem, **SETTINGS)
+    telling.send_bytes(first.to_bytes(8, "little"))
     number = first
     while True:
         chosen = source.random()
-        count = source.choice((1, 7, 100, 700))
+        count = source.choice((1, 7, 100, _LARGEST_BATCH))
         if chosen < 0.3:
             for _ in range(min(count, 30)):
                 put_one(index, number)
@@ -61,7 +66,7 @@ def write_until_killed(folder, first, seed, acknowledged):
             offset=list(numbers), timestamp=list(numbers),
         )  # fmt: skip
         number += count
-        acknowledged.send_bytes(number.to_bytes(8, "little"))
+        telling.send_bytes(number.to_bytes(8, "little"))
         if chosen < 0.5:
             index.flush("disk")
         elif chosen < 0.55:
@@ -72,45 +77,49 @@ def put_one(index, n):
     index.put(topic="t", keys=[f"K{n}"], queue_id=0, offset=n, size=1, timestamp=n)
 
 
-def kill_a_writer(context, folder, first, seed):
-    """Let a process write for a moment, kill it, look; return how many messages there are now."""
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=write_until_killed, args=(folder, first, seed, sending))
-    process.start()
-    sending.close()
-    acknowledged = int.from_bytes(receiving.recv_bytes(), "little")
-    deadline = time.monotonic() + random.Random(seed).uniform(0, 0.12)
-    while (left := deadline - time.monotonic()) > 0:
-        if receiving.poll(left):
-            acknowledged = int.from_bytes(receiving.recv_bytes(), "little")
-    os.kill(process.pid, signal.SIGKILL)
-    with contextlib.suppress(EOFError):
-        while True:
-            acknowledged = int.from_bytes(receiving.recv_bytes(), "little")
-    process.join()
-    receiving.close()
+def kill_writers(rounds, seed):
+    """Kill one writer after another of the same folder; return how many that were."""
+    with quick_folder() as folder:
+        count = 0
+        for number in range(rounds):
+            count = kill_a_writer(folder / "data", count, seed * 1000 + number)
+    return rounds
+
+
+def kill_a_writer(folder, first, seed):
+    """Let a process write for a moment, kill it, look; return how many messages there are now.
+
+    It is killed from outside at a random moment, of its start too, or kills itself at a random call.
+    """
+    source = random.Random(seed)
+    nth = source.randrange(1, 400) if source.random() < 0.4 else 0
+    with server().fork(
+        "tests.torture.writers:write_until_killed", folder, first, seed, nth
+    ) as child:
+        acknowledged = first
+        if nth or source.random() < 0.8:
+            with contextlib.suppress(EOFError):
+                acknowledged = _number(child.told())
+        deadline = time.monotonic() + source.uniform(0, 0.12)
+        with contextlib.suppress(EOFError):
+            while (left := deadline - time.monotonic()) > 0:
+                if child.tells.poll(left):
+                    acknowledged = _number(child.told())
+        child.signal(signal.SIGKILL)
+        for told in child.all_told():
+            acknowledged = _number(told)
+        assert child.wait() == -signal.SIGKILL, f"seed {seed}: the writer ended by itself"
     return check_survivors(folder, acknowledged)
+
+
+def _number(told):
+    return int.from_bytes(told, "little")
 
 
 def check_survivors(folder, acknowledged):
     """Open the folder without an operator; return m when 0 .. m-1 are there, each once, and no more."""
     with Index.open(folder, **{**SETTINGS, "background": False}) as index:
-        found = 0
-        while True:
-            numbers = range(found, found + _CHUNK)
-            answers = index.query_batch(
-                [{"topic": "t", "key": f"K{n}", "max_count": 3} for n in numbers]
-            )
-            there = [n for n, answer in zip(numbers, answers, strict=True) if answer.entries]
-            for n in there:
-                (entry,) = answers[n - found].entries
-                assert entry.offset == n, (n, entry)
-            assert all(answer.complete for answer in answers)
-            assert there == list(range(found, found + len(there))), "a hole in the put order"
-            found += len(there)
-            if len(there) < _CHUNK:
-                break
-        assert found >= acknowledged, f"{acknowledged} acknowledged, {found} found"
+        found = count_prefix(index, "t", acknowledged)
         items = sum(info.item_count for info in index.files())
         assert items == found, f"{items} items in the files, {found} messages found"
         wrong = [problem for info in index.files() for problem in index.verify_file(info.file_id)]
@@ -118,84 +127,132 @@ def check_survivors(folder, acknowledged):
         return found
 
 
+def count_prefix(index, topic, acknowledged):
+    """Return m when just the messages 0 .. m-1 of the topic are found, each once."""
+    asked = acknowledged + _MARGIN
+    while True:
+        keys = [f"K{n}" for n in range(asked)]
+        answer = index.query_batch_arrow(
+            pa.table({"topic": [topic] * asked, "key": keys}), max_count=2
+        )
+        found = answer.num_rows
+        numbers = np.arange(found)
+        assert np.array_equal(answer["lookup"], numbers), "a hole in the put order, or one twice"
+        assert np.array_equal(answer["offset"], numbers), "another key's entry"
+        if found < asked:
+            break
+        asked *= 2
+    assert found >= acknowledged, f"{acknowledged} acknowledged, {found} found"
+    return found
+
+
 # -- the HTTP server ------------------------------------------------------------------------------
 
+_TOPICS = ("a", "b")
 
-def kill_a_server(folder, first, seed):
-    """Put over HTTP, kill the server, look; return how many messages there are now."""
+
+def serve_until_killed(folder, telling):
+    """Serve the folder as `tierdex serve` does, and tell the address."""
+    from tierdex.app.keys import FILE_NAME, KeyFile
+    from tierdex.app.server import serve
+    from tierdex.app.server_settings import load_server_settings
+    from tierdex.clock import SystemClock
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.ids import SystemIds
+    from tierdex.settings import load_settings
+
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # the log: nobody reads it
+    keys = KeyFile(LocalFileSystem(), Path(folder, FILE_NAME), clock=SystemClock(), ids=SystemIds())
+    serve(
+        Index.open(folder, **SETTINGS),
+        load_server_settings(port=0),
+        keys,
+        limits=load_settings(**SETTINGS),
+        announce=lambda url: telling.send_bytes(url.encode()),
+    )
+
+
+def kill_servers(rounds, seed):
+    """Kill one server after another of the same folder; return how many that were."""
+    with quick_folder() as folder:
+        counts = dict.fromkeys(_TOPICS, 0)
+        for number in range(rounds):
+            counts = kill_a_server(folder / "data", counts, seed * 1000 + number)
+    return rounds
+
+
+def kill_a_server(folder, counts, seed):
+    """Put over HTTP by several callers, kill the server, look; return the messages of each topic."""
     source = random.Random(seed)
-    port = _free_port()
-    environment = {f"TIERDEX_{name.upper()}": str(value) for name, value in SETTINGS.items()}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tierdex.app.cli", "serve", "--data", str(folder), "--port", str(port)],
-        env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        connection = _connect(port, process)
-        acknowledged, number = first, first
-        deadline = time.monotonic() + source.uniform(0, 0.4)
-        while time.monotonic() < deadline:
-            count = source.choice((1, 20, 200))
-            body = {
-                "entries": [
-                    {
-                        "topic": "t",
-                        "key": f"K{n}",
-                        "queue_id": 0,
-                        "offset": n,
-                        "size": 1,
-                        "timestamp": n,
-                    }
-                    for n in range(number, number + count)
-                ],
-                "durability": source.choice(("os", "os", "disk")),
-            }
-            connection.request(
-                "POST", "/v1/entries", json.dumps(body), {"Content-Type": "application/json"}
-            )
-            response = connection.getresponse()
-            answer = json.loads(response.read())
-            assert response.status == 200, answer
-            number += count
-            acknowledged = number
-        connection.request(
-            "POST", "/v1/entries", json.dumps(body), {"Content-Type": "application/json"}
-        )
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    connection.close()
-    return _check_server_survivors(folder, acknowledged, number)
-
-
-def _check_server_survivors(folder, acknowledged, number):
-    # The request under way repeats the last one: the same messages, which are found once.
-    del number
+    with server().fork("tests.torture.writers:serve_until_killed", folder) as child:
+        host, port = child.told().decode().removeprefix("http://").split(":")
+        callers = [
+            _Caller(host, int(port), topic, counts[topic], source.randrange(1 << 30))
+            for topic in _TOPICS
+        ]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            assert caller.answered.wait(60), "the server answers nothing"
+        time.sleep(source.uniform(0, 0.25))
+        child.signal(signal.SIGKILL)
+        child.wait()
+        for caller in callers:
+            caller.join()
+            assert caller.wrong is None, caller.wrong
     with Index.open(folder, **{**SETTINGS, "background": False}) as index:
-        answers = index.query_batch(
-            [{"topic": "t", "key": f"K{n}", "max_count": 3} for n in range(acknowledged + 500)]
-        )
-        there = [n for n, answer in enumerate(answers) if answer.entries]
-        assert all(len(answers[n].entries) == 1 for n in there)
-        assert there == list(range(len(there)))
-        assert len(there) >= acknowledged
-        return len(there)
+        found = {each.topic: count_prefix(index, each.topic, each.acknowledged) for each in callers}
+        for caller in callers:
+            assert found[caller.topic] <= caller.sent, "a phantom"
+        assert sum(info.item_count for info in index.files()) == sum(found.values())
+        return found
 
 
-def _connect(port, process):
-    for _ in range(300):
-        assert process.poll() is None, f"the server ended with {process.returncode}"
+class _Caller(threading.Thread):
+    """Puts and looks up, one request after another, until the connection breaks."""
+
+    def __init__(self, host, port, topic, first, seed):
+        super().__init__()
+        self.topic, self.acknowledged, self.sent = topic, first, first
+        self.answered, self.wrong = threading.Event(), None
+        self._connection = http.client.HTTPConnection(host, port, timeout=60)
+        self._source = random.Random(seed)
+
+    def run(self):
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-            connection.request("GET", "/readyz")
-            if connection.getresponse().read() is not None:
-                return connection
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError("the server does not answer")
+            while True:
+                self._put(self._source.choice((1, 20, 200)))
+                self.answered.set()
+                if self._source.random() < 0.3:
+                    self._look()
+        except (OSError, http.client.HTTPException):
+            pass  # killed
+        except BaseException as error:  # noqa: BLE001 -- told by the one who joins
+            self.wrong = error
+        finally:
+            self._connection.close()
 
+    def _put(self, count):
+        numbers = range(self.sent, self.sent + count)
+        self.sent += count
+        entries = [
+            {"topic": self.topic, "key": f"K{n}", "queue_id": 0, "offset": n, "size": 1, "timestamp": n}
+            for n in numbers
+        ]  # fmt: skip
+        body = {"entries": entries, "durability": self._source.choice(("os", "os", "disk"))}
+        answer = self._ask("POST", "/v1/entries", json.dumps(body))
+        assert answer["accepted"] == count, answer
+        self.acknowledged = self.sent
 
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    def _look(self):
+        n = self._source.randrange(self.acknowledged)
+        answer = self._ask("GET", f"/v1/entries?topic={self.topic}&key=K{n}")
+        assert [entry["offset"] for entry in answer["entries"]] == [n], answer
+
+    def _ask(self, method, path, body=None):
+        self._connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = self._connection.getresponse()
+        answer = json.loads(response.read())
+        assert response.status == 200, answer
+        return answer
