@@ -22,6 +22,7 @@ PARTS = (
     "opening",
     "together",
     "growth",
+    "spark",
 )
 
 
@@ -36,7 +37,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers and folders go with us
     watch = Stopwatch()
     with tempfile.TemporaryDirectory(prefix="tierdex-bench-", dir=arguments.folder) as root:
-        bench = Bench(0.1 if arguments.quick else 1.0, Path(root))
+        scale = 0.1 if arguments.quick else 1.0
+        bench = Bench(scale, Path(root), is_alone=len(arguments.only or ()) == 1)
         warm_memory(bench.size(8 << 30))
         for name in arguments.only or PARTS:
             begin = watch.elapsed()

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Bench:
-    """One run. `scale` is 1 for the full size, 0.1 for the quick one."""
+    """One run. `scale` is 1 for the full size, 0.1 for the quick one; `is_alone`: of a single part."""
 
     scale: float
     root: Path
+    is_alone: bool = False
     rows: list[Row] = field(default_factory=list)
     plots: dict[str, Any] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)

@@ -25,7 +25,7 @@ class Row:
     `ours` and `peer` are in `unit`; None where there is no such number.
     """
 
-    target: int  # which of the eleven
+    target: int  # which part of the report: TITLES there
     name: str
     unit: str
     ours: float | None

@@ -23,11 +23,11 @@ RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "performance"
 REASONS = ROOT / "benchmarks" / "reasons.md"
-PACKAGES = ("numba", "numpy", "pyarrow", "rocksdict", "lmdb", "plyvel-ci", "boto3")
+PACKAGES = ("numba", "numpy", "pyarrow", "rocksdict", "lmdb", "plyvel-ci", "boto3", "pyspark")
 TITLES = {
     1: "Putting many", 2: "Getting many", 3: "One at a time", 4: "Compaction", 5: "Filters",
     6: "Size", 7: "The uploaded tier", 8: "HTTP", 9: "Opening and recovery",
-    10: "Everything together", 11: "Growth",
+    10: "Everything together", 11: "Growth", 12: "Spark",
 }  # fmt: skip
 
 
