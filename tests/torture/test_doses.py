@@ -8,7 +8,17 @@ from collections import Counter
 import pytest
 
 from tests.crash import experiments
-from tests.torture import bad_store, corruption, false_matches, simulation, soak, takeovers, writers
+from tests.torture import (
+    bad_store,
+    corruption,
+    damaged_index,
+    false_matches,
+    simulation,
+    soak,
+    takeovers,
+    writers,
+)
+from tests.torture.campaign import Campaign
 from tests.torture.experiments import EXPERIMENTS
 from tierdex.testing.crash import every_call
 
