@@ -139,3 +139,12 @@ def test_empty_batches_have_empty_answers(index):
     assert index.query_batch([]) == []
     empty = pa.table({"topic": pa.array([], pa.string()), "key": pa.array([], pa.string())})
     assert index.query_batch_arrow(empty).num_rows == 0
+
+
+def test_as_many_entries_as_lookups_are_told_apart(index):
+    """Two of one key and none of another: no row may slip to its neighbour."""
+    for offset, key in enumerate("abb"):
+        put(index, key, offset)
+    table = pa.table({"topic": ["orders"] * 3, "key": ["b", "absent", "a"]})
+    found = index.query_batch_arrow(table, max_count=64)
+    assert found.column("lookup").to_pylist() == [0, 0, 2]

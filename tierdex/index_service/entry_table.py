@@ -139,7 +139,7 @@ def table_of_uniform(
     if not found:
         return schema.empty_table()
     places = _Names()
-    rows = _joined([_rows_of_topic(matches, places) for matches in found])
+    rows = _joined([_rows_of_topic(matches, places, max_count) for matches in found])
     if max_count > 1 or len(found) > 1:
         rows = _by_lookup(rows)
     if max_count > 1 and len(rows.lookup) > 1 and not np.diff(rows.lookup).all():
@@ -216,9 +216,10 @@ def _rows_of_file(
     return rows.taken(~np.isin(topic, hidden)) if hidden else rows
 
 
-def _rows_of_topic(found: FileMatches, places: _Names) -> _Rows:
+def _rows_of_topic(found: FileMatches, places: _Names, max_count: int) -> _Rows:
     """Return the rows of lookups that all name the topic number 0."""
-    lookup = found.wanted if len(found.rows) == len(found.wanted) else found.lookups()
+    each_has_one = max_count == 1 and len(found.rows) == len(found.wanted)
+    lookup = found.wanted if each_has_one else found.lookups()
     return _rows_of(found, lookup, np.zeros(len(found.rows), np.int32), places)
 
 
