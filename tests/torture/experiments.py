@@ -104,10 +104,9 @@ def _simulation(seed):
 
 
 def _soak(seed):
-    del seed
     with tempfile.TemporaryDirectory() as folder:
-        soak.soak(Path(folder) / "data", cycles=300)
-    return 300
+        soak.soak(Path(folder), cycles=1000, seed=seed)
+    return 1000
 
 
 def _false_matches(seed):

@@ -207,12 +207,23 @@ class Simulation:
 
     def mend(self, site):
         self.world.heal()
-        self.is_unwell = self.is_disk_unwell = False
         self.world.clock.advance(100)
         for each in self.world.sites.values():
             if each.index is None:
                 each.open()
+            if self.is_disk_unwell:
+                self._rewrite_suspects(each)
             each.check_all()
+        self.is_unwell = self.is_disk_unwell = False
+
+    def _rewrite_suspects(self, site):
+        """A failed sync is told to flushes until the compactor has written the file anew."""
+        for _ in range(3):
+            try:
+                site.flush("disk")
+            except UNWELL:
+                site.compact()
+        site.flush("disk")
 
     def reopen(self, site):
         if not self.is_unwell:
