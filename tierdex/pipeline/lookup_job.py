@@ -29,7 +29,14 @@ from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.lookup_task import COMPLETE, ORDER, FileHead, LookupJob, LookupTask
 from tierdex.pipeline.reader import FILE_ERRORS
 from tierdex.pipeline.remote_file import RemoteFile
-from tierdex.pipeline.scan_report import ScanReport, new_scan_name, note_plan, session_folder
+from tierdex.pipeline.scan_report import (
+    ScanReport,
+    TaskNotes,
+    await_notes,
+    new_scan_name,
+    note_plan,
+    session_folder,
+)
 from tierdex.pipeline.snapshot import take_snapshot
 from tierdex.storage_layer.metered import RequestCounts
 
@@ -85,8 +92,10 @@ def lookup(
     heads = _heads(scoped, snapshot.files, count, is_partial=on_error == "partial")
     report.requests, report.bytes = counts.requests, counts.bytes_read
     report.pages_read = sum(len(head.pages) for head in heads)
-    job = LookupJob(link, tuple(heads), wanted, session_folder(), new_scan_name(), **job_of)
-    note_plan(job.folder, job.scan, report)
+    notes = spark.sparkContext.accumulator({}, TaskNotes())
+    job = LookupJob(link, tuple(heads), wanted, new_scan_name(), notes, **job_of)
+    note_plan(session_folder(), job.scan, report)
+    await_notes(job.scan, notes)
 
     def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return LookupTask(job).answer_all(batches)

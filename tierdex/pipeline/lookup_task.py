@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,7 @@ from tierdex.pipeline.arrow_columns import RowColumns
 from tierdex.pipeline.options import MAX_TIME, MIN_TIME
 from tierdex.pipeline.reader import FILE_ERRORS, NEAR_PAGES
 from tierdex.pipeline.remote_file import RemoteFile
-from tierdex.pipeline.scan_report import ScanReport, note_task
+from tierdex.pipeline.scan_report import ScanReport
 from tierdex.storage_layer.metered import RequestCounts
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ class FileHead:
 
 @dataclass(frozen=True, slots=True)
 class LookupJob:
-    """Everything a task needs. `heads` newest file first."""
+    """Everything a task needs. `heads` newest file first; `notes` is an accumulator (TaskNotes)."""
 
     link: StoreLink
     heads: tuple[FileHead, ...]
     columns: tuple[str, ...]
-    folder: str
     scan: str
+    notes: Any
     is_left: bool
     max_count: int | None
     is_partial: bool
@@ -94,8 +94,11 @@ class LookupTask:
             report = self._report
             report.requests, report.bytes = self._counts.requests, self._counts.bytes_read
             report.files_read = sum(file.was_read for file in self._files)
+            report.tasks_reported = 1
             task = 0 if context is None else context.partitionId()
-            note_task(self._job.folder, self._job.scan, task, report)
+            noted = asdict(report)
+            logger.info("looked up", extra={"scan": self._job.scan, "task": task, **noted})
+            self._job.notes.add({task: noted})
 
     def _answer(self, batch: pa.RecordBatch, pool: ThreadPoolExecutor) -> pa.RecordBatch:
         asked = _Asked.of(batch, by_id=self._job.by_id)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tierdex.pipeline.data_source import TierdexDataSource
-from tierdex.pipeline.scan_report import session_folder
+from tierdex.pipeline.scan_report import session_folder, use_folder
 
 
-def register(spark: Any) -> None:
+def register(spark: Any, *, notes: str | None = None) -> None:
     """Register ``format("tierdex")`` and let Spark push filters into Python sources.
 
     Arrow batches become large enough for the kernels to pay, unless the session says otherwise.
+    `notes` is a folder that all machines share, for what `last_scan` tells of scans; without it the
+    tasks of other machines say it in their logs only. Raises InvalidRequestError for no folder.
     """
+    if notes is not None:
+        use_folder(notes)
     spark.dataSource.register(source_for(session_folder()))
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"

@@ -1,12 +1,14 @@
 """What a scan or lookup considered, pruned and requested: noted by planner and tasks, read by the driver.
 
-Spark plans a Python source in a process of its own and gives its tasks no accumulators, so the notes
-are small files in a folder of the driver's session::
+The tasks of a lookup report by an accumulator (`TaskNotes`), from every machine. Spark plans a Python
+source in a process of its own and gives its tasks no accumulators (seen in 4.3), so a scan's notes are
+small files in a folder of the driver's session::
 
     <scan>.plan.json          files considered and pruned, by the planner
     <scan>.<task>.json        requests, bytes, items, what was missing; a retried task overwrites its own
 
-Tasks on other machines do not see the folder; their numbers are in their logs only. Depends on nothing
+Tasks on other machines see the folder when it is a shared one (``register(spark, notes=...)``); else
+their numbers are in their logs only, and `tasks_reported` stays below `partitions`. Depends on nothing
 of the pipeline.
 """
 
@@ -23,11 +25,16 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark import AccumulatorParam
+
+from tierdex.errors import InvalidRequestError
+
 logger = logging.getLogger(__name__)
 
 _KEPT_SCANS: Final = 50
 _PLAN = ".plan.json"
 _session_folder: Path | None = None
+_reported: dict[str, Any] = {}  # the accumulators of the last lookups, by scan
 
 
 @dataclass(slots=True)
@@ -36,7 +43,7 @@ class ScanReport:
 
     `files_pruned_by_filter` counts files whose filter excluded every hash that was asked. Requests
     are all GETs of tasks, `bytes` what they brought; `missing` the files left out by
-    ``onError=partial``.
+    ``onError=partial``. All of it is of the tasks that reported: `tasks_reported` of `partitions`.
     """
 
     kind: str = "scan"
@@ -68,6 +75,29 @@ class ScanReport:
             setattr(self, one.name, getattr(self, one.name) + value)
 
 
+class TaskNotes(AccumulatorParam[dict[int, dict[str, Any]]]):
+    """An accumulator's rule: reports by task, so that a task that ran twice counts once."""
+
+    def zero(self, value: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+        return {}
+
+    def addInPlace(
+        self, value1: dict[int, dict[str, Any]], value2: dict[int, dict[str, Any]]
+    ) -> dict[int, dict[str, Any]]:
+        return value1 | value2
+
+
+def use_folder(notes: str) -> None:
+    """Keep notes in `notes` from now on. Raises InvalidRequestError unless it is a folder's path."""
+    global _session_folder
+    if not Path(notes).is_absolute() or not Path(notes).is_dir():
+        raise InvalidRequestError("must be the absolute path of a folder", field="notes")
+    folder = Path(notes) / f"{time.time_ns():020d}-{os.getpid()}"
+    folder.mkdir()
+    forget_session()
+    _session_folder = folder
+
+
 def session_folder() -> str:
     """Return the folder of this driver's notes, made when first asked for."""
     global _session_folder
@@ -82,6 +112,7 @@ def forget_session() -> None:
     if _session_folder is not None:
         shutil.rmtree(_session_folder, ignore_errors=True)
     _session_folder = None
+    _reported.clear()
 
 
 def new_scan_name() -> str:
@@ -105,6 +136,14 @@ def note_task(folder: str | None, scan: str, task: int, report: ScanReport) -> N
         _write(Path(folder) / f"{scan}.{task}.json", report)
 
 
+def await_notes(scan: str, notes: Any) -> None:
+    """Let `last_scan` read the accumulator of a lookup's tasks."""
+    _reported[scan] = notes
+    while len(_reported) > _KEPT_SCANS:
+        # Its lookup may run again, so Spark must go on knowing it.
+        _reported.pop(min(_reported)).value = {}
+
+
 def last_scan() -> ScanReport | None:
     """Return the report of the scan or lookup that was planned last in this session, None before any.
 
@@ -119,6 +158,9 @@ def last_scan() -> ScanReport | None:
     for name in sorted(os.listdir(folder)):
         if name.startswith(f"{scan}.") and name.endswith(".json") and not name.endswith(_PLAN):
             report.add(json.loads((folder / name).read_text()))
+    if scan in _reported:
+        for noted in _reported[scan].value.values():
+            report.add(noted)
     return report
 
 

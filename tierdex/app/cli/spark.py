@@ -1,13 +1,11 @@
 """`tierdex spark build | lookup | merge | verify | index`: the pipeline's jobs from the command line.
 
-Each starts a session at `--master` (this machine by default), shows the tasks' progress on stderr when
-it is a terminal, and says what it did. Credentials come from the environment. Depends on pipeline.
+Each runs in a session at `--master` (this machine by default) and says what it did. Credentials come
+from the environment. Depends on pipeline and spark_session.
 """
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,26 +15,14 @@ import typer
 from tierdex.app.cli.exits import Exit, reporting
 from tierdex.app.cli.options import Form, Output
 from tierdex.app.cli.output import write_fields, write_rows
-from tierdex.app.cli.progress_bar import progress_bar
-from tierdex.errors import InvalidRequestError
+from tierdex.app.cli.spark_session import Start, in_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-_POLL_S = 0.2
 _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
 
 Store = Annotated[str, typer.Argument(help="s3://BUCKET/PREFIX, or a folder all machines share.")]
-Master = Annotated[
-    str, typer.Option(help="Spark's master: local[*], spark://HOST:PORT.", envvar="TIERDEX_MASTER")
-]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark.")
-]
-Archive = Annotated[
-    str | None, typer.Option(help="What `tierdex spark pack` wrote, for executors without it.")
-]
-ExecutorPython = Annotated[str | None, typer.Option(help="The executors' Python, with --archive.")]
 Node = Annotated[str, typer.Option(help="The shared node that publishes.")]
 Target = Annotated[int, typer.Option(min=1, help="Most entries of one file.")]
 Nodes = Annotated[list[str] | None, typer.Option("--from", help="Only these nodes; repeatable.")]
@@ -53,14 +39,15 @@ def make_cli() -> typer.Typer:
         "merge": merge,
         "verify": verify,
         "index": index,
-        "pack": pack,
     }
     for name, command in commands.items():
-        cli.command(name)(reporting(command))
+        cli.command(name)(reporting(in_session(command)))
+    cli.command("pack")(reporting(pack))
     return cli
 
 
 def build(
+    start: Start,
     source: Annotated[str, typer.Argument(help="Parquet, JSON lines, ORC or CSV with entries.")],
     store: Store,
     sql: Annotated[
@@ -72,16 +59,12 @@ def build(
         str | None, typer.Option(help="No file holds two of these: '1 hour', '1 day'.")
     ] = None,
     format: Annotated[str | None, typer.Option(help="Spark's name of the format.")] = None,
-    master: Master = "local[*]",
-    conf: Conf = None,
-    archive: Archive = None,
-    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Publish a table of entries as index files."""
     from tierdex.pipeline import build as run_build
 
-    with _session(master, conf, "build", archive, executor_python) as spark:
+    with start() as spark:
         frame = _read(spark, source, format)
         if sql is not None:
             frame.createOrReplaceTempView("input")
@@ -93,6 +76,7 @@ def build(
 
 
 def lookup(
+    start: Start,
     keys: Annotated[str, typer.Argument(help="Table with topic and key, or message_id.")],
     store: Store,
     out: Annotated[
@@ -103,10 +87,6 @@ def lookup(
     on_error: Annotated[str, typer.Option(help="fail, or partial.")] = "fail",
     nodes: Nodes = None,
     format: Annotated[str | None, typer.Option(help="Spark's name of the keys' format.")] = None,
-    master: Master = "local[*]",
-    conf: Conf = None,
-    archive: Archive = None,
-    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Look up many keys at once. Exit code 4 when a file could not be asked (--on-error partial)."""
@@ -114,7 +94,7 @@ def lookup(
     from tierdex.pipeline import lookup as run_lookup
 
     rows, columns = None, []
-    with _session(master, conf, "lookup", archive, executor_python) as spark:
+    with start() as spark:
         found = run_lookup(
             spark,
             store,
@@ -128,7 +108,7 @@ def lookup(
         if out is None:
             rows = found.toArrow().to_pylist()
         else:
-            found.write.format(_format_of(out, None)).option("header", "true").save(out)
+            found.write.format(_format_of(out, None)).option("header", "true").save(_absolute(out))
         report = last_scan()
     if rows is not None:
         write_rows(output, rows, columns)
@@ -139,6 +119,7 @@ def lookup(
 
 
 def merge(
+    start: Start,
     store: Store,
     node: Node = "spark",
     nodes: Nodes = None,
@@ -147,16 +128,12 @@ def merge(
     below_items: Annotated[int, typer.Option(min=1, help="Files below this.")] = 1_000_000,
     target_items: Annotated[int, typer.Option(min=1, help="Most items of a merge.")] = 20_000_000,
     min_files: Annotated[int, typer.Option(min=2, help="Fewest files of a merge.")] = 2,
-    master: Master = "local[*]",
-    conf: Conf = None,
-    archive: Archive = None,
-    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Merge small files into large ones while readers and writers go on."""
     from tierdex.pipeline import merge as run_merge
 
-    with _session(master, conf, "merge", archive, executor_python) as spark:
+    with start() as spark:
         report = run_merge(
             spark,
             store,
@@ -172,18 +149,15 @@ def merge(
 
 
 def verify(
+    start: Start,
     store: Store,
     nodes: Nodes = None,
-    master: Master = "local[*]",
-    conf: Conf = None,
-    archive: Archive = None,
-    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Check every checksum and invariant of every file. Exit code 1 when something is broken."""
     from tierdex.pipeline import verify as run_verify
 
-    with _session(master, conf, "verify", archive, executor_python) as spark:
+    with start() as spark:
         rows = run_verify(spark, store, nodes=nodes).toArrow().to_pylist()
     write_rows(output, rows, ("file_id", "is_sound", "problems"), whole={"files": rows})
     if not all(row["is_sound"] for row in rows):
@@ -191,6 +165,7 @@ def verify(
 
 
 def index(
+    start: Start,
     source: Annotated[str, typer.Argument(help="Parquet, JSON lines or CSV; stays where it is.")],
     store: Store,
     topic: Annotated[str, typer.Option("--topic", "-t", help="A column, or a fixed name.")],
@@ -205,16 +180,12 @@ def index(
     schema: Annotated[str | None, typer.Option(help="DDL of the columns of JSON or CSV.")] = None,
     node: Node = "spark",
     target_entries: Target = 5_000_000,
-    master: Master = "local[*]",
-    conf: Conf = None,
-    archive: Archive = None,
-    executor_python: ExecutorPython = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Make the rows of tables and logs findable without rewriting them."""
     from tierdex.pipeline import index_table
 
-    with _session(master, conf, "index", archive, executor_python) as spark:
+    with start() as spark:
         report = index_table(
             spark,
             _absolute(source),
@@ -239,63 +210,6 @@ def pack(
     from tierdex.pipeline.packing import pack_environment
 
     write_fields(output, {"archive": str(target), "bytes": pack_environment(target)})
-
-
-@contextmanager
-def _session(
-    master: str,
-    conf: list[str] | None,
-    title: str,
-    archive: str | None,
-    executor_python: str | None,
-) -> Iterator[Any]:
-    """Yield a session whose tasks are shown; it ends with the command."""
-    from tierdex.pipeline import make_session, plain_errors
-
-    settings = {}
-    for text in conf or []:
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise InvalidRequestError("is NAME=VALUE", field="--conf")
-        settings[name] = value
-    with plain_errors():
-        spark = make_session(
-            master,
-            name=f"tierdex {title}",
-            conf=settings,
-            archive=archive,
-            executor_python=executor_python,
-        )
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
-            with _progress_of(spark, title):
-                yield spark
-        finally:
-            spark.stop()
-
-
-@contextmanager
-def _progress_of(spark: Any, title: str) -> Iterator[None]:
-    """Show how many tasks of the running stages are done."""
-    stop = threading.Event()
-    tracker = spark.sparkContext.statusTracker()
-
-    def follow(progress: Any) -> None:
-        while not stop.wait(_POLL_S):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            known = [stage for stage in stages if stage is not None]
-            if known:
-                done = sum(stage.numCompletedTasks for stage in known)
-                progress(done, sum(stage.numTasks for stage in known))
-
-    with progress_bar(title, is_bytes=False) as progress:
-        follower = threading.Thread(target=follow, args=(progress,), daemon=True)
-        follower.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            follower.join()
 
 
 def _read(spark: Any, path: str, format: str | None) -> Any:
