@@ -218,16 +218,18 @@ class Site:
         """Expire by hand; the model learns from the files which puts that means."""
         held = self.locations_by_file()
         items = {info.file_id: info for info in self.index.files()}
-        self.model.leaving = [
+        leaving = [
             held[file_id] for file_id, info in items.items()
             if file_id in held and info.node == self.name and (info.sealed_at or before) < before
         ]  # fmt: skip
+        unsure = self.model.leaving
+        self.model.leaving = unsure + leaving  # should it raise, nobody knows which of them went
         expired = self.index.expire(before=before)
         for info in expired:
             assert info.node == self.name
             assert items[info.file_id].sealed_at < before
             self.model.expire(held.get(info.file_id, set()))
-        self.model.leaving = []
+        self.model.leaving = unsure
         return expired
 
     # -- comparing -------------------------------------------------------------------------------
