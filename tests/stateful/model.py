@@ -72,9 +72,9 @@ class NodeModel:
         for known in LEVELS[: LEVELS.index(level) + 1]:
             self.acknowledged[known] = max(self.acknowledged[known], count)
 
-    def expected(self, lookup):
-        """Return the locations that answer, newest put first, each once."""
-        return _newest_first(self._matching(lookup))
+    def expected(self, lookup, *, ever=False):
+        """Return the locations that answer, newest put first, each once; `ever`: expired ones too."""
+        return _newest_first(self._matching(lookup, ever=ever))
 
     def was_expected(self, lookup, found):
         """Return whether `found` is the answer of the first puts, however many."""
@@ -83,10 +83,10 @@ class NodeModel:
             found == _newest_first(matching[:count]) for count in range(len(matching), -1, -1)
         )
 
-    def _matching(self, lookup):
+    def _matching(self, lookup, *, ever=False):
         return [
             put for number, put in enumerate(self.puts)
-            if lookup.matches(put) and number not in self.gone
+            if lookup.matches(put) and (ever or number not in self.gone)
         ]  # fmt: skip
 
     def certain(self, lookup):
