@@ -2,73 +2,68 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import random
+from typing import NamedTuple
 
-from tests.crash.scenarios import SCENARIOS, make_world, run
-from tierdex.testing.crash import CrashingStore
-from tierdex.testing.simulated_disk import SimulatedCrash
+from tests.crash.crash_site import CrashWorld
+from tests.crash.scenarios import SCENARIOS, run, settings_of
+from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
+
+SETTLE_EVERY = 8  # states after a power cut of which one is also brought to the end of its life
+CUT_AGAIN_EVERY = 4  # states in which the power fails once more while the index recovers
 
 
+@functools.cache
 def count_calls(name):
-    """Return the calls on the disk and on the store that a scenario makes undisturbed."""
+    """Return the calls on the disk and on the store that a scenario makes, and those of each kind."""
     world, site = _site(name, 0)
-    world.crashing.calls = 0
-    site.disk.trace.clear()
     run(site, SCENARIOS[name])
-    calls = len(site.disk.trace), world.crashing.calls
     kinds = {}
     for call in site.disk.trace:
         kinds[call.kind] = kinds.get(call.kind, 0) + 1
+    calls = len(site.disk.trace), world.crashing.calls
     world.settle()
     world.close()
     return *calls, kinds
 
 
 def _site(name, seed):
-    world = make_world(seed, name)
+    """Return a world and its site, about to be opened on an empty disk."""
+    world = CrashWorld(seed, **settings_of(name))
     site = world.sites["alpha"]
     site.index.close()
-    world.crashing = CrashingStore(world.store, on_crash=lambda: site.disk.crash_at(1))
-    world.store, world.faulty = world.crashing, world.store
-    world.heal = lambda: _heal(world, site)
-    site.disk = site.disk.restart()
-    site.open()
+    site.index = None
+    site.disk = SimulatedFileSystem(clock=world.clock)
+    world.crashing.calls = 0
     return world, site
 
 
-def _heal(world, site):
-    world.faulty.chances = {}
-    world.faulty._schedule.clear()
-    world.faulty.end_outage()
-    world.crashing.revive()
-    site.disk.heal()
+# -- power cuts -----------------------------------------------------------------------------------
 
 
-def kill(name, point, seed=0, *, in_store=False):
-    """Kill the process around one call; return whether it got there."""
+def cut_power(name, point, choices, seed=0, *, in_store=False, older_stores=False):
+    """Cut the power around one call; try the states that the disk may be left in, `choices` at most.
+
+    With `older_stores` a mapped page may also be left as it was at any call before.
+    """
     world, site = _site(name, seed)
-    reached = _run_to(world, site, name, point, in_store=in_store)
-    world.crashing.revive()
-    site.kill()
-    world.settle()
-    world.close()
-    return reached
-
-
-def cut_power(name, point, choices, seed=0, *, in_store=False):
-    """Cut the power around one call; try `choices` states that the disk may be left in."""
-    world, site = _site(name, seed)
+    if older_stores:
+        site.disk.note_stores_at_every_call()
     _run_to(world, site, name, point, in_store=in_store)
     world.crashing.revive()
-    source = random.Random(seed * 7919 + point.nth * 2 + point.after)
-    pending = len(site.disk.pending_effects())
-    made = 0
+    source = random.Random(f"{seed} {name} {point}")
     state = _State(world, site)
-    for choice in _choices(pending, choices, source):
+    made = 0
+    for choice in _choices(len(site.disk.pending_effects()), choices, source):
         state.restore()
-        flags = iter(choice)
-        site.cut_power(lambda effect, flags=flags: next(flags))
-        if made % 4 == 0:
+        _cut(site, choice)
+        if made % CUT_AGAIN_EVERY == 1:
+            _cut_while_recovering(site, source)
+        site.open()
+        site.learn_survivors("disk")
+        if made % SETTLE_EVERY == 0:
             world.settle()
             site.index.close()
         site.drop()
@@ -76,29 +71,43 @@ def cut_power(name, point, choices, seed=0, *, in_store=False):
     return made
 
 
+def _cut(site, choice):
+    flags = iter(choice)
+    site.disk = site.disk.crash(lambda effect: next(flags))
+
+
+def _cut_while_recovering(site, source):
+    """Open, and cut the power again at one of the calls, if it comes to that."""
+    site.disk.crash_at(source.randrange(1, 40), after=source.random() < 0.5)
+    try:
+        site.open()
+    except SimulatedCrash:
+        pass
+    else:
+        site.drop()
+    density = source.choice((0.0, source.random(), 1.0))
+    site.disk = site.disk.crash(lambda effect: source.random() < density)
+
+
 class _State:
-    """The moment of the power cut, to go back to: disk, model, objects in the store."""
+    """The moment of the power cut, to go back to: disk, model, objects in the store, time."""
 
     def __init__(self, world, site):
         self.world, self.site = world, site
         site.drop()
         self.disk = site.disk
         model = site.model
-        self.model = (
-            list(model.puts),
-            dict(model.acknowledged),
-            set(model.gone),
-            set(model.uncertain),
-        )
+        self.model = list(model.puts), dict(model.acknowledged), set(model.gone)
+        self.doubts = set(model.uncertain), list(model.leaving)
         objects = world.objects._objects
         self.objects = (dict(objects.data), list(objects.keys))
         self.now = world.clock._now_ms, world.clock._monotonic_ms
 
     def restore(self):
-        puts, acknowledged, gone, uncertain = self.model
+        puts, acknowledged, gone = self.model
         model = self.site.model
-        model.puts, model.acknowledged = list(puts), dict(acknowledged)
-        model.gone, model.uncertain = set(gone), set(uncertain)
+        model.puts, model.acknowledged, model.gone = list(puts), dict(acknowledged), set(gone)
+        model.uncertain, model.leaving = set(self.doubts[0]), list(self.doubts[1])
         objects = self.world.objects._objects
         objects.data, objects.keys = dict(self.objects[0]), list(self.objects[1])
         self.world.clock._now_ms, self.world.clock._monotonic_ms = self.now
@@ -107,44 +116,108 @@ class _State:
 
 
 def _choices(pending, count, source):
-    """Yield all choices where there are no more than `count`; else telling ones and samples."""
-    if pending < 12 and 2**pending <= count:
+    """Yield different choices: all where there are no more than `count`, else telling ones and samples."""
+    if pending < 16 and 2**pending <= count:
         for bits in range(2**pending):
             yield [bool(bits >> n & 1) for n in range(pending)]
         return
+    seen = set()
+    for choice in _sampled_choices(pending, source):
+        key = sum(keep << n for n, keep in enumerate(choice))
+        if key not in seen:
+            seen.add(key)
+            yield choice
+        if len(seen) == count:
+            return
+
+
+def _sampled_choices(pending, source):
+    """Yield none, all, and for ever: a prefix, one alone, one missing, any density of all."""
     yield [False] * pending
     yield [True] * pending
-    for _ in range(count - 2):
-        density = source.random()
+    while True:
+        one, density = source.randrange(pending), source.random()
+        yield [n <= one for n in range(pending)]
+        yield [n != one for n in range(pending)]
+        yield [source.random() < density for _ in range(pending)]
+        yield [n == one for n in range(pending)]
         yield [source.random() < density for _ in range(pending)]
 
 
-def fail(name, kind, nth, number, *, for_ever=False, written_bytes=0, seed=0):
-    """Let one system call fail; return whether the scenario made that many calls of the kind.
+# -- failing calls --------------------------------------------------------------------------------
+
+
+class Failure(NamedTuple):
+    """The nth call of a kind in a scenario fails; a write writes some bytes of it before."""
+
+    scenario: str
+    kind: str
+    nth: int
+    number: int
+    for_ever: bool
+    written_bytes: int = 0
+
+
+@functools.cache
+def every_failure(name):
+    """Return all of a scenario: each call, EIO and ENOSPC, once and for ever, short writes too."""
+    return [
+        Failure(name, kind, nth, number, for_ever, written)
+        for kind, count in sorted(count_calls(name)[2].items())
+        for nth in range(1, count + 1)
+        for number in (errno.EIO, errno.ENOSPC)
+        for for_ever in (False, True)
+        for written in ((0, 1, 512) if kind == "write" else (0,))
+    ]
+
+
+def alternating_failures(name):
+    """Return two of each call's: once with one error and for ever with the other, in turns."""
+    return [
+        Failure(name, kind, nth, (errno.EIO, errno.ENOSPC)[(nth + for_ever) % 2], for_ever, nth % 100)
+        for kind, count in sorted(count_calls(name)[2].items())
+        for nth in range(1, count + 1)
+        for for_ever in (False, True)
+    ]  # fmt: skip
+
+
+def fail(failure, seed=0):
+    """Let one system call fail, and go on.
 
     Afterwards the disk is well again. The index must go on in the same process to everything
     published; and, in a second run, what was acknowledged `disk` must survive a power cut.
     """
-    for ending in ("goes on", "power cut"):
-        world, site = _site(name, seed)
-        before = len(site.disk.trace)
-        site.disk.fail(kind, nth, number, for_ever=for_ever, written_bytes=written_bytes)
-        run(site, SCENARIOS[name])
-        made = sum(call.kind == kind for call in site.disk.trace[before:])
+    for ending in (_go_on, _cut_power_after):
+        world, site = _site(failure.scenario, seed)
+        site.disk.fail(
+            failure.kind, failure.nth, failure.number,
+            for_ever=failure.for_ever, written_bytes=failure.written_bytes,
+        )  # fmt: skip
+        run(site, SCENARIOS[failure.scenario])
+        made = sum(call.kind == failure.kind for call in site.disk.trace)
+        assert made >= failure.nth, f"the scenario makes no such call: {failure}"
         site.disk.heal()
         world.clock.advance(100)
-        if ending == "goes on":
-            if site.index is None:
-                site.open()
-            site.check_all()
-            world.settle()
-            assert all(info.state in ("uploaded", "unsealed") for info in site.index.files())
-            world.close()
-        else:
-            site.cut_power(lambda effect: False)
-            world.settle()
-            world.close()
-    return made >= nth
+        ending(world, site, failure)
+        world.close()
+
+
+def _go_on(world, site, failure):
+    del failure
+    if site.index is None:
+        site.open()
+    site.check_all()
+    world.settle()
+    assert all(info.state in ("uploaded", "unsealed") for info in site.index.files())
+
+
+def _cut_power_after(world, site, failure):
+    site.cut_power(lambda effect: False)
+    if failure.nth % SETTLE_EVERY == 0:
+        world.settle()
+
+
+# -- what both share ------------------------------------------------------------------------------
 
 
 def _run_to(world, site, name, point, *, in_store):

@@ -6,7 +6,7 @@ only, so that a scenario shows what the index does *after* an error; a crash end
 
 from __future__ import annotations
 
-from tests.stateful.world import UNWELL, World
+from tests.stateful.world import UNWELL
 
 
 def batch(count, topic="orders", key="A", durability="os"):
@@ -90,10 +90,6 @@ SCENARIOS = {
 
 def settings_of(name):
     return {"merge_below_items": 400 if name in ("merge", "collect", "full_life") else 0}
-
-
-def make_world(seed, name):
-    return World(seed, **settings_of(name))
 
 
 def run(site, steps):

@@ -7,7 +7,6 @@ them.
 
 from __future__ import annotations
 
-import errno
 import random
 import tempfile
 from pathlib import Path
@@ -31,13 +30,6 @@ from tests.torture.experiment import Experiment
 from tierdex.testing.crash import CrashPoint
 
 _NAMES = tuple(SCENARIOS)
-_COUNTS = {}
-
-
-def _counted(name):
-    if name not in _COUNTS:
-        _COUNTS[name] = calls.count_calls(name)
-    return _COUNTS[name]
 
 
 def _kill_calls(number):
@@ -48,21 +40,22 @@ def _kill_calls(number):
 
 def _cut_power(seed):
     source = random.Random(seed)
-    name = source.choice(_NAMES)
-    point = CrashPoint(source.randrange(1, _counted(name)[0] + 1), source.random() < 0.5)
-    return calls.cut_power(name, point, choices=12, seed=seed)
+    name, in_store = source.choice(_NAMES), source.random() < 0.1
+    disk, store, _ = calls.count_calls(name)
+    point = CrashPoint(
+        source.randrange(1, (store if in_store else disk) + 1), source.random() < 0.5
+    )
+    return calls.cut_power(
+        name, point, choices=32, seed=seed, in_store=in_store, older_stores=source.random() < 0.2
+    )
 
 
-def _fail_calls(seed):
-    source = random.Random(seed)
-    name = source.choice(_NAMES)
-    kind = source.choice(sorted(_counted(name)[2]))
-    nth = source.randrange(1, _counted(name)[2][kind] + 1)
-    number = source.choice((errno.EIO, errno.ENOSPC))
-    calls.fail(
-        name, kind, nth, number, for_ever=source.random() < 0.5,
-        written_bytes=source.choice((0, 1, 512)), seed=seed % 1000,
-    )  # fmt: skip
+def _every_failure():
+    return [failure for name in _NAMES for failure in calls.every_failure(name)]
+
+
+def _fail_calls(number):
+    calls.fail(_every_failure()[number])
     return 1
 
 
@@ -129,11 +122,11 @@ EXPERIMENTS = (
     ),
     Experiment(
         "power-cut", "power cut, simulated disk", "disk states", _cut_power,
-        dose=50_000, small_dose=2000, minutes=20,
+        dose=50_000, small_dose=2000, minutes=8,
     ),
     Experiment(
-        "failing-calls", "failing system calls, once and for ever", "faults", _fail_calls,
-        dose=5000, small_dose=200, minutes=5,
+        "failing-calls", "each system call of 12 scenarios fails, once and for ever", "faults",
+        _fail_calls, dose=None, small_dose=610, minutes=8, cases=lambda: len(_every_failure()),
     ),
     Experiment(
         "bad-store", "a store that fails, lies and crawls", "faults", _bad_store,

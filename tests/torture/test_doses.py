@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import errno
+import random
 from collections import Counter
 
 import pytest
 
 from tests.crash import experiments
+from tests.crash.scenarios import SCENARIOS
 from tests.torture import (
     bad_store,
     corruption,
@@ -36,25 +37,26 @@ def test_killed_servers_lose_nothing_acknowledged(seed):
     writers.kill_servers(4, seed)
 
 
-@pytest.mark.parametrize("name", ["put_over_files", "publish", "reopen", "merge", "tend"])
+@pytest.mark.parametrize("name", list(SCENARIOS))
 def test_power_cut_loses_nothing_acknowledged_disk(name):
-    disk, _, _ = experiments.count_calls(name)
-    points = list(every_call(disk))
-    for point in points[3 :: max(1, len(points) // 12)]:
-        experiments.cut_power(name, point, choices=8)
+    points = list(every_call(experiments.count_calls(name)[0]))
+    random.Random(name).shuffle(points)
+    states = 0
+    while states < 170 and points:  # of 12 scenarios: 2,000
+        states += experiments.cut_power(name, points.pop(), choices=10)
+    assert states >= 170
+
+
+@pytest.mark.parametrize("kind", ["open", "write", "sync", "rename", "map", "reserve"])
+def test_scenarios_make_every_kind_of_call(kind):
+    for name in SCENARIOS:
+        assert experiments.count_calls(name)[2].get(kind, 0) > 0, name
 
 
 @pytest.mark.parametrize("name", ["put_and_flush", "put_over_files", "publish"])
 def test_failing_call_never_becomes_a_success(name):
-    _, _, kinds = experiments.count_calls(name)
-    stride = {"put_and_flush": 1, "put_over_files": 2, "publish": 4}[name]
-    for place, kind in enumerate(sorted(kinds)):
-        for for_ever in (False, True):
-            for nth in range(1 + place % stride, kinds[kind] + 1, stride):
-                number = (errno.EIO, errno.ENOSPC)[(nth + for_ever) % 2]
-                experiments.fail(
-                    name, kind, nth, number, for_ever=for_ever, written_bytes=nth % 100
-                )
+    for failure in experiments.alternating_failures(name):
+        experiments.fail(failure)
 
 
 @pytest.mark.parametrize("seed", range(2))

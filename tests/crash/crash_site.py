@@ -1,0 +1,97 @@
+"""A site for thousands of crashes: what it asks after each, it asks once."""
+
+from __future__ import annotations
+
+import functools
+
+from tests.stateful.model import Lookup
+from tests.stateful.world import ROOT, Site, World, located
+from tierdex import Index
+from tierdex.ids import SeededIds
+from tierdex.index_service.open import open_parts
+from tierdex.settings import load_settings
+from tierdex.testing.crash import CrashingStore
+from tierdex.testing.scheduler import InlineExecutor
+
+
+@functools.cache
+def _settings(**settings):
+    return load_settings(**settings)
+
+
+class CrashSite(Site):
+    """Opens without reading the environment again; learns and compares from the same answers."""
+
+    def open(self):
+        self.opened += 1
+        world = self.world
+        self.index = Index(
+            open_parts(
+                ROOT, store=world.store, rocketmq=None, clock=world.clock, filesystem=self.disk,
+                ids=SeededIds(world.seed * 1_000_003 + self.opened), executor=InlineExecutor(),
+                settings=_settings(node=self.name, **world.settings), adopt=False,
+            )
+        )  # fmt: skip
+
+    def learn_survivors(self, level):
+        found = self.answers()
+        survivors = {place for entries in found.values() for place, _ in located(entries)}
+        self.model.cut_to_survivors(survivors, level)
+        self.compare(found)
+
+    def check_all(self):
+        found = self.answers()
+        if self.model.uncertain or self.model.leaving:
+            self.model.resolve(
+                {place for entries in found.values() for place, _ in located(entries)}
+            )
+        self.compare(found)
+
+    def answers(self):
+        lookups = self.model.lookups
+        return dict(zip(lookups, self.entries_of_all(lookups), strict=True))
+
+    def compare(self, found):
+        """Every answer is what the model expects, in order; every file is sound."""
+        expected = self.expected_of_all()
+        for lookup, entries in found.items():
+            assert located(entries) == expected.get(lookup, []), lookup
+            numbers = [entry.file_id for entry in entries]
+            assert numbers == sorted(numbers, reverse=True)  # of one node, 20 digits each
+        self.check_files()
+
+    def expected_of_all(self):
+        """Return what the model expects of every lookup that finds anything, in one walk."""
+        found = {}
+        for number in range(len(self.model.puts) - 1, -1, -1):
+            put = self.model.puts[number]
+            if number not in self.model.gone:
+                for lookup in _lookups_of(put):
+                    found.setdefault(lookup, {}).setdefault(put.location, put.timestamp)
+        return {lookup: list(places.items()) for lookup, places in found.items()}
+
+
+def _lookups_of(put):
+    yield from (Lookup(put.topic, key) for key in put.keys)
+    if put.message_id:
+        yield Lookup(None, message_id=put.message_id)
+
+
+class CrashWorld(World):
+    """One such site over a store that dies with the process."""
+
+    def __init__(self, seed, **settings):
+        super().__init__(seed, names=(), **settings)
+        self.faulty = self.store
+        self.store = self.crashing = CrashingStore(
+            self.store, on_crash=lambda: self.sites["alpha"].disk.crash_at(1)
+        )
+        self.sites["alpha"] = CrashSite(self, "alpha")
+
+    def heal(self):
+        self.faulty.chances = {}
+        self.faulty._schedule.clear()
+        self.faulty.end_outage()
+        self.crashing.revive()
+        for site in self.sites.values():
+            site.disk.heal()
