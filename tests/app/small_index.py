@@ -128,6 +128,12 @@ class SmallIndex:
         requests = make_requests(self.settings, lookups)
         return [self._answer(request, on_error=on_error) for request in requests]
 
+    def query_local(self, topic=None, **values):
+        return None  # nothing is told at once
+
+    def query_batch_local(self, lookups, *, max_count=1):
+        return None
+
     def query_batch_arrow(self, lookups, *, max_count=1, on_error="fail"):
         import pyarrow as pa
 

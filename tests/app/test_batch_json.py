@@ -3,8 +3,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from tierdex.app.batch_json import _answer_any, _answer_plain, answer_lookups
-from tierdex.errors import InvalidRequestError
+from tests.app.conftest import assert_problem
+from tierdex.app.batch_json import answer_any, answer_plain, read_plain
 from tierdex.index_service.answer import Missing
 
 TOPIC = "orders"
@@ -35,11 +35,17 @@ BY_KEY = [{"topic": TOPIC, "key": f"k{n % 12}"} for n in range(30)]
 BY_ID = [{"message_id": f"m{n % 12}"} for n in range(30)]
 
 
-def plain_documents(answered):
-    documents = orjson.loads(orjson.dumps(answered.answers))
-    for document in documents:
-        document["as_of"] = 0
-    return documents
+def documents_of(answered):
+    """Return the answers of a body, without their time."""
+    return timeless(orjson.loads(answered.body)["answers"])
+
+
+def timeless(documents):
+    return [{**document, "as_of": 0} for document in documents]
+
+
+def read(lookups):
+    return read_plain(orjson.dumps({"lookups": lookups}))
 
 
 @pytest.mark.parametrize("max_count", [1, 3, 64], ids=["one", "full", "room"])
@@ -49,41 +55,89 @@ def plain_documents(answered):
     ids=["key", "message_id", "message_id_of_topic"],
 )
 def test_columns_give_the_answers_of_single_objects(filled, lookups, max_count):
-    by_columns = _answer_plain(filled, lookups, max_count)
-    one_by_one = _answer_any(filled, lookups, max_count, "partial")
+    by_columns = answer_plain(filled, read(lookups), max_count)
+    one_by_one = timeless(answer_any(filled, lookups, max_count, "partial"))
     assert by_columns is not None
-    assert by_columns.found == one_by_one.found
-    documents = plain_documents(by_columns)
-    assert documents == plain_documents(one_by_one)
+    documents = documents_of(by_columns)
+    assert documents == one_by_one
+    assert by_columns.asked == len(lookups)
+    assert by_columns.found == sum(bool(answer["entries"]) for answer in one_by_one)
     for answer in documents:
         assert bool(answer["next_cursor"]) == (len(answer["entries"]) == max_count)
 
 
 @pytest.mark.parametrize(
-    "lookups",
-    [
-        [],
-        [{"topic": TOPIC, "key": "k1"}, {"message_id": "m1"}],
-        [{"topic": TOPIC, "key": "k1", "max_count": 2}],
-        [{"topic": TOPIC, "key": "k1", "begin": 1}],
-    ],
-    ids=["empty", "mixed", "own_count", "own_time"],
+    "keys",
+    [["k11"], ["k11", "k11"], ["k11", "k1", "k11"], ["k1"], ["k3", "k11"], ["k0", "k9", "k9"]],
+    ids=".".join,
 )
-def test_lookups_that_are_not_plain_take_the_ordinary_way(filled, lookups):
-    assert _answer_plain(filled, lookups, 64) is None
-    assert len(answer_lookups(filled, lookups, None, "partial").answers) == len(lookups)
+def test_absent_keys_stand_in_their_places(filled, keys):
+    lookups = [{"topic": TOPIC, "key": key} for key in keys]
+    answered = answer_plain(filled, read(lookups), 64)
+    assert documents_of(answered) == timeless(answer_any(filled, lookups, 64, "partial"))
+
+
+@pytest.mark.parametrize("max_count", [1, 64])
+def test_memory_answers_what_lies_there_and_nothing_else(index, filled, max_count):
+    """Half of the file is published: only what is unsealed could be told, so nothing is."""
+    lookups = [{"topic": TOPIC, "key": "k3"}, {"topic": TOPIC, "key": "none"}]
+    assert answer_plain(filled, read(lookups), max_count, local=True) is None
+
+
+def test_memory_answers_local_files_as_the_index_does(index):
+    index.put_batch(
+        topic="t", keys=["a", "b", "b"], queue_id=1, offset=[1, 2, 3], size=4, timestamp=5
+    )
+    lookups = [{"topic": "t", "key": key} for key in ("b", "c", "a")]
+    at_once = answer_plain(index, read(lookups), 64, local=True)
+    assert documents_of(at_once) == timeless(answer_any(index, lookups, 64, "partial"))
+    assert answer_plain(index, read(lookups), 2, local=True) is None  # a cursor may be needed
+
+
+@pytest.mark.parametrize("topic", ['täg "x"', "a\\b", "\u2028"])
+def test_names_are_written_as_json(index, topic):
+    index.put_batch(topic=topic, keys=["k"], queue_id=1, offset=2, size=3, timestamp=-4)
+    (document,) = documents_of(answer_plain(index, read([{"topic": topic, "key": "k"}]), 64))
+    assert document["entries"][0]["topic"] == topic
+    assert document["entries"][0]["timestamp"] == -4
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"lookups": []},
+        {"lookups": [{"topic": TOPIC, "key": "k1"}, {"message_id": "m1"}]},
+        {"lookups": [{"message_id": "m1"}, {"message_id": "m1", "topic": TOPIC}]},
+        {"lookups": [{"topic": TOPIC, "key": "k1", "max_count": 2}]},
+        {"lookups": [{"topic": TOPIC, "key": "k1", "begin": 1}]},
+        {"lookups": [{"topic": TOPIC, "key": 1}]},
+        {"lookups": [{"topic": TOPIC, "key": None}]},
+        {"lookups": [{"key": "k"}]},
+        {"lookups": [[]]},
+        {"lookups": [{"topic": TOPIC, "key": "k1"}], "more": 1},
+        [],
+    ],
+)
+def test_lookups_that_are_not_plain_take_the_ordinary_way(body):
+    assert read_plain(orjson.dumps(body)) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"lookups": [{"topic": "\xff", "key": "k"}]}'])
+def test_bytes_that_are_no_json_take_the_ordinary_way(body):
+    assert read_plain(body) is None
 
 
 @pytest.mark.parametrize("key", [1, None, "", "x" * 5000, ["k"]])
-def test_wrong_value_is_named_as_ever(filled, key):
+def test_wrong_value_is_named_as_ever(door, key):
     lookups = [*BY_KEY, {"topic": TOPIC, "key": key}]
-    with pytest.raises(InvalidRequestError) as caught:
-        answer_lookups(filled, lookups, None, "partial")
-    assert caught.value.field == "lookups[30].key"
+    response = door.post("/v1/entries:batchGet", json={"lookups": lookups})
+    assert_problem(response, 400, "invalid-request", "lookups[30].key")
 
 
 def test_what_is_missing_is_said(make_door):
     door = make_door()
     door.index.missing = [Missing("f", "gone")]
-    (answer,) = answer_lookups(door.index, [{"topic": "t", "key": "k"}], None, "partial").answers
+    lookups = [{"topic": "t", "key": "k"}]
+    response = door.post("/v1/entries:batchGet", json={"lookups": lookups})
+    (answer,) = response.json()["answers"]
     assert (answer["complete"], answer["missing"]) == (False, [{"file": "f", "reason": "gone"}])

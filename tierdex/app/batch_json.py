@@ -1,161 +1,259 @@
 """Many lookups in JSON, answered through columns where that says the same.
 
-A batch of plain lookups (all by topic and key, or all by message ID, nothing else) goes through the
-index as one Arrow table, and the text of its answers is made of columns: no object a lookup, which
-is a quarter of the time and nothing for the garbage collector. Whatever is not plain takes the
-ordinary way: other fields, a wrong value (whose refusal the ordinary way words), a file that is
-missing, a lookup with as many entries as it may have (its cursor is made there). A test holds both
-ways to the same answers.
+A batch of plain lookups (all by topic and key, or all by message ID, nothing else) is decoded into
+columns, goes through the index as one Arrow table, and the text of its answers is made of columns: no
+object a row. Whatever is not plain takes the ordinary way: other fields, a wrong value (whose refusal
+the ordinary way words), a file that is missing, a lookup with as many entries as it may have (its
+cursor is made there). A test holds both ways to the same answers.
 
-Depends on orjson, numpy, pyarrow, and on the index through its verbs.
+Depends on msgspec, orjson, numpy, pyarrow, and on the index through its verbs.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tierdex.app.documents import answer_document
+from tierdex.app.documents import answer_document, json_default
 from tierdex.errors import InvalidRequestError, UnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierdex.app.index_port import IndexPort
 
 DEFAULT_MAX_COUNT = 64
-_PLAIN = ({"topic", "key"}, {"message_id"}, {"topic", "message_id"})
 _NUMBERS = ("queue_id", "offset", "size", "timestamp")
 _PLACE = ("file_id", "state", "node")
+_TEXT = pa.large_string()
+_OFFSET, _SIZE, _TIME, _NOTHING = (
+    pa.scalar(text, _TEXT) for text in (',"offset":', ',"size":', ',"timestamp":', "")
+)
+
+
+class _ByKey(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    topic: str
+    key: str
+
+
+class _ById(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    message_id: str
+    topic: str | None = None  # a topic that is null is found out where there is one that is not
+
+
+class _KeyBody(msgspec.Struct, forbid_unknown_fields=True):
+    lookups: list[_ByKey]
+
+
+class _IdBody(msgspec.Struct, forbid_unknown_fields=True):
+    lookups: list[_ById]
+
+
+_DECODERS = (
+    (msgspec.json.Decoder(_KeyBody).decode, ("topic", "key")),
+    (msgspec.json.Decoder(_IdBody).decode, ("topic", "message_id")),
+)
+
+
+class PlainLookups(NamedTuple):
+    """Lookups of one kind, column by column; a column that none of them has is not there."""
+
+    columns: dict[str, list[str]]
+    table: Any
+
+    def lookup(self, number: int) -> dict[str, Any]:
+        return {name: column[number] for name, column in self.columns.items()}
 
 
 class AnsweredLookups(NamedTuple):
-    """`answers` in the order of the lookups, ready for orjson; `found` of them have entries."""
+    """The body of the response; `found` of the lookups that were `asked` have entries."""
 
-    answers: list[Any]
+    body: bytes
+    asked: int
     found: int
 
 
-def answer_lookups(
-    index: IndexPort, lookups: list[Any], max_count: int | None, on_error: str
-) -> AnsweredLookups:
-    """Answer each lookup. Raises InvalidRequestError, IncompleteAnswerError."""
-    plain = _answer_plain(index, lookups, max_count or DEFAULT_MAX_COUNT)
-    return plain or _answer_any(index, lookups, max_count, on_error)
+def read_plain(body: bytes | bytearray) -> PlainLookups | None:
+    """Return the lookups of a body; None when they are not plain, or not legal."""
+    for decode, names in _DECODERS:
+        try:
+            lookups = decode(body).lookups
+        except (msgspec.MsgspecError, ValueError):  # the ordinary way says what is wrong, if it is
+            continue
+        if not lookups:
+            return None
+        columns = {name: [getattr(lookup, name) for lookup in lookups] for name in names}
+        if columns["topic"].count(None) == len(lookups):
+            del columns["topic"]
+        elif None in columns["topic"]:
+            return None
+        return PlainLookups(columns, _table_of(columns))
+    return None
 
 
-def _answer_any(
-    index: IndexPort, lookups: list[Any], max_count: int | None, on_error: str
-) -> AnsweredLookups:
+def answer_plain(
+    index: IndexPort, lookups: PlainLookups, max_count: int | None, *, local: bool = False
+) -> AnsweredLookups | None:
+    """Return the answers, or None when the ordinary way must be taken.
+
+    `local`: also when more than memory would have to be asked; then this does not block.
+    """
+    limit = max_count or DEFAULT_MAX_COUNT
+    try:
+        if local:
+            entries = index.query_batch_local(lookups.table, max_count=limit)
+        else:
+            entries = index.query_batch_arrow(lookups.table, max_count=limit, on_error="fail")
+    except (InvalidRequestError, UnavailableError):
+        return None
+    if entries is None or entries.column("queue_id").null_count:  # locations of another schema
+        return None
+    as_of = (entries.schema.metadata or {}).get(b"as_of")
+    if as_of is None:
+        return None
+    count = lookups.table.num_rows
+    rows = entries.column("lookup").to_numpy()
+    counts = np.bincount(rows, minlength=count)
+    full = np.flatnonzero(counts >= limit).tolist()
+    if full and local:
+        return None
+    again = [lookups.lookup(number) for number in full]
+    parts: list[Any] = []
+    answers = _Answers(entries, rows, counts, int(as_of))
+    ends = [-1, *full, count]
+    for number, (before, end) in enumerate(pairwise(ends)):
+        if number:
+            (document,) = answer_any(index, again[number - 1 : number], max_count, "partial")
+            parts.append(orjson.dumps(document, default=json_default))
+        parts += answers.text(before + 1, end)
+    body = b"".join([b'{"answers":[', b",".join(parts), b"]}"])
+    return AnsweredLookups(body, count, int(np.count_nonzero(counts)))
+
+
+def answer_any(
+    index: IndexPort, lookups: Sequence[Any], max_count: int | None, on_error: str
+) -> list[dict[str, Any]]:
+    """Answer each lookup by itself. Raises InvalidRequestError, IncompleteAnswerError."""
     if max_count is not None:
         lookups = [
             {"max_count": max_count, **lookup} if type(lookup) is dict else lookup
             for lookup in lookups
         ]
-    answers = index.query_batch(lookups, on_error=on_error)
-    found = sum(bool(answer.entries) for answer in answers)
-    return AnsweredLookups([answer_document(answer) for answer in answers], found)
-
-
-def _answer_plain(index: IndexPort, lookups: list[Any], max_count: int) -> AnsweredLookups | None:
-    """Return the answers, or None when the ordinary way must be taken."""
-    table = _table_of(lookups)
-    if table is None:
-        return None
-    try:
-        entries = index.query_batch_arrow(table, max_count=max_count, on_error="fail")
-    except (InvalidRequestError, UnavailableError):
-        return None
-    as_of = (entries.schema.metadata or {}).get(b"as_of")
-    if as_of is None or entries.column("queue_id").null_count:  # locations of another schema
-        return None
-    rows = entries.column("lookup").to_numpy()
-    counts = np.bincount(rows, minlength=len(lookups))
-    answers = _fragments(_entry_texts(entries), rows, counts, int(as_of))
-    full = np.flatnonzero(counts >= max_count).tolist()
-    again = [lookups[number] for number in full]
-    for number, answer in zip(
-        full, _answer_any(index, again, max_count, "partial").answers, strict=True
-    ):
-        answers[number] = answer
-    return AnsweredLookups(answers, int(np.count_nonzero(counts)))
-
-
-def _table_of(lookups: list[Any]) -> Any:
-    """Return plain lookups as a table; None when they are not plain."""
-    if not lookups or set(map(type, lookups)) != {dict} or set(lookups[0]) not in _PLAIN:
-        return None
-    names = list(lookups[0])
-    if set(map(len, lookups)) != {len(names)}:
-        return None
-    columns: dict[str, Any] = {}
-    for name in names:
-        try:
-            values = [lookup[name] for lookup in lookups]
-        except KeyError:  # as many names, but others
-            return None
-        if set(map(type, values)) != {str}:
-            return None
-        if name == "topic" and values.count(values[0]) == len(values):
-            zeros = np.zeros(len(values), np.int32)
-            columns[name] = pa.DictionaryArray.from_arrays(zeros, [values[0]])
-        else:
-            columns[name] = pa.array(values, pa.string())
-    return pa.table(columns)
-
-
-def _entry_texts(entries: Any) -> list[str]:
-    """Return each row of the table as the JSON text of an entry.
-
-    Topic and place (file, state, node) have few distinct values: their text is made once for each.
-    """
-    numbers = [entries.column(name).to_numpy().tolist() for name in _NUMBERS]
-    heads = _texts_of(entries, ("topic",), '{{"topic":{},"queue_id":')
-    ends = _texts_of(entries, _PLACE, ',"file_id":{},"state":{},"node":{}}}')
     return [
-        f'{head}{queue_id},"offset":{offset},"size":{size},"timestamp":{timestamp}{end}'
-        for head, queue_id, offset, size, timestamp, end in zip(heads, *numbers, ends, strict=True)
+        answer_document(answer) for answer in index.query_batch(list(lookups), on_error=on_error)
     ]
 
 
-def _texts_of(entries: Any, names: tuple[str, ...], form: str) -> list[str]:
-    """Return `form` filled with each row's values of some text columns."""
+def _table_of(columns: dict[str, list[str]]) -> Any:
+    arrays: dict[str, Any] = {}
+    for name, values in columns.items():
+        if name == "topic" and values.count(values[0]) == len(values):
+            zeros = np.zeros(len(values), np.int32)
+            arrays[name] = pa.DictionaryArray.from_arrays(zeros, [values[0]])
+        else:
+            arrays[name] = pa.array(values, pa.string())
+    return pa.table(arrays)
+
+
+class _Answers:
+    """The answers of a table of entries, as JSON text made column by column."""
+
+    def __init__(self, entries: Any, rows: np.ndarray, counts: np.ndarray, as_of: int) -> None:
+        """`rows` are the rising lookup numbers of the entries, `counts` how many each lookup has."""
+        self._entries = entries
+        self._rows = rows
+        self._counts = counts
+        self._close = f'],"complete":true,"missing":[],"next_cursor":null,"as_of":{as_of}}}'
+        self._open = '{"entries":['
+
+    def text(self, begin: int, end: int) -> list[Any]:
+        """Return the answers of the lookups from `begin` up to `end`, a comma between two."""
+        if begin >= end:
+            return []
+        first, last = np.searchsorted(self._rows, (begin, end)).tolist()
+        if first == last:
+            return [self._absent(end - begin)[:-1]]
+        entries = self._entries.slice(first, last - first)
+        rows = self._rows[first:last]
+        number = [pc.cast(_one_array(entries.column(name)), _TEXT) for name in _NUMBERS]
+        text = pc.binary_join_element_wise(
+            self._before(rows - begin),
+            _texts_of(entries, ("topic",), '{{"topic":{},"queue_id":'), number[0],
+            _OFFSET, number[1], _SIZE, number[2], _TIME, number[3],
+            _texts_of(entries, _PLACE, ',"file_id":{},"state":{},"node":{}}}'),
+            _NOTHING,
+        )  # fmt: skip
+        rest = end - 1 - int(rows[-1])
+        closing = f"{self._close},{self._absent(rest).decode()}"[:-1]
+        # What stands before the first row closes an answer that never began: the close and a comma.
+        return [b"".join([_bytes_of(text)[len(self._close) + 1 :], closing.encode()])]
+
+    def _absent(self, count: int) -> bytes:
+        return f"{self._open}{self._close},".encode() * count
+
+    def _before(self, rows: np.ndarray) -> Any:
+        """Return what stands before each row: within a lookup, a comma.
+
+        Between two lookups: the end of the one before, those without entries, the next one's begin.
+        """
+        steps = np.diff(rows, prepend=-1)
+        if (steps == 1).all():
+            return pa.scalar(f"{self._close},{self._open}", _TEXT)
+        distinct, index = np.unique(steps, return_inverse=True)
+        texts = [
+            f"{self._close},{self._absent(step - 1).decode()}{self._open}" if step else ","
+            for step in distinct.tolist()
+        ]
+        return pa.array(texts, _TEXT).take(pa.array(index))
+
+
+def _texts_of(entries: Any, names: tuple[str, ...], form: str) -> Any:
+    """Return `form` filled with each row's values of some text columns: an array, or a scalar.
+
+    Topic and place (file, state, node) have few distinct values: their text is made once for each.
+    """
+    columns = [_one_dictionary(entries.column(name)) for name in names]
+    if all(len(column.dictionary) == 1 for column in columns):
+        values = [_quoted(column.dictionary[0].as_py()) for column in columns]
+        return pa.scalar(form.format(*values), _TEXT)
     code: Any = 0
-    columns: list[list[str]] = []
-    for name in names:
-        column = _one_dictionary(entries.column(name))
-        columns.append([orjson.dumps(text).decode() for text in column.dictionary.to_pylist()])
-        code = code * len(columns[-1]) + column.indices.to_numpy().astype(np.int64)
+    for column in columns:
+        code = code * len(column.dictionary) + column.indices.to_numpy().astype(np.int64)
     distinct, index = np.unique(code, return_inverse=True)
     texts = []
     for number in distinct.tolist():
-        values: list[str] = []
-        for column_texts in reversed(columns):
-            number, position = divmod(number, len(column_texts))
-            values.insert(0, column_texts[position])
+        values = []
+        for column in reversed(columns):
+            number, position = divmod(number, len(column.dictionary))
+            values.insert(0, _quoted(column.dictionary[position].as_py()))
         texts.append(form.format(*values))
-    return [texts[position] for position in index.tolist()]
+    return pa.array(texts, _TEXT).take(pa.array(index))
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
 
 
 def _one_dictionary(column: Any) -> Any:
-    merged = column.combine_chunks()
-    if isinstance(merged, pa.ChunkedArray):
-        merged = pa.concat_arrays(merged.chunks) if merged.num_chunks else pa.array([], pa.string())
+    merged = _one_array(column)
     return merged if pa.types.is_dictionary(merged.type) else merged.dictionary_encode()
 
 
-def _fragments(texts: list[str], rows: np.ndarray, counts: np.ndarray, as_of: int) -> list[Any]:
-    """Return each lookup's answer as JSON; `rows` are the rising lookup numbers of `texts`."""
-    tail = f'],"complete":true,"missing":[],"next_cursor":null,"as_of":{as_of}}}'
-    answers: list[Any] = [orjson.Fragment(f'{{"entries":[{tail}')] * len(counts)
-    if counts.max() <= 1:
-        for number, text in zip(rows.tolist(), texts, strict=True):
-            answers[number] = orjson.Fragment(f'{{"entries":[{text}{tail}')
-        return answers
-    ends = np.cumsum(counts)
-    found = np.flatnonzero(counts)
-    spans = zip(found.tolist(), (ends - counts)[found].tolist(), ends[found].tolist(), strict=True)
-    for number, begin, end in spans:
-        answers[number] = orjson.Fragment(f'{{"entries":[{",".join(texts[begin:end])}{tail}')
-    return answers
+def _one_array(column: Any) -> Any:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    merged = column.combine_chunks()
+    return pa.concat_arrays(merged.chunks) if isinstance(merged, pa.ChunkedArray) else merged
+
+
+def _bytes_of(texts: Any) -> memoryview:
+    """Return all texts of an array, one after the other."""
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(texts) + 1, texts.offset * 8)
+    return memoryview(data)[int(bounds[0]) : int(bounds[-1])]

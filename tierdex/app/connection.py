@@ -32,6 +32,21 @@ LARGEST_HEAD_BYTES = 32 * 1024
 _CAN_ANSWER = (h11.IDLE, h11.SEND_RESPONSE)
 
 
+class _OneWrite(h11.Connection):
+    """Keeps an answer's head until some of its body is there: one system call, one packet for both."""
+
+    _head = b""
+
+    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
+        data = super().send(event)
+        if isinstance(event, h11.Response):
+            self._head = data or b""
+            return b""
+        if self._head:
+            data, self._head = self._head + (data or b""), b""
+        return data
+
+
 class Connection(H11Protocol):
     """A connection of the service whose application is `config.app`."""
 
@@ -43,6 +58,7 @@ class Connection(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.conn = _OneWrite(h11.SERVER, LARGEST_HEAD_BYTES)
         self._service: Service = config.app.state.service  # type: ignore[union-attr]
         self._timeout_s = self._service.settings.connection_timeout
         self._idle_since = 0.0  # when it was made, or its last answer was complete

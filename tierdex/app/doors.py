@@ -27,10 +27,9 @@ from tierdex.errors import AuthenticationError, PermissionDeniedError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from structlog.typing import FilteringBoundLogger
-
     from tierdex.app.index_port import IndexPort
     from tierdex.app.keys import KeyFile
+    from tierdex.app.logs import JsonLogger
     from tierdex.app.metrics import Metrics
     from tierdex.app.request_body import BodyReader
     from tierdex.app.server_settings import ServerSettings
@@ -56,7 +55,7 @@ class Service:
     keys: KeyFile | None
     metrics: Metrics
     bodies: BodyReader
-    logger: FilteringBoundLogger
+    logger: JsonLogger
     clock: Clock
     ids: IdSource
     ready: bool = False
@@ -126,13 +125,13 @@ def check_scope(service: Service, request: Request, needed: Scope) -> None:
     """Raise AuthenticationError without a valid key, PermissionDeniedError with too small a one."""
     if needed is Scope.NONE:
         return
-    header = request.headers.get("authorization")
+    header = next((v for name, v in request.scope["headers"] if name == b"authorization"), None)
     if header is None:
         scope = service.anonymous_scope
         if scope is Scope.NONE:
             raise AuthenticationError("send `Authorization: Bearer <key>`")
     else:
-        kind, _, key = header.partition(" ")
+        kind, _, key = header.decode("latin-1").partition(" ")
         if kind.lower() != "bearer" or service.keys is None:
             raise AuthenticationError("no such key: send `Authorization: Bearer <key>`")
         row = service.keys.identify(key.strip())

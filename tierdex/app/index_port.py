@@ -55,7 +55,27 @@ class QueryPort(Protocol):
 
 
 class IndexPort(QueryPort, Protocol):
-    """An index that is open for reading and writing."""
+    """An index in this process, open for reading and writing."""
+
+    def query_local(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        max_count: int = 64,
+        cursor: str | None = None,
+        explain: bool = False,
+        on_error: str = "partial",
+    ) -> Answer | None:
+        """Return what `query` would, if memory alone tells it at once; else None."""
+        ...
+
+    def query_batch_local(self, lookups: Any, *, max_count: int = 1) -> Any | None:
+        """Return what `query_batch_arrow` would, if memory alone tells it at once; else None."""
+        ...
 
     def put(
         self,

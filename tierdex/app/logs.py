@@ -3,44 +3,72 @@
 The query string is never logged (it holds keys), nor are API keys: a caller is its key's id. Lines
 of the layers below, which use the standard library's logging, come out in the same form.
 
-Depends on structlog, orjson.
+Depends on clock, orjson.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
+import traceback
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
-import structlog
 
 from tierdex.app.documents import json_default
+from tierdex.clock import SystemClock
 
 if TYPE_CHECKING:
-    from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
+    from types import TracebackType
+
+    from tierdex.clock import Clock
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def make_logger(stream: TextIO | None = None) -> FilteringBoundLogger:
+class JsonLogger:
+    """Writes events as JSON lines. Safe to share between threads: a line is one write."""
+
+    def __init__(self, stream: Any, clock: Clock) -> None:
+        """Write to `stream`, which takes bytes."""
+        self._write = stream.write
+        self._flush = stream.flush
+        self._now_ms = clock.now_ms
+        self._lock = threading.Lock()
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.log(logging.INFO, event, **fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.log(logging.ERROR, event, **fields)
+
+    def log(self, level: int, event: str, **fields: Any) -> None:
+        """Write one line; a field `exc_info` (an exception, or what `sys.exc_info` returns) is told whole."""
+        fields["event"] = event
+        fields["level"] = _LEVELS.get(level) or logging.getLevelName(level).lower()
+        fields["time"] = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        cause = fields.pop("exc_info", None)
+        if cause is not None:
+            fields["exception"] = _told(cause)
+        line = orjson.dumps(fields, default=_readable, option=_OPTIONS)
+        with self._lock:
+            self._write(line)
+            self._flush()
+
+
+_LEVELS = {logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
+_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z
+
+
+def make_logger(stream: TextIO | None = None) -> JsonLogger:
     """Return a logger that writes JSON lines to `stream` (stderr)."""
-    logger: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.BytesLogger(_binary(stream or sys.stderr)),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-            structlog.processors.format_exc_info,
-            _render,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        context_class=dict,
-        cache_logger_on_first_use=True,
-    )
-    return logger.bind()
+    stream = stream or sys.stderr
+    return JsonLogger(getattr(stream, "buffer", stream), SystemClock())
 
 
-def route_standard_logging(logger: FilteringBoundLogger, level: int = logging.INFO) -> None:
+def route_standard_logging(logger: JsonLogger, level: int = logging.INFO) -> None:
     """Let records of the standard library's logging come out as lines of `logger`."""
     root = logging.getLogger()
     root.handlers = [_StructuredHandler(logger)]
@@ -54,21 +82,27 @@ def route_standard_logging(logger: FilteringBoundLogger, level: int = logging.IN
 class _StructuredHandler(logging.Handler):
     """Hands a record on, its `extra` fields beside the message."""
 
-    def __init__(self, logger: FilteringBoundLogger) -> None:
+    def __init__(self, logger: JsonLogger) -> None:
         super().__init__()
         self._logger = logger
 
     def emit(self, record: logging.LogRecord) -> None:
         fields = {k: v for k, v in vars(record).items() if k not in _STANDARD_FIELDS}
-        if record.exc_info:
-            fields["exc_info"] = record.exc_info
+        fields |= {"logger": record.name}
+        for name in ("event", "level"):  # names of our own call
+            if name in fields:
+                fields[f"{name}_"] = fields.pop(name)
         self._logger.log(
-            max(record.levelno, logging.INFO), record.getMessage(), logger=record.name, **fields
+            max(record.levelno, logging.INFO),
+            record.getMessage(),
+            exc_info=record.exc_info,
+            **fields,
         )
 
 
-def _render(_logger: WrappedLogger, _method: str, event: EventDict) -> bytes:
-    return orjson.dumps(event, default=_readable, option=orjson.OPT_NON_STR_KEYS)
+def _told(cause: BaseException | tuple[type[BaseException], BaseException, TracebackType]) -> str:
+    error = cause if isinstance(cause, BaseException) else cause[1]
+    return "".join(traceback.format_exception(error)).rstrip("\n")
 
 
 def _readable(value: object) -> Any:
@@ -76,7 +110,3 @@ def _readable(value: object) -> Any:
         return json_default(value)
     except TypeError:
         return str(value)
-
-
-def _binary(stream: TextIO) -> Any:
-    return stream.buffer if hasattr(stream, "buffer") else stream

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from tierdex.app.documents import file_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tierdex.app.index_port import IndexPort
     from tierdex.index_service.answer import Answer
@@ -41,7 +41,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.in_flight = Gauge(
+        self._in_flight = Gauge(
             "tierdex_http_requests_in_flight", "requests being served", registry=self.registry
         )
         self._entries = Counter(
@@ -53,10 +53,17 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+        self._outcomes = {
+            outcome: self._lookups.labels(outcome) for outcome in ("found", "absent", "incomplete")
+        }
         info = Gauge("tierdex_info", "version", ["version"], registry=self.registry)
         info.labels(version).set(1)
         self.registry.register(_IndexCollector(index))
         self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def show_in_flight(self, count: Callable[[], int]) -> None:
+        """Let `count` say, when it is asked for, how many requests are being served."""
+        self._in_flight.set_function(count)
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
         children = self._request_children.get((route, method, status))
@@ -77,7 +84,7 @@ class Metrics:
 
     def count_lookups(self, lookups: int, *, found: bool, complete: bool) -> None:
         outcome = "incomplete" if not complete else "found" if found else "absent"
-        self._lookups.labels(outcome).inc(lookups)
+        self._outcomes[outcome].inc(lookups)
 
     def render(self) -> bytes:
         """Return all of it as text; asks the index, so call it off the event loop."""

@@ -4,23 +4,21 @@ The limit holds for chunked bodies too, a slow sender is ended, and all bodies i
 share a budget, so that many large requests are refused (503) instead of exhausting the process.
 Compressed bodies are refused: they could unfold to any size.
 
-Depends on starlette, anyio.
+Depends on starlette.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-import anyio
-from starlette.requests import ClientDisconnect
 
 from tierdex.app.arrow_stream import ARROW_STREAM
 from tierdex.app.problems import HttpRefusalError
 from tierdex.errors import InvalidRequestError, RequestTooLargeError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from starlette.requests import Request
 
@@ -69,34 +67,42 @@ class BodyReader:
         if declared.isdigit() and int(declared) > max_bytes:
             raise _too_large(max_bytes)
         body = bytearray()
-        chunks = request.stream()
-        began = anyio.current_time()
-        while True:
-            deadline = began + self._timeout_s + len(body) / self._rate
-            chunk = await self._next_chunk(chunks, deadline)
-            if chunk is None:
-                return body
-            if len(body) + len(chunk) > max_bytes:
-                raise _too_large(max_bytes)
-            if self._held_bytes + weight * len(chunk) > self._budget_bytes:
-                raise UnavailableError("too many request bodies at one time")
-            self._held_bytes += weight * len(chunk)
-            held.size += weight * len(chunk)
-            body += chunk
-
-    async def _next_chunk(self, chunks: AsyncIterator[bytes], deadline: float) -> bytes | None:
-        patience = min(self._timeout_s, deadline - anyio.current_time())
+        began = asyncio.get_running_loop().time()
         try:
-            with anyio.fail_after(patience):
-                return await anext(chunks, None)
+            # One timer for the whole body, set again for each piece of it.
+            async with asyncio.timeout_at(began + self._timeout_s) as limit:
+                while True:
+                    message = await request.receive()
+                    if message["type"] != "http.request":
+                        raise _left_early()
+                    self._take(message.get("body", b""), body, held, max_bytes, weight)
+                    if not message.get("more_body", False):
+                        return body
+                    now = asyncio.get_running_loop().time()
+                    deadline = began + self._timeout_s + len(body) / self._rate
+                    limit.reschedule(min(now + self._timeout_s, deadline))
         except TimeoutError:
             raise HttpRefusalError(
                 408,
                 f"no byte of the body for {self._timeout_s:g} s, or fewer than {self._rate} a second",
                 {"connection": "close"},
             ) from None
-        except ClientDisconnect:
-            raise HttpRefusalError(499, "the body ended early", {"connection": "close"}) from None
+
+    def _take(
+        self, piece: bytes, body: bytearray, held: _HeldBody, max_bytes: int, weight: int
+    ) -> None:
+        """Add a piece to the body, if it may still grow and the budget covers it."""
+        if len(body) + len(piece) > max_bytes:
+            raise _too_large(max_bytes)
+        if self._held_bytes + weight * len(piece) > self._budget_bytes:
+            raise UnavailableError("too many request bodies at one time")
+        self._held_bytes += weight * len(piece)
+        held.size += weight * len(piece)
+        body += piece
+
+
+def _left_early() -> HttpRefusalError:
+    return HttpRefusalError(499, "the body ended early", {"connection": "close"})
 
 
 def _too_large(max_bytes: int) -> RequestTooLargeError:

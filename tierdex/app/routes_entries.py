@@ -12,7 +12,7 @@ from starlette.responses import Response
 from tierdex.app import query_string as q
 from tierdex.app.arrow_entries import rows_of_arrow
 from tierdex.app.arrow_stream import ARROW_STREAM, read_stream, write_stream
-from tierdex.app.batch_json import answer_lookups
+from tierdex.app.batch_json import AnsweredLookups, answer_any, answer_plain, read_plain
 from tierdex.app.documents import answer_document
 from tierdex.app.doors import JSON, RouteSpec, json_response
 from tierdex.app.index_port import DURABILITIES
@@ -111,8 +111,7 @@ async def get_entries(service: Service, request: Request) -> Response:
     values = q.read_query(request.scope["query_string"], _QUERY_READERS)
     values.setdefault("max_count", service.settings.default_max_count)
     # A key that lies in local files is answered at once; a thread is taken when the store is needed.
-    query_local = getattr(service.index, "query_local", None)
-    answer: Answer | None = query_local(**values) if query_local is not None else None
+    answer = service.index.query_local(**values)
     if answer is None:
         answer = await service.in_thread(_query, service, values)
     service.metrics.count_answer(answer)
@@ -133,14 +132,39 @@ async def look_many_up(service: Service, request: Request) -> Response:
     kind = media_type(request)
     if kind not in (JSON, ARROW_STREAM):
         raise refuse_media_type(kind, (JSON, ARROW_STREAM))
+    on_arrow = kind == ARROW_STREAM
     with service.bodies.holding() as held:
         body = await service.bodies.read(request, held)
-        work = _answer_arrow if kind == ARROW_STREAM else _answer_json
-        response: Response = await service.in_thread(work, service, body, values)
+        if len(body) <= _FEW_LOOKUPS_BYTES:
+            # At once, if memory alone has the answers: as long as a thread would take to begin.
+            at_once = _arrow_from_memory if on_arrow else _json_from_memory
+            response: Response | None = at_once(service, body, values)
+        else:
+            response = None
+        if response is None:
+            work = _answer_arrow if on_arrow else _answer_json
+            response = await service.in_thread(work, service, body, values)
     return response
 
 
+_FEW_LOOKUPS_BYTES = 128 * 1024
+
+
+def _json_from_memory(service: Service, body: bytearray, values: dict[str, Any]) -> Response | None:
+    plain = read_plain(body)
+    if plain is None:
+        return None
+    answered = answer_plain(service.index, plain, values.get("max_count"), local=True)
+    return None if answered is None else _answered(service, answered)
+
+
 def _answer_json(service: Service, body: bytearray, values: dict[str, Any]) -> Response:
+    max_count = values.get("max_count")
+    plain = read_plain(body)
+    if plain is not None:
+        answered = answer_plain(service.index, plain, max_count)
+        if answered is not None:
+            return _answered(service, answered)
     document = _object(parse_json(body), {"lookups"})
     lookups = document.get("lookups")
     if type(lookups) is not list:
@@ -148,12 +172,19 @@ def _answer_json(service: Service, body: bytearray, values: dict[str, Any]) -> R
     for number, lookup in enumerate(lookups):
         if type(lookup) is dict and ("begin" in lookup or "end" in lookup):
             _make_times_numbers(lookup, number)
-    answers, found = answer_lookups(
-        service.index, lookups, values.get("max_count"), values.get("on_error", "partial")
-    )
-    service.metrics.count_lookups(found, found=True, complete=True)
-    service.metrics.count_lookups(len(answers) - found, found=False, complete=True)
+    answers = answer_any(service.index, lookups, max_count, values.get("on_error", "partial"))
+    _count_lookups(service, len(answers), sum(bool(answer["entries"]) for answer in answers))
     return json_response({"answers": answers})
+
+
+def _answered(service: Service, answered: AnsweredLookups) -> Response:
+    _count_lookups(service, answered.asked, answered.found)
+    return Response(answered.body, media_type=JSON)
+
+
+def _count_lookups(service: Service, count: int, found: int) -> None:
+    service.metrics.count_lookups(found, found=True, complete=True)
+    service.metrics.count_lookups(count - found, found=False, complete=True)
 
 
 def _make_times_numbers(lookup: dict[str, Any], number: int) -> None:
@@ -161,6 +192,14 @@ def _make_times_numbers(lookup: dict[str, Any], number: int) -> None:
         value = lookup.get(name)
         if type(value) is str:
             lookup[name] = parse_time(value, field=f"lookups[{number}].{name}")
+
+
+def _arrow_from_memory(
+    service: Service, body: bytearray, values: dict[str, Any]
+) -> Response | None:
+    lookups = read_stream(body, max_rows=service.limits.max_lookups, field="lookups")
+    answers = service.index.query_batch_local(lookups, max_count=values.get("max_count", 1))
+    return None if answers is None else Response(write_stream(answers), media_type=ARROW_STREAM)
 
 
 def _answer_arrow(service: Service, body: bytearray, values: dict[str, Any]) -> Response:

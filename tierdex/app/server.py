@@ -79,6 +79,7 @@ def serve(
         app,
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # who called is a matter of keys, never of addresses
         ws="none",
         lifespan="on",
         server_header=False,

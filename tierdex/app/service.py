@@ -3,7 +3,7 @@
 ::
 
     FrontDoor            request id, Host, load, one log line, metrics
-      FastAPI            routes, 404 and 405
+      (FastAPI)          routes with parameters in their path, 404 and 405
         guard            key and scope, errors to problems
           handler        one route's work; the index is called off the event loop
 
@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.routing import Match, Route
 
 from tierdex import __version__
@@ -44,11 +44,12 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.responses import Response
-    from structlog.typing import FilteringBoundLogger
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from tierdex.app.doors import Endpoint
     from tierdex.app.index_port import IndexPort
     from tierdex.app.keys import KeyFile
+    from tierdex.app.logs import JsonLogger
     from tierdex.app.server_settings import ServerSettings
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
@@ -72,13 +73,33 @@ class _FileIdConvertor(Convertor[str]):
 register_url_convertor("file_id", _FileIdConvertor())
 
 
+class _Application(FastAPI):
+    """FastAPI with the front door outside of everything: most requests end there."""
+
+    front_door: FrontDoor
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self.front_door(scope, receive, send)
+
+    async def behind_front_door(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve what needs the router and the framework's middleware."""
+        await super().__call__(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Leave the framework's own answer to faults out: the front door's is a problem."""
+        stack = super().build_middleware_stack()
+        assert isinstance(stack, ServerErrorMiddleware)
+        return stack.app
+
+
 def create_app(
     index: IndexPort,
     settings: ServerSettings | None = None,
     keys: KeyFile | None = None,
     *,
     limits: Settings | None = None,
-    logger: FilteringBoundLogger | None = None,
+    logger: JsonLogger | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> FastAPI:
@@ -103,7 +124,7 @@ def create_app(
         service.ready = False
 
     direct: dict[tuple[str, str], Endpoint] = {}
-    app = FastAPI(
+    app = _Application(
         title="Tierdex",
         version=__version__,
         openapi_url=None,  # ours stand among the routes, with a scope
@@ -111,8 +132,8 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        middleware=[Middleware(FrontDoor, service=service, direct=direct)],
     )
+    app.front_door = FrontDoor(app.behind_front_door, service, direct)
     app.state.service = service
     for spec in ROUTES:
         # Plain routes: our endpoints read the request themselves, and what FastAPI would do between

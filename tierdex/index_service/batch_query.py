@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from concurrent.futures import Executor
 
+    from tierdex.clock import Clock
     from tierdex.index_service.query import QueryRunner, Surroundings
     from tierdex.index_service.request import QueryRequest
     from tierdex.indexfile.dictionary import Dictionaries
@@ -68,12 +69,14 @@ class BatchQueryRunner:
     def __init__(
         self,
         settings: Settings,
+        clock: Clock,
         table: FileTable,
         surroundings: Surroundings,
         queries: QueryRunner,
         executor: Executor,
     ) -> None:
         self._settings = settings
+        self._now_ms = clock.now_ms
         self._table = table
         self._surroundings = surroundings
         self._queries = queries
@@ -120,6 +123,15 @@ class BatchQueryRunner:
         singles = [self._run_single(each, collected.budget, fail=fail) for each in again]
         exact = dict(zip(doubtful.tolist(), singles, strict=True))
         return table_of(collected, exact, self._surroundings.hides, as_of)
+
+    def run_local(self, table: Any, *, max_count: int) -> Any | None:
+        """Return what `run_arrow` would when all files are local and nothing is missing, else None."""
+        as_of, until = self._surroundings.calm
+        entries = self._run_uniform(table, max_count, as_of)
+        # Looked at again after the files: a file is named as missing before it leaves.
+        if entries is None or self._surroundings.calm[1] != until or self._now_ms() > until:
+            return None
+        return entries
 
     def _run_uniform(self, table: Any, max_count: int, as_of: int) -> Any | None:
         """Answer a plain batch whose files are all local; None: go the general way."""

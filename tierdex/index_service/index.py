@@ -313,6 +313,14 @@ class Index:
         with self._asking():
             return self._parts.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
 
+    def query_batch_local(self, lookups: Any, *, max_count: int = 1) -> Any | None:
+        """Return what `query_batch_arrow` would, if memory alone tells it; else None.
+
+        For callers that must not block: an event loop. None says nothing about the keys.
+        """
+        with self._asking():
+            return self._parts.batch_queries.run_local(lookups, max_count=max_count)
+
     @contextmanager
     def _asking(self) -> Iterator[None]:
         """Show every put that returned to the query; let no closed index look empty."""

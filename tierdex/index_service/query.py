@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.index_service.answer import Entry
+    from tierdex.index_service.nodes import Calm
     from tierdex.index_service.reader import QueryReader
     from tierdex.index_service.request import QueryRequest
     from tierdex.lifecycle.file_handle import FileHandle
@@ -73,6 +74,11 @@ class Surroundings(Protocol):
 
     def catch_up(self) -> int:
         """Refresh if nobody did for too long though the store was well; return the requests."""
+        ...
+
+    @property
+    def calm(self) -> Calm:
+        """Return until when nothing is missing for any query, as far as is known now."""
         ...
 
     def missing(self) -> list[Missing]:

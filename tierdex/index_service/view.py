@@ -138,7 +138,9 @@ def make_parts(
             sidecars=view.sidecars,
             settings=settings,
         ),
-        batch_queries=BatchQueryRunner(settings, view.table, surroundings, queries, view.executor),
+        batch_queries=BatchQueryRunner(
+            settings, seams.clock, view.table, surroundings, queries, view.executor
+        ),
         catalogue=catalogue,
         watermarks=Watermarks(
             view.table,
