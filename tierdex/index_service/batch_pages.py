@@ -6,7 +6,7 @@ Depends on published.py and indexfile.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -40,14 +40,16 @@ def ask_published(
     Raises what the store raises, CorruptFileError, BudgetExceededError.
     """
     earliest, latest = int(begin.min()), int(end.max())
+    most = meter.budget.work_limit()
+    share, rows_left = most.share_of(len(hashes), limit), most.rows
 
     def pages_in(sidecar: CompactedFile) -> tuple[CompactedFile, np.ndarray]:
         return sidecar, sidecar.plan_pages(hashes, begin=earliest, end=latest)
 
     compacted, pages = file.with_sidecar(meter, pages_in)
     sizes = pages[:, 1] - pages[:, 0] + 1
-    deferred = np.flatnonzero(sizes > _LONG_RUN_PAGES)
-    asked = np.flatnonzero((sizes > 0) & (sizes <= _LONG_RUN_PAGES))
+    is_deferred = sizes > _LONG_RUN_PAGES
+    asked = np.flatnonzero((sizes > 0) & ~is_deferred)
     counts = np.zeros(len(hashes), np.int64)
     found: list[np.ndarray] = []
     groups = _group(pages[asked])
@@ -57,14 +59,34 @@ def ask_published(
         members = asked[low:high]
         rows = _decode(file, compacted, span, data, meter)
         meter.charge_items(len(rows))
-        taken, per_lookup = _match(
-            rows, hashes[members], tags[members], begin[members], end[members], limit
-        )
+        run = _runs(rows, hashes[members])
+        if int(run.sizes.sum()) > rows_left:  # a hot key asked over and over is no plain lookup
+            is_deferred[members[run.sizes > share.rows]] = True
+            members = asked[low:high][run.sizes <= share.rows]
+            run = run.taken(run.sizes <= share.rows)
+        taken, per_lookup = _match(rows, run, tags[members], begin[members], end[members], limit)
         counts[members] = per_lookup
+        rows_left -= len(taken)
         found.append(rows[taken])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     rows = join_rows(found) if found else np.empty(0, compacted.schema.dtype)
-    return offsets, rows, deferred
+    return offsets, rows, np.flatnonzero(is_deferred)
+
+
+class _Runs(NamedTuple):
+    """Where the rows of each lookup's hash begin, and how many they are (i8 each)."""
+
+    begins: np.ndarray
+    sizes: np.ndarray
+
+    def taken(self, which: np.ndarray) -> _Runs:
+        return _Runs(self.begins[which], self.sizes[which])
+
+
+def _runs(rows: np.ndarray, hashes: np.ndarray) -> _Runs:
+    """Return the run of each hash in rows that are sorted by it."""
+    begins = np.searchsorted(rows["key_hash"], hashes, side="left")
+    return _Runs(begins, np.searchsorted(rows["key_hash"], hashes, side="right") - begins)
 
 
 def _group(pages: np.ndarray) -> list[tuple[int, int, int, int]]:
@@ -93,24 +115,22 @@ def _decode(
 
 def _match(
     rows: np.ndarray,
-    hashes: np.ndarray,
+    run: _Runs,
     tags: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,
     limit: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (row numbers taken, i8; how many each lookup took, i8); rows are sorted by hash."""
-    low = np.searchsorted(rows["key_hash"], hashes, side="left")
-    high = np.searchsorted(rows["key_hash"], hashes, side="right")
-    sizes = high - low
-    lookup = np.repeat(np.arange(len(hashes)), sizes)
+    """Return (row numbers taken, i8; how many each lookup took, i8)."""
+    sizes = run.sizes
+    lookup = np.repeat(np.arange(len(sizes)), sizes)
     ends = np.cumsum(sizes)
-    number = np.arange(len(lookup)) - np.repeat(ends - sizes, sizes) + np.repeat(low, sizes)
+    number = np.arange(len(lookup)) - np.repeat(ends - sizes, sizes) + np.repeat(run.begins, sizes)
     tag, time = rows["tag"][number], rows["timestamp"][number]
     wanted = tags[lookup]
     matches = (tag == wanted) | ((wanted == TAG_ANY_MESSAGE_ID) & (tag >= KIND_BIT))
     matches &= (time >= begin[lookup]) & (time <= end[lookup])
     lookup, number = lookup[matches], number[matches]
-    counts = np.bincount(lookup, minlength=len(hashes)).astype(np.int64)
+    counts = np.bincount(lookup, minlength=len(sizes)).astype(np.int64)
     rank = np.arange(len(lookup)) - np.repeat(np.cumsum(counts) - counts, counts)
     return number[rank < limit], np.minimum(counts, limit)

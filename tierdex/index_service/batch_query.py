@@ -24,12 +24,14 @@ import numpy as np
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Missing
 from tierdex.index_service.batch_answers import answers_of
+from tierdex.index_service.batch_local import ask_local
 from tierdex.index_service.batch_pages import ask_published
 from tierdex.index_service.collected import Collected, FileMatches, FileMissing
 from tierdex.index_service.entry_table import table_of, table_of_newest, table_of_uniform
 from tierdex.index_service.lookup_batch import (
     NO_TOPIC,
     LookupBatch,
+    batch_of_plain,
     batch_of_requests,
     batch_of_table,
     requests_of_rows,
@@ -37,15 +39,18 @@ from tierdex.index_service.lookup_batch import (
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.query import FILE_ERRORS
 from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
+from tierdex.index_service.request import make_request, make_requests
+from tierdex.index_service.table_missing import with_missing
 from tierdex.index_service.uniform_batch import Newest, ask_newest, ask_uniform, uniform_batch_of
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
+from tierdex.indexfile.plain_keys import NotPlainError
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.work_limit import WorkLimit
+from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Executor
 
     from tierdex.clock import Clock
@@ -57,6 +62,8 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+_LEAST_OF_A_SINGLE = 65_536  # items: what one step of a long chain walks
 
 
 class _PlanIsOldError(Exception):
@@ -82,47 +89,65 @@ class BatchQueryRunner:
         self._queries = queries
         self._executor = executor
 
-    def run(self, requests: Sequence[QueryRequest], *, fail: bool) -> list[Answer]:
-        """Return one answer a request, in order. Raises IncompleteAnswerError when `fail`."""
+    def run(self, lookups: object, *, fail: bool) -> list[Answer]:
+        """Return one answer a lookup (a dict, see `make_requests`), in order.
+
+        Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
+        """
+        batch, request_of = self._batch_of(lookups)
         self._surroundings.catch_up()
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
-        collected = self._collect(batch_of_requests(requests))
+        collected = self._collect(batch)
         everywhere = self._surroundings.missing()
-        answers = answers_of(requests, collected, everywhere, self._surroundings.hides)
-        found = np.fromiter((len(answer.entries) for answer in answers), np.int64, len(answers))
-        for number in collected.doubtful(found):
-            answers[number] = self._run_single(requests[number], collected.budget, fail=False)
-        for answer in answers:
-            answer.as_of = as_of
+        answers = answers_of(request_of, collected, everywhere, self._surroundings.hides, as_of)
+        if not collected.is_certain:
+            found = np.fromiter((len(answer.entries) for answer in answers), np.int64, len(answers))
+            doubtful = collected.doubtful(found).tolist()
+            again = map(request_of, doubtful)
+            singles = self._run_singles(again, len(doubtful), collected.budget, fail=False)
+            for number, single in zip(doubtful, singles, strict=True):
+                answers[number] = single
+                single.as_of = as_of
         if fail:
             _refuse_incomplete(missing for answer in answers for missing in answer.missing)
         return answers
 
+    def _batch_of(self, lookups: object) -> tuple[LookupBatch, Callable[[int], QueryRequest]]:
+        """Return checked lookups as columns, and what gives the request of one of them."""
+        batch = batch_of_plain(self._settings, lookups)
+        if batch is None:
+            requests = make_requests(self._settings, lookups)
+            return batch_of_requests(requests), requests.__getitem__
+        plain: Any = lookups
+        return batch, lambda number: make_request(self._settings, **plain[number])
+
     def run_arrow(self, table: Any, *, max_count: int, fail: bool) -> Any:
         """Return one Arrow table of entries; its schema's metadata `as_of` is `Answer.as_of`.
 
-        Raises IncompleteAnswerError when `fail`.
+        What is missing stands there too, see `table_missing`. Raises IncompleteAnswerError when `fail`.
         """
         self._surroundings.catch_up()
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         entries = self._run_uniform(table, max_count, as_of)
         if entries is not None:
+            everywhere = self._surroundings.missing()
             if fail:
-                _refuse_incomplete(self._surroundings.missing())
-            return entries
+                _refuse_incomplete(everywhere)
+            return with_missing(entries, everywhere)
         collected = self._collect(batch_of_table(self._settings, table, max_count))
+        everywhere = self._surroundings.missing()
         if fail:
-            missing = [row.missing for row in collected.missing] + self._surroundings.missing()
-            _refuse_incomplete(missing)
+            _refuse_incomplete([row.missing for row in collected.missing] + everywhere)
         entries = table_of(collected, {}, self._surroundings.hides, as_of)
         found = np.bincount(entries.column("lookup").to_numpy(), minlength=collected.batch.count)
         doubtful = collected.doubtful(found)
         if not len(doubtful):
-            return entries
+            return with_missing(entries, everywhere, collected.missing)
         again = requests_of_rows(self._settings, table, doubtful, max_count)
-        singles = [self._run_single(each, collected.budget, fail=fail) for each in again]
+        singles = self._run_singles(again, len(doubtful), collected.budget, fail=fail)
         exact = dict(zip(doubtful.tolist(), singles, strict=True))
-        return table_of(collected, exact, self._surroundings.hides, as_of)
+        entries = table_of(collected, exact, self._surroundings.hides, as_of)
+        return with_missing(entries, everywhere, collected.missing, exact)
 
     def run_local(self, table: Any, *, max_count: int) -> Any | None:
         """Return what `run_arrow` would when all files are local and nothing is missing, else None."""
@@ -139,14 +164,14 @@ class BatchQueryRunner:
         if batch is None:
             return None
         most = WorkLimit(
-            self._settings.query_max_items + 64 * len(batch.hashes),
-            max(self._settings.query_max_entries, len(batch.hashes)),
+            self._settings.query_max_items + 64 * batch.keys.key_count,
+            max(self._settings.query_max_entries, batch.keys.key_count),
         )
         ask = ask_newest if max_count == 1 else ask_uniform
         with self._table.snapshot() as snapshot:
             try:
                 found = ask(batch, snapshot.files, self._surroundings.hides, most)
-            except FILE_ERRORS:
+            except (NotPlainError, *FILE_ERRORS):
                 return None
         if found is None:
             return None
@@ -154,17 +179,30 @@ class BatchQueryRunner:
             return table_of_newest(batch.topic, found, as_of)
         return table_of_uniform(batch.topic, found, max_count, as_of)
 
-    def _run_single(self, request: QueryRequest, budget: Budget, *, fail: bool) -> Answer:
-        """Answer one lookup of a batch exactly, within what the batch may still cost."""
-        answer = self._queries.run(request, explain=False, fail=fail, of_batch=budget)
-        try:
-            budget.take_entries(len(answer.entries))
-        except BudgetExceededError as error:
-            missing = [Missing("(batch)", str(error))]
-            if fail:
-                raise IncompleteAnswerError(str(error), missing=missing) from error
-            return Answer([], complete=False, missing=missing, as_of=answer.as_of)
-        return answer
+    def _run_singles(
+        self, requests: Iterable[QueryRequest], count: int, budget: Budget, *, fail: bool
+    ) -> list[Answer]:
+        """Answer lookups of a batch exactly, one by one, within what the batch may still cost.
+
+        Of `count` lookups none takes so much that nothing would be left for those behind it.
+        """
+        answers = []
+        for done, request in enumerate(requests):
+            left = budget.work_limit()
+            try:
+                if not (left.items and left.rows):
+                    raise left.refuse()
+                items = max(_LEAST_OF_A_SINGLE, left.items // (count - done))
+                own = Budget(requests=NO_LIMIT.items, items=items, parent=budget)
+                answer = self._queries.run(request, explain=False, fail=fail, of_batch=own)
+                budget.take_entries(len(answer.entries))
+            except BudgetExceededError as error:
+                missing = [Missing("(batch)", str(error))]
+                if fail:
+                    raise IncompleteAnswerError(str(error), missing=missing) from error
+                answer = Answer([], complete=False, missing=missing)
+            answers.append(answer)
+        return answers
 
     # -- collecting ------------------------------------------------------------------------------
 
@@ -225,17 +263,9 @@ class BatchQueryRunner:
             offsets, rows, deferred = ask_published(
                 reader, hashes, tags, begin, end, limit, meter, self._executor
             )
-            collected.defer(wanted[deferred])
-        elif isinstance(reader, ChainedFile):
-            most = meter.budget.work_limit()
-            matches = reader.find_many(hashes, tags, begin=begin, end=end, limit=limit, most=most)
-            offsets, rows = matches.offsets, reader.rows(matches.rows)
-            meter.charge_items(int(matches.walked))
         else:
-            most = meter.budget.work_limit()
-            offsets, rows = reader.find_many(
-                hashes, tags, begin=begin, end=end, limit=limit, most=most
-            )
+            offsets, rows, deferred = ask_local(reader, hashes, tags, begin, end, limit, meter)
+        collected.defer(wanted[deferred])
         meter.budget.take_entries(len(rows))
         if len(rows):
             found = FileMatches(handle, file.schema, file.dictionaries, wanted, offsets, rows)
@@ -247,7 +277,7 @@ def _wanted_of(collected: Collected, handle: FileHandle) -> np.ndarray:
     batch = collected.batch
     if handle.item_count == 0:
         return np.empty(0, np.int64)
-    mask = collected.counts < batch.max_count
+    mask = (collected.counts < batch.max_count) & ~collected.deferred
     mask &= (batch.begin <= handle.max_time) & (batch.end >= handle.min_time)
     if handle.topics is not None:
         held = [topic in handle.topics for topic in batch.topics]

@@ -29,6 +29,11 @@ class FileMatches(NamedTuple):
         """Return the lookup (i8) of each row."""
         return np.repeat(self.wanted, np.diff(self.offsets))
 
+    @property
+    def is_one_each(self) -> bool:
+        """Say whether lookup i, of all that this file was asked for, has row i."""
+        return bool((np.diff(self.offsets) == 1).all() and (np.diff(self.wanted) > 0).all())
+
 
 class FileMissing(NamedTuple):
     """A file that could not be asked, and the lookups (i8) that needed it."""
@@ -47,7 +52,7 @@ class Collected:
         self.missing: list[FileMissing] = []
         self.counts = np.zeros(batch.count, np.int64)  # rows found, repeated locations included
         self._cut = np.zeros(batch.count, bool)  # a file may hold more rows than it was asked for
-        self._deferred = np.zeros(batch.count, bool)
+        self.deferred = np.zeros(batch.count, bool)  # answered one by one, no file is asked any more
 
     def add(self, found: FileMatches, limit: int) -> None:
         sizes = np.diff(found.offsets)
@@ -57,7 +62,13 @@ class Collected:
 
     def defer(self, lookups: np.ndarray) -> None:
         """Leave lookups to the single query, which does more work for each."""
-        self._deferred[lookups] = True
+        self.deferred[lookups] = True
+
+    @property
+    def is_certain(self) -> bool:
+        """Say whether no lookup can be doubtful."""
+        wanted = self.batch.max_count
+        return not (self.deferred | self._cut | (self.counts >= wanted)).any()
 
     def doubtful(self, found: np.ndarray) -> np.ndarray:
         """Return the lookups (i8) whose rows here need not be the whole answer.
@@ -69,5 +80,5 @@ class Collected:
         """
         wanted = self.batch.max_count
         return np.flatnonzero(
-            self._deferred | ((found < wanted) & (self._cut | (self.counts >= wanted)))
+            self.deferred | ((found < wanted) & (self._cut | (self.counts >= wanted)))
         )

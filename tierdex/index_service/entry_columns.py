@@ -27,6 +27,7 @@ from tierdex.index_service.request import (
     check_topic,
 )
 from tierdex.indexfile.columns import StringColumn, is_plain_text
+from tierdex.indexfile.hashing import plain_hashes, topic_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.schema import Schema
     from tierdex.settings import Settings
 
+_STRING, _LARGE_STRING = pa.string(), pa.large_string()
 # Ranges of the message schema's fields; a schema of the caller's own is bounded by its dtypes.
 _RANGES = {"queue_id": (0, INT32_MAX), "offset": (0, INT64_MAX), "size": (0, UINT32_MAX)}
 
@@ -44,8 +46,9 @@ class EntryColumns:
 
     `topics` are the distinct topics, `topic_index` an int32 row -> topic column, or None when
     there is one topic. `keys` and `message_ids` are Arrow string arrays (nulls: the row has none)
-    or None. `timestamp` is int64[count], `fields` the schema's location columns by name: numpy
-    arrays, or for dictionary fields a pair (distinct strings, int32 indices).
+    or None; `key_hashes` (u8) are the keys' hashes, when checking them gave these as well.
+    `timestamp` is int64[count], `fields` the schema's location columns by name: numpy arrays, or for
+    dictionary fields a pair (distinct strings, int32 indices).
     """
 
     count: int
@@ -55,6 +58,7 @@ class EntryColumns:
     message_ids: Any | None
     timestamp: np.ndarray
     fields: dict[str, Any]
+    key_hashes: np.ndarray | None = None
 
 
 def make_entry_columns(
@@ -81,9 +85,11 @@ def make_entry_columns(
     for name in wanted:
         if fields.get(name) is None:
             raise InvalidRequestError("is required", field=_row_field(0, name))
-    key_column = _strings(keys, "key", count)
+    key_column, key_hashes = _plain_keys(keys, topic, settings.max_key_bytes)
+    if key_hashes is None:
+        key_column = _strings(keys, "key", count)
+        _check_texts(key_column, "key", settings.max_key_bytes)
     id_column = _strings(message_id, "message_id", count)
-    _check_texts(key_column, "key", settings.max_key_bytes)
     _check_texts(id_column, "message_id", settings.max_key_bytes)
     _check_each_row_has_one(key_column, id_column, count)
     topics, topic_index = _topics(topic, count)
@@ -95,7 +101,26 @@ def make_entry_columns(
         id_column,
         _timestamps(timestamp, count),
         {f.name: _field(fields[f.name], f, count) for f in schema.fields},
+        key_hashes,
     )
+
+
+def _plain_keys(keys: Any, topic: object, max_bytes: int) -> tuple[Any, np.ndarray | None]:
+    """Return Arrow strings as they are, and their hashes: one pass over the keys instead of four.
+
+    Hashes are None unless the keys are of one topic, none null, each 1 to `max_bytes` bytes of ASCII;
+    otherwise it takes the general way to check them, and to say what is wrong.
+    """
+    if isinstance(keys, pa.ChunkedArray) and keys.num_chunks == 1:
+        keys = keys.chunk(0)
+    if not isinstance(keys, pa.Array) or not isinstance(topic, str):
+        return None, None
+    if keys.type not in (_STRING, _LARGE_STRING) or not len(keys) or keys.null_count:
+        return None, None
+    try:
+        return keys, plain_hashes(StringColumn.from_values(keys), topic_seed(topic), max_bytes)
+    except (InvalidRequestError, UnicodeEncodeError):
+        return None, None
 
 
 def make_string_column(values: object, name: str, max_bytes: int, *, rows: str) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierdex.indexfile.layout import TOPIC_MASK
+from tierdex.indexfile.newest_columns import OFFSETS, PLACES, QUEUES, SIZES, TIMES
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _KEPT_ROWS = 4096
+_from_buffers = pa.Array.from_buffers
 _I32, _I64, _U32 = pa.int32(), pa.int64(), pa.uint32()
 _LOCATION = (("queue_id", np.int32), ("offset", np.int64), ("size", np.uint32))
 
@@ -152,32 +154,48 @@ def table_of_uniform(
 
 def table_of_newest(topic: str, newest: Newest, as_of: int) -> Any:
     """Return the same for one entry a lookup at most, which lies in columns already."""
-    columns, count = newest.columns, len(newest.columns.found)
+    columns, count = newest.columns, newest.columns.count
     schema = _schema_as_of(as_of)
     if not newest.places:
         return schema.empty_table()
-    long, short = columns.long, columns.short
-    lookup = np.arange(count)
-    if not columns.is_complete:
-        lookup = np.flatnonzero(columns.found)
-        count = len(lookup)
-        long, short = long[:, lookup], short[:, lookup]
-    wide, narrow = pa.py_buffer(long), pa.py_buffer(short)
-    places = [_Place(each.file_id, each.state.value, each.node) for each in newest.places]
-    arrays = [
-        pa.Array.from_buffers(_I64, count, [None, pa.py_buffer(lookup)]),
-        _constant(topic, count),
-        pa.Array.from_buffers(_I32, count, [None, narrow.slice(8 * count)]),
-        pa.Array.from_buffers(_I64, count, [None, wide.slice(8 * count)]),
-        pa.Array.from_buffers(_U32, count, [None, narrow.slice(4 * count, 4 * count)]),
-        pa.Array.from_buffers(_I64, count, [None, wide.slice(0, 8 * count)]),
-    ]
-    if len(places) == 1:
-        arrays += [_constant(text, count) for text in places[0]]
+    if columns.is_complete:
+        memory = columns.memory
+        lookup, queue, offset, size, timestamp, place = (
+            _kept_lookups(count) if count <= _KEPT_ROWS else _new_lookups(count),
+            _from_buffers(_I32, count, [None, memory.slice(QUEUES * count, 4 * count)]),
+            _from_buffers(_I64, count, [None, memory.slice(OFFSETS * count, 8 * count)]),
+            _from_buffers(_U32, count, [None, memory.slice(SIZES * count, 4 * count)]),
+            _from_buffers(_I64, count, [None, memory.slice(TIMES * count, 8 * count)]),
+            memory.slice(PLACES * count, 4 * count),
+        )
     else:
-        indices = narrow.slice(0, 4 * count)
-        arrays += [_dictionary(indices, count, texts) for texts in zip(*places, strict=True)]
+        found = np.flatnonzero(columns.found)
+        count = len(found)
+        lookup, queue, offset, size, timestamp = (
+            _plain(kind, values, None)
+            for kind, values in (
+                (_I64, found),
+                (_I32, columns.column(QUEUES, np.int32)[found]),
+                (_I64, columns.column(OFFSETS, np.int64)[found]),
+                (_U32, columns.column(SIZES, np.uint32)[found]),
+                (_I64, columns.column(TIMES, np.int64)[found]),
+            )
+        )
+        place = pa.py_buffer(columns.column(PLACES, np.int32)[found])
+    places = [(each.file_id, each.state.value, each.node) for each in newest.places]
+    if len(places) == 1:
+        named = [_constant(text, count) for text in places[0]]
+    else:
+        named = [_dictionary(place, count, texts) for texts in zip(*places, strict=True)]
+    arrays = [lookup, _constant(topic, count), queue, offset, size, timestamp, *named]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _new_lookups(count: int) -> Any:
+    return _plain(_I64, np.arange(count), None)
+
+
+_kept_lookups = lru_cache(maxsize=16)(_new_lookups)
 
 
 def _constant(text: str, count: int) -> Any:

@@ -19,7 +19,6 @@ from tierdex.index_service.request import (
     check_integer,
     check_topic,
     make_request,
-    make_requests,
 )
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
@@ -298,10 +297,9 @@ class Index:
         self, lookups: list[dict[str, Any]], *, on_error: str = "partial"
     ) -> list[Answer]:
         """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
-        requests = make_requests(self._settings, lookups)
         fail = _check_on_error(on_error)
         with self._asking():
-            return self._parts.batch_queries.run(requests, fail=fail)
+            return self._parts.batch_queries.run(lookups, fail=fail)
 
     def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
         """Answer a table of lookups (columns topic and key, or message_id) as a table of entries.

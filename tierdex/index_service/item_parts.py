@@ -34,19 +34,27 @@ def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[Item
             dictionaries[name], values = values
         fields[name] = values[rows]
     topic_index = None if columns.topic_index is None else columns.topic_index[rows]
-    return [
-        ItemColumns(
-            strings=StringColumn.from_values(texts.slice(first, count)),
-            kind=kind,
-            topics=columns.topics,
-            topic_index=topic_index,
-            timestamp=columns.timestamp[rows],
-            fields=fields,
-            dictionaries=dictionaries,
+    parts = []
+    for kind, texts, hashes in (
+        (KIND_KEY, columns.keys, columns.key_hashes),
+        (KIND_MESSAGE_ID, columns.message_ids, None),
+    ):
+        if texts is None:
+            continue
+        strings = None if hashes is not None else texts.slice(first, count)
+        parts.append(
+            ItemColumns(
+                strings=None if strings is None else StringColumn.from_values(strings),
+                hashes=None if hashes is None else hashes[rows],
+                kind=kind,
+                topics=columns.topics,
+                topic_index=topic_index,
+                timestamp=columns.timestamp[rows],
+                fields=fields,
+                dictionaries=dictionaries,
+            )
         )
-        for kind, texts in ((KIND_KEY, columns.keys), (KIND_MESSAGE_ID, columns.message_ids))
-        if texts is not None
-    ]
+    return parts
 
 
 def parts_of_buffer(entries: list[BufferedPut], schema: Schema) -> list[ItemColumns]:

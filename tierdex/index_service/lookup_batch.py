@@ -7,16 +7,27 @@ int64 ms. Depends on errors, request, entry_columns and indexfile.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
 from tierdex.index_service.entry_columns import make_string_column, make_topic_column
-from tierdex.index_service.request import INT64_MAX, INT64_MIN, check_integer, make_request
+from tierdex.index_service.request import (
+    DEFAULT_MAX_COUNT,
+    INT64_MAX,
+    INT64_MIN,
+    check_integer,
+    check_topic,
+    make_request,
+)
 from tierdex.indexfile import hashing
 from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
+from tierdex.indexfile.plain_keys import NotPlainError, PlainKeys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +36,8 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 NO_TOPIC = -1
+_STRING, _LARGE_STRING = pa.string(), pa.large_string()
+_PLAIN_FIELDS = ("topic", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,84 @@ class LookupBatch:
     def has_topics(self) -> bool:
         """Say whether every lookup names its topic."""
         return self.count == 0 or int(self.topic_index.min()) > NO_TOPIC
+
+
+def batch_of_plain(settings: Settings, lookups: object) -> LookupBatch | None:
+    """Return lookups that are all a topic and a key, any time, checked without an object for each.
+
+    None: some lookup has something else, or something wrong; `make_requests` looks at each.
+    """
+    if type(lookups) is not list or not 0 < len(lookups) <= settings.max_lookups:
+        return None
+    if set(map(type, lookups)) != {dict} or set(map(len, lookups)) != {len(_PLAIN_FIELDS)}:
+        return None
+    if settings.max_count_limit < DEFAULT_MAX_COUNT:
+        return None
+    try:
+        topics, keys = (list(map(itemgetter(name), lookups)) for name in _PLAIN_FIELDS)
+    except KeyError:
+        return None
+    if set(map(type, keys)) != {str}:
+        return None
+    count = len(keys)
+    try:
+        texts = pa.array(keys, pa.string())
+        if topics.count(topics[0]) == count:
+            distinct, topic_index = [check_topic(topics[0], "topic")], np.zeros(count, np.int32)
+            hashes = plain_keys_of(
+                texts, distinct[0], settings.max_key_bytes, is_text=True
+            ).hashes()
+        else:
+            distinct = [check_topic(topic, "topic") for topic in dict.fromkeys(topics)]
+            numbers = {topic: number for number, topic in enumerate(distinct)}
+            topic_index = np.fromiter(map(numbers.__getitem__, topics), np.int32, count)
+            hashes = _key_hashes(texts, distinct, topic_index, settings.max_key_bytes)
+    except (InvalidRequestError, NotPlainError, UnicodeEncodeError, pa.ArrowException):
+        return None
+    return LookupBatch(
+        hashes,
+        np.full(count, KIND_KEY, np.uint8),
+        distinct,
+        topic_index,
+        np.full(count, INT64_MIN, np.int64),
+        np.full(count, INT64_MAX, np.int64),
+        np.full(count, DEFAULT_MAX_COUNT, np.int64),
+    )
+
+
+def plain_keys_of(keys: Any, topic: str, most_bytes: int, *, is_text: bool) -> PlainKeys:
+    """Return an Arrow array's strings as keys of one topic; `is_text`: they are surely UTF-8.
+
+    Raises NotPlainError when it is not an array of strings without nulls, and InvalidRequestError.
+    """
+    kind = keys.type
+    width = 4 if kind == _STRING else 8 if kind == _LARGE_STRING else 0
+    if not width or keys.null_count:
+        raise NotPlainError
+    _, offsets, data = keys.buffers()
+    begin, count = keys.offset, len(keys)
+    if data is None or offsets.size < width * (begin + count + 1):
+        raise NotPlainError
+    place, seed = offsets.address + width * begin, _signed_seed(topic)
+    return PlainKeys(place, width, data.address, data.size, count, most_bytes, seed, is_text, keys)
+
+
+@lru_cache(maxsize=1024)
+def _signed_seed(topic: str) -> int:
+    """Return the seed of a topic's keys as kernels take it, i8. Raises InvalidRequestError."""
+    seed = hashing.topic_seed(check_topic(topic, "topic"))
+    return seed - (1 << 64) if seed >> 63 else seed
+
+
+def _key_hashes(
+    texts: Any, topics: list[str], topic_index: np.ndarray, most_bytes: int
+) -> np.ndarray:
+    """Return the hashes of keys of several topics. Raises NotPlainError."""
+    column = StringColumn.from_values(texts)
+    lengths = column.lengths()
+    if lengths.min() < 1 or lengths.max() > most_bytes:
+        raise NotPlainError
+    return hashing.key_hashes(column, topics, topic_index)
 
 
 def batch_of_requests(requests: Sequence[QueryRequest]) -> LookupBatch:

@@ -10,88 +10,93 @@ Depends on lookup_batch, collected, indexfile.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tierdex.index_service.collected import FileMatches
-from tierdex.index_service.request import check_integer, check_topic
+from tierdex.index_service.lookup_batch import plain_keys_of
+from tierdex.index_service.request import check_integer
 from tierdex.indexfile.chained_reader import ChainedReader
-from tierdex.indexfile.columns import address
 from tierdex.indexfile.compacted import CompactedFile
-from tierdex.indexfile.hashing import topic_seed
-from tierdex.indexfile.kernels.plain_keys import hash_plain_keys
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE
-from tierdex.indexfile.newest_columns import NewestColumns
+from tierdex.indexfile.newest_columns import NewestColumns, newest_bytes
+from tierdex.indexfile.plain_keys import NotPlainError
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from tierdex.indexfile.plain_keys import PlainKeys
     from tierdex.indexfile.work_limit import WorkLimit
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.settings import Settings
 
-_NAMES = ["key", "topic"]
-_STRING, _LARGE_STRING = pa.string(), pa.large_string()
+_INDEX = pa.int32()
+_TEXT = pa.dictionary(_INDEX, pa.string())
+_STRING = pa.string()
 
 
 class UniformBatch(NamedTuple):
     """Lookups of keys in `topic`, up to `max_count` entries each, of any time."""
 
     topic: str
-    hashes: np.ndarray  # u8
+    keys: PlainKeys  # not looked at yet
     max_count: int
 
 
 def uniform_batch_of(settings: Settings, table: Any, max_count: int) -> UniformBatch | None:
-    """Return an Arrow table's lookups, None when they are not plain. Raises InvalidRequestError."""
+    """Return an Arrow table's lookups, None when they are not plain. Raises InvalidRequestError.
+
+    That each key is plain is found when they are hashed.
+    """
     count = table.num_rows
-    if not 0 < count <= settings.max_lookups or sorted(table.column_names) != _NAMES:
+    if not 0 < count <= settings.max_lookups:
+        return None
+    names = table.column_names
+    if names == ["topic", "key"]:
+        topics, keys = 0, 1
+    elif names == ["key", "topic"]:
+        topics, keys = 1, 0
+    else:
         return None
     check_integer(max_count, "max_count", 1, settings.max_count_limit)
-    topic = _one_topic(_one_chunk(table.column("topic")))
-    keys = _one_chunk(table.column("key"))
-    if topic is None or keys is None or keys.null_count:
+    pieces = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
+    if len(pieces) != 1:
         return None
-    width = 4 if keys.type == _STRING else 8 if keys.type == _LARGE_STRING else 0
-    if not width:
+    topic = _one_topic(pieces[0].column(topics))
+    if topic is None:
         return None
-    _, offsets, data = keys.buffers()
-    if data is None or offsets.size < width * (keys.offset + count + 1):
+    try:
+        texts = pieces[0].column(keys)
+        plain = plain_keys_of(texts, topic, settings.max_key_bytes, is_text=False)
+    except NotPlainError:
         return None
-    hashes = np.empty(count, np.uint64)
-    seed = topic_seed(check_topic(topic, "topic"))
-    is_plain = hash_plain_keys(
-        offsets.address + width * keys.offset,
-        width,
-        data.address,
-        data.size,
-        count,
-        settings.max_key_bytes,
-        seed - (1 << 64) if seed >> 63 else seed,  # kernels take i8
-        address(hashes),
-    )
-    return UniformBatch(topic, hashes, max_count) if is_plain else None
-
-
-def _one_chunk(column: Any) -> Any:
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else None
-    return column
+    return UniformBatch(topic, plain, max_count)
 
 
 def _one_topic(column: Any) -> str | None:
     """Return the topic of every row, None when there are several, or nulls."""
-    if column is None or column.null_count:
+    if column.null_count:
         return None
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    if len(column.dictionary) != 1 or np.asarray(column.indices).any():
+    if column.type != _TEXT:
+        if column.type.value_type != _STRING:
+            return None
+        column = pa.DictionaryArray.from_arrays(column.indices.cast(_INDEX), column.dictionary)
+    topics = column.dictionary.to_pylist()
+    indices = column.buffers()[1].slice(4 * column.offset, 4 * len(column))
+    if len(topics) != 1 or not indices.equals(_zeros(len(column))):
         return None
-    topic = column.dictionary[0].as_py()
-    return topic if isinstance(topic, str) else None
+    return topics[0] if isinstance(topics[0], str) else None
+
+
+@lru_cache(maxsize=16)
+def _zeros(count: int) -> Any:
+    return pa.py_buffer(np.zeros(count, np.int32))
 
 
 class Newest(NamedTuple):
@@ -109,9 +114,10 @@ def ask_newest(
 ) -> Newest | None:
     """Return the newest entry of each key; like `ask_uniform`, for a `max_count` of 1.
 
-    Raises BudgetExceededError.
+    Raises NotPlainError, BudgetExceededError.
     """
-    columns = NewestColumns(batch.hashes, most.items)
+    memory = pa.allocate_buffer(newest_bytes(batch.keys.key_count))
+    columns = NewestColumns(batch.keys, memory, memory.address, most.items)
     places: list[FileHandle] = []
     for handle in files:
         if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
@@ -130,6 +136,7 @@ def ask_newest(
         places.append(handle)
         if columns.is_complete:
             break
+    columns.hash_keys()  # when no file was asked, nobody has looked at them
     return Newest(columns, places)
 
 
@@ -141,10 +148,12 @@ def ask_uniform(
 ) -> list[FileMatches] | None:
     """Return what the files hold, newest first; None when it takes the general way.
 
-    Goes on to the next file with the lookups that still want entries. Raises BudgetExceededError.
+    Goes on to the next file with the lookups that still want entries. Raises NotPlainError,
+    BudgetExceededError.
     """
     found: list[FileMatches] = []
-    hashes, wanted = batch.hashes, np.arange(len(batch.hashes))
+    all_hashes = hashes = batch.keys.hashes()
+    wanted = np.arange(len(hashes))
     counts = np.zeros(len(hashes), np.int64)
     for handle in files:
         if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
@@ -174,5 +183,5 @@ def ask_uniform(
         wanted = np.flatnonzero(counts < batch.max_count)
         if not len(wanted):
             break
-        hashes = batch.hashes[wanted]
+        hashes = all_hashes[wanted]
     return found

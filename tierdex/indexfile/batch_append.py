@@ -16,10 +16,11 @@ import numpy as np
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile import layout
 from tierdex.indexfile.columns import ItemColumns, ItemRows, address
-from tierdex.indexfile.hashing import MESSAGE_ID_SEED, topic_seeds
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, column_hashes, topic_seeds
 from tierdex.indexfile.kernels import insert as k
+from tierdex.indexfile.kernels import message_rows as quick_k
 from tierdex.indexfile.kernels.checksum import crc32c
-from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
     from tierdex.indexfile.chained_tally import Tally
     from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
+
+_STRIDE, _WIDTH = 1, 2  # columns of the table of columns
+
+# `write_messages` knows these by heart.
+assert MESSAGE_SCHEMA.item_bytes == quick_k.MESSAGE_BYTES
+assert [MESSAGE_SCHEMA.position(name) for name in MESSAGE_SCHEMA.field_names] == [
+    quick_k.OFFSET_POSITION,
+    quick_k.SIZE_POSITION,
+    quick_k.QUEUE_POSITION,
+]
 
 
 class Source(NamedTuple):
@@ -39,6 +50,7 @@ class Source(NamedTuple):
         np.ndarray | None
     )  # a part of gathered rows, tags and dictionary fields already the file's
     keep: tuple[object, ...]
+    messages: np.ndarray | None = None  # i8[MESSAGE_WORDS]: the quick way may be gone
 
 
 def prepare(
@@ -71,18 +83,33 @@ def _of_columns(part: ItemColumns, schema: Schema, dictionaries: Dictionaries) -
     else:
         seeds = topic_seeds(part.topic_list)
     places = np.zeros(k.SOURCE_LENGTH, np.int64)
-    if part.strings is not None:
-        places[k.S_OFFSETS : k.S_INDICES + 1] = part.strings.addresses()
+    hashes, strings = part.hashes, part.strings
+    if strings is not None and len(tags) == 1 and strings.indices is None and picked is None:
+        hashes = column_hashes(strings, int(seeds[0]))  # all at once: half of what one by one takes
+    if hashes is not None:
+        places[k.S_HASHES] = address(hashes)
     else:
-        assert part.hashes is not None
-        places[k.S_HASHES] = address(part.hashes)
+        assert strings is not None
+        places[k.S_OFFSETS : k.S_INDICES + 1] = strings.addresses()
     places[k.S_PICK] = address(picked) if picked is not None else 0
     if part.topic_index is not None and len(tags) > 1:
         places[k.S_TOPIC_INDEX] = address(part.topic_index)
     places[k.S_SEEDS] = address(seeds)
     places[k.S_TAGS] = address(tags)
     columns, arrays = _columns(part, schema, dictionaries)
-    return Source(count, places, columns, None, (part, picked, tags, seeds, arrays))
+    messages = None
+    if picked is None and hashes is not None and len(tags) == 1 and schema == MESSAGE_SCHEMA:
+        messages = _message_words(columns, address(hashes), int(tags[0]))
+    keep = (part, picked, tags, seeds, hashes, arrays)
+    return Source(count, places, columns, None, keep, messages)
+
+
+def _message_words(columns: np.ndarray, hashes: int, tag: int) -> np.ndarray | None:
+    """Return what `write_messages` takes; None when a column has gaps, or one value for all rows."""
+    if (columns[:, _STRIDE] != columns[:, _WIDTH]).any():
+        return None
+    times, offsets, sizes, queues = columns[:, 0].tolist()  # in the order of the schema
+    return np.array([hashes, times, offsets, sizes, queues, tag], np.int64)
 
 
 def _columns(
@@ -174,6 +201,8 @@ def _write_source(tally: Tally, source: Source, row: int, data: np.ndarray, posi
     while done < source.size:
         if source.rows is not None:
             done = k.link_rows(tally.array, row, done, source.size)
+        elif source.messages is not None:
+            done = quick_k.write_messages(tally.array, source.messages, row, done, source.size)
         else:
             done = k.write_items(tally.array, source.places, source.columns, row, done, source.size)
         if done < source.size:

@@ -188,9 +188,33 @@ class ChainedReader:
             most=most,
         )
 
-    def take_newest(self, words: np.ndarray) -> tuple[int, int]:
+    def find_within_share(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: np.ndarray,
+        end: np.ndarray,
+        limit: int,
+        share: WorkLimit,
+    ) -> tuple[Matches, np.ndarray]:
+        """Return what `find_many` does, and the lookups (i8) that need more than their share.
+
+        Those have no rows. Columns are contiguous, one value a lookup. Raises CorruptFileError.
+        """
+        return self._view.find_within_share(
+            hashes,
+            tags,
+            begin=begin,
+            end=end,
+            limit=limit,
+            published=self.published,
+            share=share,
+        )
+
+    def take_newest(self, words: int) -> tuple[int, int]:
         """Fill columns with the newest match of many keys; what `NewestColumns` calls."""
-        return self._view.take_newest(words, self.published)
+        return self._view.take_newest(words)
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the rows that `find_many` gave the numbers of."""

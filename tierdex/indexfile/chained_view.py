@@ -54,12 +54,53 @@ class Matches(NamedTuple):
     walked: int
 
 
+def without_long(
+    sizes: np.ndarray, given_up: np.ndarray, most_rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Take out lookups that were given up (b1), or found more rows than that; `sizes` are the rows.
+
+    Returns (mask of the rows that stay, offsets of what stays, i8, the lookups taken out, i8).
+    """
+    long = given_up | (sizes > most_rows)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(long, 0, sizes))])
+    return np.repeat(~long, sizes), offsets, np.flatnonzero(long)
+
+
 class BlockChecksums(NamedTuple):
     """The checksums of the 4 KiB blocks from the slots on, and a map of the verified ones."""
 
     checksums: np.ndarray  # u4
     verified: np.ndarray  # u1, 0 or 1
     seed: int
+
+
+def _lookup_words(
+    hashes: np.ndarray,
+    tags: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
+    published: int,
+    limit: int,
+    most_items: int,
+) -> np.ndarray:
+    """Return what `find_matches` takes: columns by address, and that no lookup is given up."""
+    return np.array(
+        [
+            address(hashes),
+            address(tags),
+            address(begin),
+            8 * begin.ndim,
+            address(end),
+            8 * end.ndim,
+            published,
+            len(hashes),
+            limit,
+            most_items,
+            0,
+            NO_LIMIT.items,
+        ],
+        np.int64,
+    )
 
 
 class ChainedView:
@@ -216,23 +257,33 @@ class ChainedView:
         most: WorkLimit = NO_LIMIT,
     ) -> Matches:
         """Return up to `limit` newest row numbers of each lookup; see ChainedFile.find_many."""
-        lookups = np.array(
-            [
-                address(hashes),
-                address(tags),
-                address(begin),
-                8 * begin.ndim,
-                address(end),
-                8 * end.ndim,
-                published,
-                len(hashes),
-                limit,
-                most.items,
-            ],
-            np.int64,
-        )
-        offsets = np.zeros(len(hashes) + 1, np.int64)
-        numbers = np.empty(len(hashes) + len(hashes) // 4 + 16, np.int64)
+        lookups = _lookup_words(hashes, tags, begin, end, published, limit, most.items)
+        return self._find_all(lookups, most)
+
+    def find_within_share(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: np.ndarray,
+        end: np.ndarray,
+        limit: int,
+        published: int,
+        share: WorkLimit,
+    ) -> tuple[Matches, np.ndarray]:
+        """Do the same without the lookups (i8, returned) that need more; see ChainedReader."""
+        given_up = np.zeros(len(hashes), bool)
+        most_rows = min(limit, share.rows + 1)
+        lookups = _lookup_words(hashes, tags, begin, end, published, most_rows, NO_LIMIT.items)
+        lookups[k.L_LONG], lookups[k.L_STEPS] = address(given_up), share.items
+        found = self._find_all(lookups, NO_LIMIT)
+        keep, offsets, long = without_long(np.diff(found.offsets), given_up, share.rows)
+        return Matches(offsets, found.rows[keep], found.walked), long
+
+    def _find_all(self, lookups: np.ndarray, most: WorkLimit) -> Matches:
+        count = int(lookups[k.L_COUNT])
+        offsets = np.zeros(count + 1, np.int64)
+        numbers = np.empty(count + count // 4 + 16, np.int64)
         done, walked = 0, 0
         while True:
             done, steps = k.find_matches(
@@ -243,24 +294,22 @@ class ChainedView:
                 raise most.refuse()
             if done < 0:
                 raise self.damage(done)
-            if done == len(hashes):
+            if done == count:
                 return Matches(offsets, numbers[: offsets[-1]], walked)
-            if len(numbers) > 2 * most.rows + len(hashes):
+            if len(numbers) > 2 * most.rows + count:
                 raise most.refuse()
             lookups[k.L_MOST_ITEMS] = most.items - walked
             numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
 
-    def take_newest(self, words: np.ndarray, published: int) -> tuple[int, int]:
+    def take_newest(self, words: int) -> tuple[int, int]:
         """Fill columns with the newest match of many keys; see kernels.chain_columns.
 
-        Returns the keys found and the items walked. Raises CorruptFileError.
+        Returns the keys found, or NOT_PLAIN, and the items walked. Raises CorruptFileError,
+        BudgetExceededError.
         """
-        words[columns_k.C_PUBLISHED] = published
         found, walked = columns_k.take_newest(self.array, words)
-        if found == k.TOO_MUCH:
-            raise NO_LIMIT.refuse()
-        if found < 0:
-            raise self.damage(found)
+        if found < 0 and found != columns_k.NOT_PLAIN:
+            raise NO_LIMIT.refuse() if found == k.TOO_MUCH else self.damage(found)
         return found, walked
 
     # -- all rows ------------------------------------------------------------------------------------

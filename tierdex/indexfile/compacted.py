@@ -18,7 +18,7 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup, without_long
 from tierdex.indexfile.columns import thread_buffer
 from tierdex.indexfile.compacted_check import find_damage
 from tierdex.indexfile.footer import read_footer
@@ -327,6 +327,36 @@ class CompactedFile(Sidecar):
             if len(rows) > 2 * most.rows + count:
                 raise most.refuse()
             rows = join_rows([rows, np.zeros(len(rows), rows.dtype)])
+
+    def find_within_share(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: np.ndarray,
+        end: np.ndarray,
+        limit: int,
+        share: WorkLimit,
+    ) -> tuple[RowMatches, np.ndarray]:
+        """Return what `find_many` does, and the lookups (i8) that need more than their share.
+
+        Those have no rows. Raises CorruptFileError.
+        """
+        count = len(hashes)
+        pages = self.plan_pages(hashes)
+        most_pages = share.items // max(1, self.statistics.items_per_page) + 1
+        short = pages[:, 1] - pages[:, 0] <= most_pages
+        found = self.find_many(
+            hashes[short],
+            tags[short],
+            begin=begin[short],
+            end=end[short],
+            limit=min(limit, share.rows + 1),
+        )
+        sizes = np.zeros(count, np.int64)
+        sizes[short] = np.diff(found.offsets)
+        keep, offsets, long = without_long(sizes, ~short, share.rows)
+        return RowMatches(offsets, found.rows[keep]), long
 
     def plan_pages(
         self, hashes: np.ndarray, *, begin: int | None = None, end: int | None = None

@@ -60,12 +60,49 @@ def key_hashes(
 
     `topics` are distinct names; `topic_index` (i4) says which one a row has, None when there is one.
     """
-    return _hash_column(keys, topic_seeds(topics), topic_index)
+    seeds = topic_seeds(topics)
+    if topic_index is None and keys.indices is None and len(seeds) == 1:
+        return column_hashes(keys, int(seeds[0]))
+    return _hash_column(keys, seeds, topic_index)
 
 
 def message_id_hashes(message_ids: StringColumn) -> np.ndarray:
     """Return the hash (u8) of each message ID."""
     return _hash_column(message_ids, np.array([MESSAGE_ID_SEED], np.uint64), None)
+
+
+def column_hashes(column: StringColumn, seed: int) -> np.ndarray:
+    """Return the hash (u8) of each string, all with one seed; the column has no indices."""
+    hashes = plain_hashes(column, seed, len(column.data), is_text=True)
+    if hashes is None:  # an empty string is one, too
+        return _hash_column(column, np.array([seed], np.uint64), None)
+    return hashes
+
+
+def plain_hashes(
+    column: StringColumn, seed: int, most_bytes: int, *, is_text: bool = False
+) -> np.ndarray | None:
+    """Return the hash (u8) of each string, None unless all are 1 to `most_bytes` bytes of ASCII.
+
+    Of any bytes when the caller knows that the column `is_text`. It has no indices.
+    """
+    from tierdex.indexfile.kernels.key_column import hash_key_column  # numba loads only when needed
+
+    offsets, width, data, indices = column.addresses()
+    assert not indices
+    out = np.empty(len(column), np.uint64)
+    is_plain = hash_key_column(
+        offsets,
+        width,
+        data,
+        len(column.data),
+        len(column),
+        most_bytes,
+        seed - (1 << 64) if seed >> 63 else seed,  # kernels take i8
+        is_text,
+        out.ctypes.data,
+    )
+    return out if is_plain else None
 
 
 def _hash_column(

@@ -2,95 +2,155 @@
 
 ::
 
-    columns = NewestColumns(hashes)
+    memory = some buffer of newest_bytes(keys.key_count) bytes
+    columns = NewestColumns(keys, memory, its address)
     columns.take_from(file, tag, place)      # for each file that may hold keys, until `is_complete`
 
-Row i belongs to hash i; rows of keys that no file holds are not set (`found`). Only files of the
-message schema can be asked. One thread. Depends on chained_reader, compacted and their kernels.
+    memory: times i8 | offsets i8 | hashes u8 | places i4 | sizes u4 | queues i4 | found u1
+
+Row i belongs to key i; rows of keys that no file holds are not set (`found`). Only files of the
+message schema can be asked. One thread. Depends on plain_keys, chained_reader, compacted and their
+kernels.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tierdex.indexfile.columns import address
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.kernels import chain_columns as k
+from tierdex.indexfile.plain_keys import NotPlainError
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
     from tierdex.indexfile.chained_reader import ChainedReader
+    from tierdex.indexfile.plain_keys import PlainKeys
 
-_POSITIONS = {
-    k.C_OFFSET_POSITION: MESSAGE_SCHEMA.position("offset"),
-    k.C_SIZE_POSITION: MESSAGE_SCHEMA.position("size"),
-    k.C_QUEUE_POSITION: MESSAGE_SCHEMA.position("queue_id"),
-}
+# Bytes before each column, for one key.
+TIMES, OFFSETS, HASHES, PLACES, SIZES, QUEUES, FOUND = 0, 8, 16, 24, 28, 32, 36
+_BYTES = 37
+_WORDS = Struct(f"={k.COLUMN_WORDS}q")
+
+
+def newest_bytes(count: int) -> int:
+    """Return the bytes that `count` keys need: their columns, and the words of the kernel."""
+    return _BYTES * count + _WORDS.size
+
+
+_POSITIONS = tuple(MESSAGE_SCHEMA.position(name) for name in ("offset", "size", "queue_id"))
 
 
 class NewestColumns:
     """What was found so far. `places` says from which call of `take_from` a row came."""
 
-    __slots__ = ("_hashes", "_missing", "_wanted", "_words", "found", "long", "short", "walked")
+    __slots__ = (
+        "_hashed", "_keys", "_missing", "_most", "_place", "_wanted", "_words", "found", "memory",
+    )  # fmt: skip
 
-    def __init__(self, hashes: np.ndarray, most_items: int = NO_LIMIT.items) -> None:
-        """Begin with nothing found of `hashes` (u8); at most `most_items` may be walked."""
-        count = len(hashes)
-        self._hashes = hashes
+    def __init__(
+        self, keys: PlainKeys, memory: Any, place: int, most_items: int = NO_LIMIT.items
+    ) -> None:
+        """Begin with nothing found; `memory` begins at address `place`.
+
+        At most `most_items` may be walked.
+        """
+        count = keys.key_count
+        self._keys = keys
+        self._hashed = False
         self._wanted: np.ndarray | None = None  # i8; None: all
         self._missing = count
-        self.walked = 0  # items
-        self.found = np.zeros(count, np.uint8)
-        self.long = np.empty((2, count), np.int64)  # times, offsets
-        self.short = np.empty((3, count), np.int32)  # places, sizes (u4), queues
-        words = np.zeros(k.COLUMN_WORDS, np.int64)
-        long, short = address(self.long), address(self.short)
-        words[:] = (
-            address(hashes), count, 0, 0, 0, 0, address(self.found),
-            short, long, long + 8 * count, short + 4 * count, short + 8 * count,
-            *_POSITIONS.values(), most_items,
+        self.memory = memory
+        self.found = self.column(FOUND, np.uint8)
+        self.found.fill(0)
+        self._words = place + _BYTES * count
+        self._place = place
+        self._most = most_items
+
+    def _fill_words(self, file: ChainedReader, tag: int, number: int) -> None:
+        """Say what the next call of the kernel asks for."""
+        keys, wanted, place = self._keys, self._wanted, self._place
+        count = keys.key_count
+        _WORDS.pack_into(
+            self.memory, _BYTES * count,
+            place + HASHES * count,
+            self._missing,
+            0 if wanted is None else address(wanted),
+            tag,
+            file.published,
+            number,
+            place + FOUND * count,
+            place + PLACES * count,
+            place + TIMES * count,
+            place + OFFSETS * count,
+            place + SIZES * count,
+            place + QUEUES * count,
+            *_POSITIONS,
+            self._most,
+            0 if self._hashed else keys.offsets,
+            *keys[1:4],
+            *keys[5:8],
         )  # fmt: skip
-        self._words = words
+
+    @property
+    def count(self) -> int:
+        """Return how many keys were asked for."""
+        return self._keys.key_count
 
     @property
     def is_complete(self) -> bool:
         """Say whether every key was found."""
         return self._missing == 0
 
+    def column(self, begin: int, dtype: type[np.generic]) -> np.ndarray:
+        """Return the column that begins at `begin` (TIMES, OFFSETS ...) bytes a key."""
+        return np.frombuffer(self.memory, dtype, self._keys.key_count, begin * self._keys.key_count)
+
+    def hash_keys(self) -> None:
+        """Look at every key, if no file did yet. Raises NotPlainError."""
+        if not self._hashed:
+            self._keys.hash_into(self._place + HASHES * self._keys.key_count)
+            self._hashed = True
+
     def take_from(self, file: ChainedReader | CompactedFile, tag: int, place: int) -> None:
         """Fill in what `file` holds of the keys not found yet.
 
-        Raises CorruptFileError, BudgetExceededError.
+        Raises NotPlainError, CorruptFileError, BudgetExceededError.
         """
         assert file.schema == MESSAGE_SCHEMA, "another schema"
-        if self._missing < len(self._hashes):
+        if self._missing < self._keys.key_count:
             self._wanted = np.flatnonzero(self.found == 0)
         if isinstance(file, CompactedFile):
+            self.hash_keys()
             self._take_from_compacted(file, tag, place)
             return
-        words, wanted = self._words, self._wanted
-        words[k.C_WANTED] = 0 if wanted is None else address(wanted)
-        words[k.C_COUNT] = self._missing
-        words[k.C_TAG], words[k.C_PLACE] = tag, place
-        found, walked = file.take_newest(words)
+        self._fill_words(file, tag, place)
+        found, walked = file.take_newest(self._words)
+        if found == k.NOT_PLAIN:
+            raise NotPlainError
+        self._hashed = True
         self._missing -= found
-        self.walked += walked
-        words[k.C_MOST_ITEMS] -= walked
+        self._most -= walked
 
     def _take_from_compacted(self, file: CompactedFile, tag: int, place: int) -> None:
-        hashes = self._hashes if self._wanted is None else self._hashes[self._wanted]
-        most = WorkLimit(int(self._words[k.C_MOST_ITEMS]))
+        hashes = self.column(HASHES, np.uint64)
+        if self._wanted is not None:
+            hashes = hashes[self._wanted]
+        most = WorkLimit(self._most)
         offsets, rows = file.find_many(
             hashes, np.full(len(hashes), tag, np.uint32), limit=1, most=most
         )
         which = np.flatnonzero(offsets[1:] - offsets[:-1])
         lookup = which if self._wanted is None else self._wanted[which]
         self.found[lookup] = 1
-        self.long[0, lookup], self.long[1, lookup] = rows["timestamp"], rows["offset"]
-        self.short[0, lookup], self.short[2, lookup] = place, rows["queue_id"]
-        self.short[1].view(np.uint32)[lookup] = rows["size"]
+        self.column(TIMES, np.int64)[lookup] = rows["timestamp"]
+        self.column(OFFSETS, np.int64)[lookup] = rows["offset"]
+        self.column(PLACES, np.int32)[lookup] = place
+        self.column(SIZES, np.uint32)[lookup] = rows["size"]
+        self.column(QUEUES, np.int32)[lookup] = rows["queue_id"]
         self._missing -= len(lookup)
-        self.walked += len(lookup)
+        self._most -= len(lookup)

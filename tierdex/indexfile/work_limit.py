@@ -21,6 +21,17 @@ class WorkLimit(NamedTuple):
     items: int = 1 << 62
     rows: int = 1 << 62
 
+    def share_of(self, lookups: int, rows: int) -> WorkLimit:
+        """Return what each of so many lookups may cost, that want up to `rows` rows each.
+
+        All together stay within a quarter of the items and the half of the rows: the rest is for those
+        that are given up here and asked one by one.
+        """
+        each = self.rows // (2 * lookups)
+        return WorkLimit(
+            max(1, self.items // (4 * lookups)), rows if rows <= each else max(1, each)
+        )
+
     def refuse(self) -> BudgetExceededError:
         """Return the error of a call that would have gone beyond."""
         return BudgetExceededError(

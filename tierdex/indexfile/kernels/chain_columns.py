@@ -1,8 +1,20 @@
 """The newest match of many keys in a chained file, written as columns at once.
 
 What a batch of lookups asks for nearly always: one entry a key, of any time, in the fields of the
-message schema. Chains are walked side by side as in chain_lookup, and a match goes from its row, which
-is in the cache then, to the caller's columns. Depends on chain_lookup, intrinsics.
+message schema. Keys are hashed on the way when they were not before: that work is done while memory
+is waited for.
+
+::
+
+    key ahead -> hash -> ask for its slot      (_AHEAD keys before it is needed)
+    slot -> ask for the first row              (a free lane of _LANES)
+    row -> ask for the next one, or, when it matches, for its second half, copied one round later
+
+A lane whose chain has ended takes the next key at once, so that there is always as much in flight as
+the memory takes; groups that wait for their longest chain cost a sixth more. Of a row only the first
+16 bytes are asked for, which tell whether it matches: most rows lie on two cache lines.
+
+Depends on chain_lookup, plain_keys, intrinsics.
 """
 
 from __future__ import annotations
@@ -24,6 +36,7 @@ from tierdex.indexfile.kernels.chain_lookup import (
     bad_block,
 )
 from tierdex.indexfile.kernels.compile import kernel
+from tierdex.indexfile.kernels.hashing import xxh64
 from tierdex.indexfile.kernels.intrinsics import (
     load_i64,
     load_u32,
@@ -35,6 +48,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_u32,
     store_u64,
 )
+from tierdex.indexfile.kernels.plain_keys import bytes_are_plain, key_bound
 
 # Words of a call (i8 each): what is asked, and where the columns lie.
 C_HASHES = 0  # u8
@@ -53,61 +67,107 @@ C_OFFSET_POSITION = 12  # bytes inside an item
 C_SIZE_POSITION = 13
 C_QUEUE_POSITION = 14
 C_MOST_ITEMS = 15  # that may be walked; above it TOO_MUCH
-COLUMN_WORDS = 16
+C_KEY_OFFSETS = 16  # the keys as in PlainKeys, whose hashes are to be written; 0: they were
+C_KEY_WIDTH = 17
+C_KEY_DATA = 18
+C_KEY_DATA_BYTES = 19
+C_KEY_MOST_BYTES = 20
+C_KEY_SEED = 21
+C_KEY_IS_TEXT = 22
+COLUMN_WORDS = 23
 
-_GROUP = 64
+NOT_PLAIN = -(1 << 61)
+"""What `take_newest` answers when some key is not plain."""
+
+_LANES = 32
+_AHEAD = 32
+_HEAD_BYTES = 16  # of an item: hash, link and tag
 _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
 
 
 @kernel
-def _lookup_of(words: Any, i: int) -> Any:
-    if words[C_WANTED] == 0:
+def word(words: int, place: int) -> Any:
+    return load_i64(words + 8 * place)
+
+
+@kernel
+def _lookup_of(wanted: int, i: int) -> Any:
+    if wanted == 0:
         return np.int64(i)
-    return load_i64(words[C_WANTED] + 8 * i)
+    return load_i64(wanted + 8 * i)
 
 
 @kernel
-def _ask_slots(view: Any, words: Any, start: int, size: int) -> None:
-    slots, slot_count = view[V_SLOTS], np.uint64(view[V_SLOT_COUNT])
-    for j in range(start, start + size):
-        value = load_u64(words[C_HASHES] + 8 * _lookup_of(words, j))
-        prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
+def _first_key(words: int) -> Any:
+    """Return where the first key begins, NOT_PLAIN when the keys' bytes are not plain."""
+    offsets, width = word(words, C_KEY_OFFSETS), word(words, C_KEY_WIDTH)
+    if offsets == 0:
+        return np.int64(0)
+    data, data_bytes = word(words, C_KEY_DATA), word(words, C_KEY_DATA_BYTES)
+    is_text = word(words, C_KEY_IS_TEXT) != 0
+    if not bytes_are_plain(offsets, width, data, data_bytes, word(words, C_COUNT), is_text):
+        return np.int64(NOT_PLAIN)
+    return key_bound(offsets, width, 0)
 
 
 @kernel
-def _take_item(words: Any, place: int, lookup: int) -> None:
+def _take_item(words: int, place: int, lookup: int) -> None:
     """Copy the fields of the item at `place` to the columns of a lookup."""
-    store_u8(words[C_FOUND] + lookup, np.uint8(1))
-    store_u32(words[C_PLACES] + 4 * lookup, np.uint32(words[C_PLACE]))
-    store_i64(words[C_TIMES] + 8 * lookup, load_i64(place + _TIME))
-    store_u64(words[C_OFFSETS] + 8 * lookup, load_u64(place + words[C_OFFSET_POSITION]))
-    store_u32(words[C_SIZES] + 4 * lookup, load_u32(place + words[C_SIZE_POSITION]))
-    store_u32(words[C_QUEUES] + 4 * lookup, load_u32(place + words[C_QUEUE_POSITION]))
+    store_u8(word(words, C_FOUND) + lookup, np.uint8(1))
+    store_u32(word(words, C_PLACES) + 4 * lookup, np.uint32(word(words, C_PLACE)))
+    store_i64(word(words, C_TIMES) + 8 * lookup, load_i64(place + _TIME))
+    store_u64(word(words, C_OFFSETS) + 8 * lookup, load_u64(place + word(words, C_OFFSET_POSITION)))
+    store_u32(word(words, C_SIZES) + 4 * lookup, load_u32(place + word(words, C_SIZE_POSITION)))
+    store_u32(word(words, C_QUEUES) + 4 * lookup, load_u32(place + word(words, C_QUEUE_POSITION)))
 
 
 @kernel
-def take_newest(view: Any, words: Any) -> Any:
-    """Write the newest match of each wanted lookup to the columns (see C_*).
+def take_newest(view: Any, words: int) -> Any:
+    """Write the newest match of each wanted lookup to the columns (see C_*, at address `words`).
 
     Returns (lookups found or an error, items walked).
     """
     slots, slot_count = view[V_SLOTS], np.uint64(view[V_SLOT_COUNT])
     item_bytes, base, row_limit = view[V_ITEM_BYTES], view[V_ROWS], view[V_ROW_LIMIT]
-    count, published, tag = words[C_COUNT], words[C_PUBLISHED], np.uint32(words[C_TAG])
+    count, tag = word(words, C_COUNT), np.uint32(word(words, C_TAG))
+    newest = base + (word(words, C_PUBLISHED) - 1) * item_bytes
     verify = view[V_CHECKSUMS] != 0
-    lookups = np.empty(_GROUP, np.int64)
-    hashes = np.empty(_GROUP, np.uint64)
-    rows = np.empty(_GROUP, np.int64)
-    found, walked = 0, 0
-    _ask_slots(view, words, 0, min(_GROUP, count))
-    for start in range(0, count, _GROUP):
-        size = min(_GROUP, count - start)
-        running = 0
-        for j in range(size):
-            lookup = _lookup_of(words, start + j)
-            value = load_u64(words[C_HASHES] + 8 * lookup)
+    lookups, hashes = np.empty(_LANES, np.int64), np.empty(_LANES, np.uint64)
+    places = np.empty(_LANES, np.int64)
+    hits, hit_places = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
+    found, walked, running, hit = 0, 0, 0, 0
+    hash_column, wanted = word(words, C_HASHES), word(words, C_WANTED)
+    offsets, width, data = (
+        word(words, C_KEY_OFFSETS),
+        word(words, C_KEY_WIDTH),
+        word(words, C_KEY_DATA),
+    )
+    data_bytes, most_bytes = word(words, C_KEY_DATA_BYTES), word(words, C_KEY_MOST_BYTES)
+    seed = np.uint64(word(words, C_KEY_SEED))
+    begin = _first_key(words)
+    if begin < 0:
+        return np.int64(NOT_PLAIN), walked
+    ahead, taken = 0, 0
+    while True:
+        while taken < count and running < _LANES:
+            # The slot of the key `_AHEAD` keys on is asked for; at the start, those of all before.
+            while ahead < min(count, taken + _AHEAD):
+                if offsets == 0:
+                    value = load_u64(hash_column + 8 * _lookup_of(wanted, ahead))
+                else:
+                    end = key_bound(offsets, width, ahead + 1)
+                    length = end - begin
+                    if length < 1 or length > most_bytes or end > data_bytes:
+                        return np.int64(NOT_PLAIN), walked
+                    value = xxh64(data + begin, length, seed)
+                    store_u64(hash_column + 8 * ahead, value)
+                    begin = end
+                prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
+                ahead += 1
+            lookup = _lookup_of(wanted, taken)
+            value = load_u64(hash_column + 8 * lookup)
             slot = slots + 4 * np.int64(mul_high(value, slot_count))
             if verify:
                 error = bad_block(view, slot, 4)
@@ -118,37 +178,36 @@ def take_newest(view: Any, words: Any) -> Any:
                 return BAD_CHAIN, walked
             place = base + (row - 1) * item_bytes
             prefetch(place)
-            prefetch(place + item_bytes - 1)
-            lookups[running], hashes[running], rows[running] = lookup, value, row
+            prefetch(place + _HEAD_BYTES - 1)
+            lookups[running], hashes[running], places[running] = lookup, value, place
             running += row != 0
-        _ask_slots(view, words, start + size, min(_GROUP, count - start - size))
-        while running:
-            if walked > words[C_MOST_ITEMS]:
-                return TOO_MUCH, walked
-            still = 0
-            for a in range(running):
-                row = rows[a]
-                place = base + (row - 1) * item_bytes
-                if verify:
-                    error = bad_block(view, place, item_bytes)
-                    if error:
-                        return error, walked
-                walked += 1
-                following = np.int64(load_u32(place + _LINK))
-                if following >= row or following > row_limit:
-                    return BAD_CHAIN, walked
-                if (
-                    row <= published
-                    and load_u64(place) == hashes[a]
-                    and load_u32(place + _TAG) == tag
-                ):
-                    _take_item(words, place, lookups[a])
-                    found += 1
-                elif following:
-                    place = base + (following - 1) * item_bytes
-                    prefetch(place)
-                    prefetch(place + item_bytes - 1)
-                    lookups[still], hashes[still], rows[still] = lookups[a], hashes[a], following
-                    still += 1
-            running = still
-    return found, walked
+            taken += 1
+        for a in range(hit):
+            _take_item(words, hit_places[a], hits[a])
+        found += hit
+        hit = 0
+        if running == 0:
+            return found, walked
+        if walked > word(words, C_MOST_ITEMS):
+            return TOO_MUCH, walked
+        still = 0
+        for a in range(running):
+            place = places[a]
+            if verify:
+                error = bad_block(view, place, item_bytes)
+                if error:
+                    return error, walked
+            walked += 1
+            following = base + (np.int64(load_u32(place + _LINK)) - 1) * item_bytes
+            if following >= place:
+                return BAD_CHAIN, walked
+            if load_u64(place) == hashes[a] and load_u32(place + _TAG) == tag and place <= newest:
+                prefetch(place + item_bytes - 1)
+                hits[hit], hit_places[hit] = lookups[a], place
+                hit += 1
+            elif following >= base:
+                prefetch(following)
+                prefetch(following + _HEAD_BYTES - 1)
+                lookups[still], hashes[still], places[still] = lookups[a], hashes[a], following
+                still += 1
+        running = still

@@ -26,6 +26,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     mul_high,
     prefetch,
     store_i64,
+    store_u8,
     store_u64,
 )
 
@@ -57,7 +58,9 @@ L_PUBLISHED = 6  # rows above it are passed over
 L_COUNT = 7
 L_LIMIT = 8  # matches wanted of each lookup
 L_MOST_ITEMS = 9  # that may be walked; above it TOO_MUCH
-LOOKUP_WORDS = 10
+L_LONG = 10  # u1 a lookup: set to 1 for one that would walk more than L_STEPS; 0: none is given up
+L_STEPS = 11
+LOOKUP_WORDS = 12
 
 _GROUP = 64
 _KEPT = 8  # matches that are found side by side; a lookup with more goes on alone
@@ -187,7 +190,7 @@ def _walk_group(
     TOO_MUCH when these are more than `most`.
 
     Lookup j has its first taken[j] matches in numbers[j]. rows[j] is 0 when there can be no more,
-    else where the walk goes on: numbers[j] is full, and more were asked for.
+    else where the walk goes on: numbers[j] is full and more were asked for, or L_STEPS were walked.
     """
     item_bytes, base, row_limit = view[V_ITEM_BYTES], view[V_ROWS], view[V_ROW_LIMIT]
     hashes, tags = lookups[L_HASHES] + 8 * start, lookups[L_TAGS] + 4 * start
@@ -195,14 +198,15 @@ def _walk_group(
     begins, ends = lookups[L_BEGINS] + begin_step * start, lookups[L_ENDS] + end_step * start
     published, limit = lookups[L_PUBLISHED], lookups[L_LIMIT]
     active = np.empty(_GROUP, np.int64)
-    running, walked = 0, 0
+    running, walked, steps_left = 0, 0, lookups[L_STEPS]
     for j in range(size):
         taken[j] = 0
         active[running] = j
         running += rows[j] != 0
-    while running:
+    while running and steps_left:
         if walked > most:
             return TOO_MUCH
+        steps_left -= 1
         still = 0
         for a in range(running):
             j = active[a]
@@ -244,7 +248,8 @@ def find_matches(view: Any, lookups: Any, start: int, offsets: int, numbers: int
 
     `lookups` is i8[LOOKUP_WORDS]. offsets[i + 1] (i8) is where the numbers of lookup i end;
     offsets[start] is given. Returns (next lookup or an error, items walked). The next lookup is below
-    the number of lookups when `room` numbers did not suffice: call again with more, and with it.
+    the number of lookups when `room` numbers did not suffice: call again with more, and with it. A
+    lookup that is given up as long has no numbers.
     """
     rows = np.empty(_GROUP, np.int64)
     taken = np.empty(_GROUP, np.int64)
@@ -269,6 +274,9 @@ def find_matches(view: Any, lookups: Any, start: int, offsets: int, numbers: int
                 store_i64(numbers + 8 * (done + m), kept[j, m])
             done += taken[j]
             row, left = rows[j], limit - taken[j]
+            if row != 0 and lookups[L_LONG] != 0:
+                store_u8(lookups[L_LONG] + i, np.uint8(1))
+                done, row = done - taken[j], np.int64(0)
             while row != 0 and left:  # one with many matches goes on alone
                 if done == room:
                     return i, total

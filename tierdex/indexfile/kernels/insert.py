@@ -94,7 +94,7 @@ SCAN_GROW = 2  # the table of end offsets is crowded: grow it, then go on
 SCAN_BAD_LINK = 3  # a verified item does not link to the head of its chain
 
 ENDS_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
-_ENDS_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+ENDS_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _INT64_MAX = np.int64(0x7FFFFFFFFFFFFFFF)
 _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
@@ -209,7 +209,7 @@ def _column_block(
 
 
 @kernel
-def _is_crowded(tally: Any) -> bool:
+def is_crowded(tally: Any) -> bool:
     """Say whether one more block might fill the table of end offsets beyond 3/4."""
     return bool(
         tally[T_ENDS_KEYS] != 0
@@ -233,7 +233,7 @@ def _observe_block(tally: Any, first_row: int, count: int) -> None:
             queue = np.uint64(load_u32(place + tally[T_QUEUE_POSITION]))
             key = (np.uint64(item_topic) << np.uint64(32)) | queue
             if key != last_key:
-                last_key, last_place = key, _ends_place(tally, key)
+                last_key, last_place = key, ends_place(tally, key)
             offset = load_i64(place + tally[T_OFFSET_POSITION])
             size = np.int64(load_u32(place + tally[T_SIZE_POSITION]))
             end = offset + size if offset <= _INT64_MAX - size else _INT64_MAX
@@ -245,10 +245,10 @@ def _observe_block(tally: Any, first_row: int, count: int) -> None:
 
 
 @kernel
-def _ends_place(tally: Any, key: Any) -> Any:
+def ends_place(tally: Any, key: Any) -> Any:
     """Return the address of the end offset of `key`, made when it is new. The table has room."""
     mask = np.uint64(tally[T_ENDS_MASK])
-    place = np.int64(mul_high(key * _ENDS_FACTOR, mask + np.uint64(1)))
+    place = np.int64(mul_high(key * ENDS_FACTOR, mask + np.uint64(1)))
     while True:
         found = load_u64(tally[T_ENDS_KEYS] + 8 * place)
         if found == key:
@@ -265,7 +265,7 @@ def _ends_place(tally: Any, key: Any) -> Any:
 def put_ends(tally: Any, keys: int, values: int, count: int) -> None:
     """Put `count` pairs (u8 key, i8 end offset) into the table, which has room for them."""
     for i in range(count):
-        place = _ends_place(tally, load_u64(keys + 8 * i))
+        place = ends_place(tally, load_u64(keys + 8 * i))
         store_i64(place, load_i64(values + 8 * i))
 
 
@@ -282,7 +282,7 @@ def write_items(
     ready, half = tally[T_SCRATCH], 8 * BLOCK_ITEMS
     side = 0
     _hash_block(tally, source, begin, min(BLOCK_ITEMS, count - begin), ready)
-    while begin < count and not _is_crowded(tally):
+    while begin < count and not is_crowded(tally):
         size = min(BLOCK_ITEMS, count - begin)
         following = begin + size
         row = first_row + begin
@@ -306,7 +306,7 @@ def link_rows(tally: Any, first_row: int, begin: int, count: int) -> int:
     """Insert rows that hold everything but their links; continue as `write_items` does."""
     slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
     item_bytes = tally[T_ITEM_BYTES]
-    while begin < count and not _is_crowded(tally):
+    while begin < count and not is_crowded(tally):
         size = min(BLOCK_ITEMS, count - begin)
         target = tally[T_ROWS] + (first_row + begin - 1) * item_bytes
         _ask_block(tally, first_row + begin, size)
@@ -328,7 +328,7 @@ def append_row(tally: Any, item: int) -> Any:
     The caller made sure of room and blocks for this batch and the record after it. Returns 0, with
     nothing done, when the table of end offsets is crowded. The CRC comes last, as in every append.
     """
-    if _is_crowded(tally):
+    if is_crowded(tally):
         return 0
     item_bytes, uuid = tally[T_ITEM_BYTES], tally[T_UUID]
     record_rows = (_RECORD_BYTES + item_bytes - 1) // item_bytes
@@ -413,7 +413,7 @@ def scan_batches(tally: Any, row_limit: int, purpose: int) -> int:
         if tally[T_PENDING] == 0 and not _enter_batch(tally, row_limit):
             return SCAN_END
         while tally[T_PENDING] > 0:
-            if _is_crowded(tally):
+            if is_crowded(tally):
                 return SCAN_GROW
             size = min(BLOCK_ITEMS, tally[T_PENDING])
             first = tally[T_NEXT_ROW] - tally[T_PENDING]

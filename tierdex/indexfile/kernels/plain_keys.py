@@ -17,35 +17,48 @@ from tierdex.indexfile.kernels.text_scan import is_ascii
 
 
 @kernel
+def key_bound(offsets: int, width: int, number: int) -> Any:
+    """Return where key `number` begins; offsets have `width` bytes, 4 or 8."""
+    if width == 4:
+        return np.int64(load_i32(offsets + 4 * number))
+    return load_i64(offsets + 8 * number)
+
+
+@kernel
+def bytes_are_plain(
+    offsets: int, width: int, data: int, data_bytes: int, count: int, is_text: bool
+) -> bool:
+    """Say whether the bytes of all keys lie in the column and are ASCII, or text in any case."""
+    first, last = key_bound(offsets, width, 0), key_bound(offsets, width, count)
+    if first < 0 or first > last or last > data_bytes:
+        return False
+    return bool(is_text or is_ascii(data + first, data + last))
+
+
+@kernel
 def hash_plain_keys(
     offsets: int,
-    offset_bytes: int,
+    width: int,
     data: int,
     data_bytes: int,
     count: int,
-    max_bytes: int,
+    most_bytes: int,
     seed: int,
+    is_text: bool,
     out: int,
-) -> Any:
+) -> bool:
     """Write the hashes (u8) of `count` > 0 keys, all seeded with `seed`, to `out`.
 
-    False: some key is not 1 to `max_bytes` bytes of ASCII, or an offset leads outside `data_bytes`.
+    False: some key does not have 1 to `most_bytes` bytes, or see `bytes_are_plain`.
     """
-    if offset_bytes == 4:
-        begin = np.int64(load_i32(offsets))
-    else:
-        begin = load_i64(offsets)
-    first = begin
-    if first < 0 or first > data_bytes:
+    if not bytes_are_plain(offsets, width, data, data_bytes, count, is_text):
         return False
-    for i in range(1, count + 1):
-        if offset_bytes == 4:
-            end = np.int64(load_i32(offsets + 4 * i))
-        else:
-            end = load_i64(offsets + 8 * i)
+    begin = key_bound(offsets, width, 0)
+    for i in range(count):
+        end = key_bound(offsets, width, i + 1)
         length = end - begin
-        if length < 1 or length > max_bytes or end > data_bytes:
+        if length < 1 or length > most_bytes or end > data_bytes:
             return False
-        store_u64(out + 8 * (i - 1), xxh64(data + begin, length, np.uint64(seed)))
+        store_u64(out + 8 * i, xxh64(data + begin, length, np.uint64(seed)))
         begin = end
-    return is_ascii(data + first, data + begin)
+    return True
