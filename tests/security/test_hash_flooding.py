@@ -5,16 +5,22 @@ XXH64 has no secret, so anybody can find keys of one slot (`slot = upper half of
 
 from __future__ import annotations
 
+import io
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.app.conftest import Door
+from tests.hostile_http.cases import ARROW
 from tierdex.errors import IncompleteAnswerError
 from tierdex.index_service.index import Index
 from tierdex.indexfile import hashing
 from tierdex.indexfile.columns import StringColumn
 from tierdex.settings import Settings
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import FaultyStore
 
 SLOTS = 64
 FLOOD = 4000
@@ -90,6 +96,91 @@ def test_batch_of_colliding_keys_is_given_up_inside_the_call(flooded, max_count)
     assert "work budget" in answers[0].missing[0].reason
     with pytest.raises(IncompleteAnswerError, match="work budget"):
         index.query_batch_arrow(table, max_count=max_count)
+
+
+@pytest.mark.parametrize("max_count", [1, 5])
+def test_colliding_keys_leave_innocent_keys_of_the_same_batch_complete(flooded, max_count):
+    form, index = flooded
+    keys = [key for pair in zip(ASKED, OTHERS[: len(ASKED)], strict=True) for key in pair]
+    lookups = [{"topic": "orders", "key": key, "max_count": max_count} for key in keys]
+    answers = index.query_batch(lookups)
+    for number, answer in enumerate(answers[1::2]):
+        assert answer.complete
+        assert [entry.offset for entry in answer.entries] == [FLOOD + number]
+    assert all(not answer.entries for answer in answers[::2])
+    assert all(answer.complete == (form == "compacted") for answer in answers[::2])
+
+
+def test_table_names_the_lookups_that_are_incomplete(flooded):
+    """In the metadata of its schema, which HTTP carries too."""
+    form, index = flooded
+    keys = [*ASKED, *OTHERS[:INNOCENT]]
+    lookups = pa.table({"topic": ["orders"] * len(keys), "key": keys})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, lookups.schema) as writer:
+        writer.write_table(lookups)
+    response = Door(index, limits=Settings()).post(
+        "/v1/entries:batchGet?on_error=partial",
+        content=sink.getvalue(),
+        headers={"content-type": ARROW},
+    )
+    over_http = pa.ipc.open_stream(response.content).read_all()
+    for table in (index.query_batch_arrow(lookups, on_error="partial"), over_http):
+        assert table.column("lookup").to_pylist() == list(range(len(ASKED), len(keys)))
+        if form == "compacted":
+            assert b"missing" not in table.schema.metadata
+            continue
+        told = json.loads(table.schema.metadata[b"missing"])
+        assert sorted(n for row in told for n in row["lookups"]) == list(range(len(ASKED)))
+        assert all("budget" in row["reason"] for row in told)
+
+
+def test_table_says_what_is_missing_from_every_lookup(tmp_path):
+    """A node that could not be asked concerns each of them."""
+    store = FaultyStore(MemoryStore())
+    with Index.open(
+        tmp_path, store=store, background=False, slot_count=64, max_staleness=1.0
+    ) as index:
+        index.put(topic="t", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
+        lookups = pa.table({"topic": ["t", "t"], "key": ["k", "absent"]})
+        assert b"missing" not in index.query_batch_arrow(lookups).schema.metadata
+        index.roll()
+        index.run_compaction()
+        for kept in (tmp_path / "uploaded").iterdir():
+            kept.unlink()
+    with (
+        Index.open(tmp_path, store=store, background=False, slot_count=64) as index,
+        store.outage(),
+    ):
+        table = index.query_batch_arrow(lookups, on_error="partial")
+        (row,) = json.loads(table.schema.metadata[b"missing"])
+        assert row["lookups"] == [0, 1]
+        assert row["file"] == index.files()[0].file_id
+        assert table.num_rows == 0
+        with pytest.raises(IncompleteAnswerError):
+            index.query_batch_arrow(lookups)
+
+
+def test_hot_key_asked_over_and_over_leaves_other_keys_complete(tmp_path):
+    with Index.open(
+        tmp_path, slot_count=64, item_capacity=10_000, background=False, query_max_entries=5_000
+    ) as index:
+        index.put_batch(
+            topic="t", keys=["hot"] * 500 + [f"k{n}" for n in range(100)], queue_id=0,
+            offset=list(range(600)), size=1, timestamp=1,
+        )  # fmt: skip
+        hot = [{"topic": "t", "key": "hot", "max_count": 400}] * 1000
+        others = [{"topic": "t", "key": f"k{n}", "max_count": 400} for n in range(100)]
+        for roll in (False, True):
+            if roll:
+                index.roll()
+                index.run_compaction()
+            answers = index.query_batch(hot + others)
+            assert sum(len(answer.entries) for answer in answers) <= 5_000
+            assert not all(answer.complete for answer in answers[:1000])
+            for number, answer in enumerate(answers[1000:]):
+                assert answer.complete
+                assert [entry.offset for entry in answer.entries] == [500 + number]
 
 
 def test_innocent_batch_is_answered(flooded):
