@@ -55,6 +55,16 @@ def test_batch_answers_are_those_of_single_queries(tmp_path_factory, steps, look
         asked = [lookup_of(*lookup) for lookup in lookups]
         singles = [index.query(**lookup) for lookup in asked]
         assert index.query_batch(asked) == singles
+        plain = [{"topic": lookup[0] or "a", "key": lookup[1]} for lookup in lookups]
+        for alike in (plain, [{**lookup, "topic": "a"} for lookup in plain]):
+            singles = [index.query(**lookup) for lookup in alike]
+            assert index.query_batch(alike) == singles
+            keys = pa.table({name: [lookup[name] for lookup in alike] for name in alike[0]})
+            newest = index.query_batch_arrow(keys).to_pylist()
+            firsts = [(i, one.entries[0]) for i, one in enumerate(singles) if one.entries]
+            assert [(row["lookup"], row["offset"], row["file_id"]) for row in newest] == [
+                (i, entry.offset, entry.file_id) for i, entry in firsts
+            ]
 
 
 @pytest.mark.parametrize("published", [False, True])
@@ -70,6 +80,43 @@ def test_a_location_repeated_in_several_files_leaves_room_for_the_others(index, 
     assert offsets(index.query_batch([lookup])[0]) == [2, 1]
     table = index.query_batch_arrow(pa.table({"topic": ["orders"], "key": ["A"]}), max_count=2)
     assert table.column("offset").to_pylist() == [2, 1]
+
+
+@pytest.mark.parametrize("holds_entries", [False, True])
+@pytest.mark.parametrize("bad", ["", "\ud800", "x" * 5000, 5, None])
+def test_a_bad_key_among_plain_ones_is_named_wherever_it_stands(index, holds_entries, bad):
+    if holds_entries:
+        put(index, "A", 1)
+    lookups = [{"topic": "orders", "key": key} for key in ("A", "é", bad)]
+    with pytest.raises(InvalidRequestError) as refused:
+        index.query_batch(lookups)
+    assert refused.value.field == "lookups[2].key"
+    if isinstance(bad, str) and bad.isascii():
+        keys = pa.table({"topic": ["orders"] * 2, "key": ["A", bad]})
+        with pytest.raises(InvalidRequestError):
+            index.query_batch_arrow(keys)
+
+
+@pytest.mark.parametrize("key_type", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize(
+    "topic_type",
+    [
+        pa.string(),
+        pa.large_string(),
+        *(pa.dictionary(n, pa.string()) for n in (pa.int8(), pa.int32())),
+    ],
+)
+def test_plain_keys_are_found_whatever_their_arrow_types(index, key_type, topic_type):
+    put(index, "é", 1)
+    for offset in range(100):
+        put(index, f"K{offset}", offset)
+    keys = pa.array([f"K{n}" for n in range(100)], key_type)
+    table = pa.table({"key": keys, "topic": pa.array(["orders"] * 100).cast(topic_type)})
+    for part in (table, table.slice(7, 50), table.slice(99)):
+        found = index.query_batch_arrow(part).column("offset").to_pylist()
+        assert found == [int(key[1:]) for key in part.column("key").to_pylist()]
+    beyond = pa.table({"topic": ["orders"] * 2, "key": ["é", "K5"]})
+    assert index.query_batch_arrow(beyond).column("offset").to_pylist() == [1, 5]
 
 
 def test_arrow_answers_are_ordered_by_lookup_and_newest_first(index):
