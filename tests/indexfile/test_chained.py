@@ -106,6 +106,31 @@ def test_topics_by_row_and_dictionary_encoded_keys_are_taken_as_they_are(file):
     assert file.item_count == 3
 
 
+@pytest.mark.parametrize("kind", [KIND_KEY, KIND_MESSAGE_ID], ids=["keys", "message IDs"])
+def test_batch_written_in_one_pass_equals_one_written_column_by_column(tmp_path, kind):
+    rng = np.random.default_rng(3)
+    columns = {
+        "offset": rng.integers(0, 1 << 62, 3000) * 2,
+        "size": rng.integers(0, 1 << 32, 3000).astype(np.uint32),
+        "queue_id": rng.integers(0, 2500, 3000).astype(np.int32),
+    }
+    times = rng.integers(-(1 << 62), 1 << 62, 3000)
+    images, ends = [], []
+    for step in (1, 2):  # a column with gaps is no plain one
+        made = make_file(tmp_path / str(step))
+        for rows in (slice(0, 5), slice(5, 2000), slice(2000, 3000)):
+            part = make_part([f"key-{n % 700}" for n in range(3000)][rows], kind=kind)
+            part.timestamp = np.repeat(times[rows], step)[::step]
+            part.fields = {k: np.repeat(v[rows], step)[::step] for k, v in columns.items()}
+            made.append([part])
+        assert made.check() == []
+        ends.append((made.snapshot, made.end_offsets()))
+        made.close()
+        images.append((tmp_path / str(step)).read_bytes())
+    assert ends[0] == ends[1]
+    assert images[0] == images[1]
+
+
 def test_gathered_rows_equal_columns(file):
     rows = np.zeros(3, MESSAGE_SCHEMA.dtype)
     rows["key_hash"] = [key_hash("t1", "a"), key_hash("t2", "a"), key_hash("t1", "a")]
