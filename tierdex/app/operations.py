@@ -95,6 +95,17 @@ _ON_ERROR = _in_query(
     "what a file that cannot be asked does to the answer: `complete: false`, or 503",
 )
 _ARROW_BODY = {ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}}}
+_ARROW_ANSWERS = {
+    ARROW_STREAM: {
+        "schema": {
+            "type": "string",
+            "format": "binary",
+            "description": "a table of entries with the column `lookup`; with `on_error=partial` the "
+            "schema's metadata `missing` is a JSON array of {file, reason, lookups} for answers that "
+            "are incomplete, `lookups` null for all",
+        }
+    }
+}
 _FILE_ID = {
     "name": "file_id",
     "in": "path",
@@ -135,7 +146,7 @@ ENTRIES_GET = _operation(
     ],
 )
 LOOKUPS_POST = _operation(
-    {**_json(schemas.Answers), **_ARROW_BODY},
+    {**_json(schemas.Answers), **_ARROW_ANSWERS},
     parameters=[
         _ON_ERROR,
         _in_query(

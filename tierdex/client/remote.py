@@ -190,7 +190,11 @@ class Client(_Connection):
         return self._send(calls.query_batch(lookups, on_error))
 
     def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
-        """Answer a table of lookups as a table of entries with a column `lookup`."""
+        """Answer a table of lookups as a table of entries with a column `lookup`.
+
+        With ``on_error="partial"`` its schema's metadata says what is `missing`, as the embedded
+        `Index` does.
+        """
         return self._send(calls.query_batch_arrow(lookups, max_count, on_error))
 
     def topics(self) -> list[str]:
@@ -333,7 +337,11 @@ class AsyncClient(_Connection):
     async def query_batch_arrow(
         self, lookups: Any, *, max_count: int = 1, on_error: str = "fail"
     ) -> Any:
-        """Answer a table of lookups as a table of entries with a column `lookup`."""
+        """Answer a table of lookups as a table of entries with a column `lookup`.
+
+        With ``on_error="partial"`` its schema's metadata says what is `missing`, as the embedded
+        `Index` does.
+        """
         return await self._send(calls.query_batch_arrow(lookups, max_count, on_error))
 
     async def topics(self) -> list[str]:

@@ -305,7 +305,9 @@ class Index:
         """Answer a table of lookups (columns topic and key, or message_id) as a table of entries.
 
         The answer has a column `lookup` (row of the question) and the entry's columns, ordered by
-        `lookup`. Raises IncompleteAnswerError unless ``on_error="partial"``.
+        `lookup`. Raises IncompleteAnswerError unless ``on_error="partial"``: then the metadata of its
+        schema has `missing` when some answer is incomplete, a JSON array of
+        ``{"file", "reason", "lookups": [numbers], or null for all}``.
         """
         fail = _check_on_error(on_error)
         with self._asking():
