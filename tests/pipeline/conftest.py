@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
+from tierdex.app.cli.commands import make_cli
 from tierdex.app.flights import unpack_flights
 from tierdex.filesystem import LocalFileSystem
+from tierdex.pipeline import session as pipeline_session
 from tierdex.pipeline.scan_report import forget_session
 from tierdex.pipeline.session import make_session
 
@@ -33,6 +36,27 @@ def spark():
     yield session
     session.stop()
     forget_session()
+
+
+@pytest.fixture
+def run_cli(spark, monkeypatch):
+    """Run `tierdex spark ...`; its session is the shared one, which outlives it."""
+
+    class Shared:
+        def __getattr__(self, name):
+            return getattr(spark, name)
+
+        def stop(self):
+            pass
+
+    monkeypatch.setattr(pipeline_session, "make_session", lambda *_, **__: Shared())
+
+    def call(*arguments, exit_code=0):
+        result = CliRunner().invoke(make_cli(), ["spark", *map(str, arguments)])
+        assert result.exit_code == exit_code, (result.output, result.exception)
+        return result
+
+    return call
 
 
 @pytest.fixture(scope="session")

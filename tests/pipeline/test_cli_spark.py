@@ -4,59 +4,36 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from typer.testing import CliRunner
 
 from tests.pipeline.conftest import key_rows
 from tierdex.app.cli.commands import make_cli
-from tierdex.pipeline import session
 
 
-@pytest.fixture
-def run(spark, monkeypatch):
-    """Run a command; its session is the shared one, which outlives it."""
-
-    class Shared:
-        def __getattr__(self, name):
-            return getattr(spark, name)
-
-        def stop(self):
-            pass
-
-    monkeypatch.setattr(session, "make_session", lambda *_, **__: Shared())
-
-    def call(*arguments, exit_code=0):
-        result = CliRunner().invoke(make_cli(), ["spark", *map(str, arguments)])
-        assert result.exit_code == exit_code, (result.output, result.exception)
-        return result
-
-    return call
-
-
-def test_build_lookup_merge_and_verify(spark, run, store_url, tmp_path):
+def test_build_lookup_merge_and_verify(spark, run_cli, store_url, tmp_path):
     source = tmp_path / "entries.parquet"
     key_rows(spark, [f"k{n}" for n in range(50)]).write.parquet(str(source))
     (tmp_path / "keys.csv").write_text("topic,key\norders,k7\norders,nobody\n")
     for sql in ("select * from input", "select * from input where offset < 1000"):
-        run("build", source, store_url, "--sql", sql)
-    found = json.loads(run("lookup", tmp_path / "keys.csv", store_url, "-o", "json").stdout)
+        run_cli("build", source, store_url, "--sql", sql)
+    found = json.loads(run_cli("lookup", tmp_path / "keys.csv", store_url, "-o", "json").stdout)
     assert [(row["key"], row["offset"]) for row in found] in (
         [("k7", 700), ("nobody", None)],
         [("nobody", None), ("k7", 700)],
     )
-    run("lookup", tmp_path / "keys.csv", store_url, "--out", tmp_path / "out.json")
+    run_cli("lookup", tmp_path / "keys.csv", store_url, "--out", tmp_path / "out.json")
     assert spark.read.json(str(tmp_path / "out.json")).count() == 2
-    merged = json.loads(run("merge", store_url, "-o", "json").stdout)
+    merged = json.loads(run_cli("merge", store_url, "-o", "json").stdout)
     assert merged["files_merged"] == 2
-    found = json.loads(run("verify", store_url, "-o", "json").stdout)
+    found = json.loads(run_cli("verify", store_url, "-o", "json").stdout)
     assert [file["is_sound"] for file in found["files"]] == [True]
 
 
-def test_index_and_the_pointer_that_query_shows(run, store_url, tmp_path):
+def test_index_and_the_pointer_that_query_shows(run_cli, store_url, tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text('{"id": "o-1", "at": 5}\n{"id": "o-2", "at": 6}\n')
     arguments = ["--key", "id", "--topic", "orders", "--timestamp", "at", "-o", "json"]
-    report = json.loads(run("index", log, store_url, *arguments).stdout)
+    report = json.loads(run_cli("index", log, store_url, *arguments).stdout)
     assert report == {"rows": 2, "skipped": 0, "files": 1}
     shown = CliRunner().invoke(
         make_cli(), ["query", "--store", store_url, "-t", "orders", "-k", "o-2", "--show"]
@@ -65,25 +42,25 @@ def test_index_and_the_pointer_that_query_shows(run, store_url, tmp_path):
     assert '{"id": "o-2", "at": 6}' in shown.stdout
 
 
-def test_what_is_wrong_is_one_line(run, spark, store_url, tmp_path):
+def test_what_is_wrong_is_one_line(run_cli, spark, store_url, tmp_path):
     source = tmp_path / "entries.parquet"
     key_rows(spark, ["a", ""]).write.parquet(str(source))
-    failed = run("build", source, store_url, exit_code=1)
+    failed = run_cli("build", source, store_url, exit_code=1)
     assert failed.stderr.splitlines()[-1].startswith("error: key: partition 0, row 1: must be 1 to")
-    run("build", source, "memory://x", exit_code=2)
-    run("lookup", source, store_url, "--how", "outer", exit_code=2)
-    run("merge", store_url, "--conf", "nonsense", exit_code=2)
+    run_cli("build", source, "memory://x", exit_code=2)
+    run_cli("lookup", source, store_url, "--how", "outer", exit_code=2)
+    run_cli("merge", store_url, "--conf", "nonsense", exit_code=2)
 
 
-def test_damage_is_exit_code_one(run, spark, store_url, tmp_path):
+def test_damage_is_exit_code_one(run_cli, spark, store_url, tmp_path):
     from tests.pipeline.conftest import append
 
     append(key_rows(spark, ["a"]), store_url)
     (path,) = (tmp_path / "store" / "nodes" / "spark" / "files").iterdir()
     path.write_bytes(path.read_bytes()[:-1])
-    found = run("verify", store_url, exit_code=1)
+    found = run_cli("verify", store_url, exit_code=1)
     assert "bytes" in found.stdout
 
 
-def test_archive_has_another_ending(run, tmp_path):
-    run("pack", tmp_path / "env.zip", exit_code=2)
+def test_archive_has_another_ending(run_cli, tmp_path):
+    run_cli("pack", tmp_path / "env.zip", exit_code=2)

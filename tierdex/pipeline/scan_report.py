@@ -72,6 +72,8 @@ class ScanReport:
             value = other.get(one.name)
             if one.name in {"kind", "store", "manifest", "pushed", "partitions"} or value is None:
                 continue
+            if one.name == "missing":  # by several tasks, one file
+                value = [note for note in value if note not in self.missing]
             setattr(self, one.name, getattr(self, one.name) + value)
 
 
