@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 
 from tierdex import Index
@@ -106,14 +107,17 @@ def warm_memory(length: int) -> None:
     """Touch so much memory once, and give it back.
 
     A virtual machine gets its memory from the host at the first touch, which costs many times what a
-    page fault does; without this the first contestant to need new pages would pay for all.
+    page fault does (measured: 8.7 us a 4 KiB page, 0.35 once it is there); whoever needs new pages
+    would be measured by that. The kernel reports free memory back to the host within seconds, so this
+    belongs right before what is measured, for every contestant alike.
     """
     length = min(length, psutil.virtual_memory().available // 2)
-    block = mmap.mmap(-1, length)
-    block.madvise(mmap.MADV_HUGEPAGE)
-    for place in range(0, length, mmap.PAGESIZE):
-        block[place] = 1
-    block.close()
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # pages of the shared kind are small ones
+    with mmap.mmap(-1, length, flags=private) as block:
+        block.madvise(mmap.MADV_HUGEPAGE)
+        pages = np.frombuffer(block, np.uint8)[:: mmap.PAGESIZE]
+        pages[:] = 1
+        del pages  # or the mapping could not be closed
 
 
 class Stopwatch:
