@@ -144,8 +144,13 @@ class SmallIndex:
                 {"lookup": number, **entry.to_dict()}
                 for number, answer in enumerate(answers)
                 for entry in answer.entries
-            ]
-        )
+            ],
+            schema=pa.schema([
+                ("lookup", pa.int64()), ("topic", pa.string()), ("queue_id", pa.int32()),
+                ("offset", pa.int64()), ("size", pa.uint32()), ("timestamp", pa.int64()),
+                ("file_id", pa.string()), ("state", pa.string()), ("node", pa.string()),
+            ]),
+        )  # fmt: skip
 
     def topics(self):
         self._maybe_fail()
