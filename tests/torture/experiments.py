@@ -23,6 +23,7 @@ from tests.torture import (
     http,
     simulation,
     soak,
+    stopped_owners,
     takeovers,
     writers,
 )
@@ -86,9 +87,13 @@ def _damaged_index(seed):
 def _takeover(seed):
     source = random.Random(seed)
     skew = source.choice((0.0, 30.0, 4000.0, 9000.0))
-    nth, after = source.randrange(1, 90), source.random() < 0.5
+    nth, after = source.randrange(1, 60), source.random() < 0.5
     takeover = takeovers.Takeover(seed, merge=source.random() < 0.7)
     return int(takeover.run(nth, after=after, skew=skew))
+
+
+def _stopped_owners(seed):
+    return stopped_owners.take_over_from_stopped_owners(seed)
 
 
 def _simulation(seed):
@@ -147,7 +152,11 @@ EXPERIMENTS = (
     ),
     Experiment(
         "takeovers", "two owners, the older one a zombie", "takeovers", _takeover,
-        dose=2000, small_dose=100, minutes=10,
+        dose=1400, small_dose=56, minutes=3,
+    ),
+    Experiment(
+        "stopped-owners", "owners in real processes, stopped (SIGSTOP) and going on after others",
+        "takeovers", _stopped_owners, dose=600, small_dose=9, minutes=5,
     ),
     Experiment(
         "simulation", "everything at once by a seeded scheduler", "seeds", _simulation,

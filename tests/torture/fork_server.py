@@ -18,6 +18,7 @@ import ctypes
 import gc
 import importlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -113,6 +114,11 @@ class Child:
         self.pid = None
         return False
 
+    def is_stopped(self):
+        """Say, without waiting, whether it is stopped now."""
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2]
+        return state.startswith("T")
+
     def told(self, timeout=60.0):
         """Return the next thing it tells. Raises EOFError at its end, AssertionError when late."""
         assert self.tells.poll(timeout), "the child says nothing"
@@ -128,6 +134,7 @@ class Child:
 def _serve(connection):
     from tests.torture import preload
 
+    logging.disable(logging.CRITICAL)
     preload.load_everything()
     threads = [Path(task, "comm").read_text() for task in Path("/proc/self/task").iterdir()]
     assert len(threads) == 1, f"a forked process must not inherit a thread: {threads}"

@@ -15,6 +15,7 @@ from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 _MODULES = (
     "tests.crash.real_process",
+    "tests.torture.stopped_owners",
     "tests.torture.writers",
     "tierdex.app.server",
     "uvicorn.lifespan.on",

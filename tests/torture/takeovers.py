@@ -6,13 +6,17 @@ that is listed, and stops with FencedError.
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from tests.stateful.world import SMALL, UNWELL
+from tests.torture.history import History
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import FencedError
 from tierdex.ids import SeededIds
+from tierdex.pipeline.merge_task import merge_group
+from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.scheduler import InlineExecutor
 from tierdex.testing.simulated_disk import SimulatedFileSystem
@@ -35,12 +39,29 @@ class InterposedStore:
             reached = self.calls == self.nth
             if reached and not self.after:
                 self.interpose()
-            result = attribute(*arguments, **named)
-            if reached and self.after:
-                self.interpose()
-            return result
+            try:
+                return attribute(*arguments, **named)
+            finally:
+                if reached and self.after:  # whatever the store answered
+                    self.interpose()
 
         return call
+
+
+class OffsetClock(ManualClock):
+    """Another machine's clock: time passes as on the first one, the hour differs."""
+
+    def __init__(self, clock, offset_ms):
+        self._clock, self._offset_ms = clock, offset_ms
+
+    def now_ms(self):
+        return self._clock.now_ms() + self._offset_ms
+
+    def monotonic(self):
+        return self._clock.monotonic()
+
+    def advance(self, seconds):
+        self._clock.advance(seconds)
 
 
 class Takeover:
@@ -49,6 +70,7 @@ class Takeover:
     def __init__(self, seed, *, merge=True):
         self.clock = ManualClock()
         self.objects = MemoryStore(clock=self.clock)
+        self.source = random.Random(seed)
         self.seed = seed
         self.settings = SMALL | {"merge_below_items": 400 if merge else 0, "node": "alpha"}
         self.owners = 0
@@ -56,8 +78,10 @@ class Takeover:
 
     def open(self, store=None):
         self.owners += 1
+        offset_ms = self.source.choice((0, 0, -3_600_000, 7_200_000))
         return Index.open(
-            Path("/data"), store=store or self.objects, clock=self.clock, executor=InlineExecutor(),
+            Path("/data"), store=store or self.objects, executor=InlineExecutor(),
+            clock=OffsetClock(self.clock, offset_ms),
             ids=SeededIds(self.seed * 1000 + self.owners), **self.settings,
             filesystem=SimulatedFileSystem(clock=self.clock),
         )  # fmt: skip
@@ -82,30 +106,50 @@ class Takeover:
         index.run_compaction()
 
     def take_over(self):
+        """Be the newer owner for a while: publish, maybe with a job beside; collect after `skew`."""
         self.reached = True
-        newer = self.open()
-        newer.first = 1000
-        self.put(newer, 1000, 10)
-        newer.run_compaction()
-        self.clock.advance(self.skew)
-        newer.run_compaction()
-        self.newer = newer
+        newer = self.newer = self.open()
+        for part in range(self.rounds):
+            self.put(newer, 1000 + part * 10, 10)
+            newer.run_compaction()
+            if self.source.random() < 0.3:
+                self.run_job()
+            self.clock.advance(self.skew)
+            newer.run_compaction()
+
+    def run_job(self):
+        """Merge the node's files into a shared node, as a Spark job does."""
+        rows = sorted(_state(self.newer).files.values(), key=lambda row: row.number)
+        if len(rows) > 1:
+            job = JobNode(self.objects, "jobs")
+            row = merge_group(
+                self.objects, [("alpha", row) for row in rows], node="jobs",
+                read_number=job.shared.state.number, filter_bits=16,
+            )  # fmt: skip
+            job.merge([(row, ())])
 
     def run(self, nth, *, after, skew):
         """Take over at the nth store call of the older owner's life; return whether it came to that."""
-        self.skew = skew
+        self.skew, self.rounds = skew, self.source.randrange(1, 4)
         store = InterposedStore(self.objects, nth, after=after, interpose=self.take_over)
+        self.history = History(self.objects, "alpha")
         fenced = False
         try:
             older = self.open(store)
             older.first = 0
             self.live(older)
+            if self.reached:  # perhaps by the last call of all: now it has to notice
+                self.put(older, 500, 5)
+                older.run_compaction()
         except FencedError:
             fenced = True
         except UNWELL as error:
             raise AssertionError(f"a takeover looks like a bad store: {error!r}") from error
+        self.calls = store.calls
         if not self.reached:
             return False
+        self.history.look()
+        self.history.check()
         if not fenced:
             self.check_came_too_early()
             return True
@@ -123,19 +167,22 @@ class Takeover:
 
     def check(self):
         newer = self.newer
+        self.history.check_objects()
         for _ in range(4):
             self.clock.advance(8000)
             newer.run_compaction()
-        node = newer._parts.writing.compactor._parts.claim.get()
-        listed = {row.object_key for row in node.state.files.values()}
+        listed = {row.object_key for row in _state(newer).files.values()}
         stored = {found.key for found in self.objects.list("nodes/alpha/files/")}
         assert listed == stored, (listed - stored, stored - listed)
-        for n in range(1000, 1010):
+        self.history.look()
+        self.history.check()
+        own = range(1000, 1000 + 10 * self.rounds)
+        for n in own:
             answer = newer.query("t", key=f"K{n}")
             assert answer.complete
             assert [entry.offset for entry in answer.entries] == [n]
         fresh = Index.open(store=self.objects, clock=self.clock, background=False)
-        everything = [{"topic": "t", "key": f"K{n}"} for n in (*range(40), *range(1000, 1010))]
+        everything = [{"topic": "t", "key": f"K{n}"} for n in (*range(40), *own)]
         for answer in fresh.query_batch(everything):
             assert answer.complete
             assert len(answer.entries) <= 1
@@ -143,17 +190,17 @@ class Takeover:
         newer.close()
 
 
-def take_over_everywhere(seed=0, limit=None, skews=(0.0, 9000.0)):
-    """Try each store call, both sides of it, a short and a long stall; return how many there were."""
-    tried = 0
-    for skew in skews:
-        for after in (False, True):
-            nth = 0
-            while True:
-                nth += 1
-                if not Takeover(seed).run(nth, after=after, skew=skew):
-                    break
-                tried += 1
-                if limit is not None and tried >= limit:
-                    return tried
-    return tried
+def _state(index):
+    return index._parts.writing.compactor._parts.claim.get().state
+
+
+def take_over_everywhere(seed=0):
+    """Try each store call of a life, its two sides and a short and a long stall by turns.
+
+    Return how many takeovers that were.
+    """
+    nth = 0
+    while True:
+        nth += 1
+        if not Takeover(seed).run(nth, after=nth % 2 == 0, skew=(0.0, 9000.0)[nth // 2 % 2]):
+            return nth - 1

@@ -16,6 +16,7 @@ from tests.torture import (
     false_matches,
     simulation,
     soak,
+    stopped_owners,
     takeovers,
     writers,
 )
@@ -77,9 +78,13 @@ def test_index_over_a_damaged_file_or_object_never_answers_wrongly():
     assert {kind for kind, _ in outcomes} == set(damaged_index.KINDS)
 
 
-@pytest.mark.parametrize("skew", [0.0, 9000.0])
-def test_stale_owner_lists_and_deletes_nothing(skew):
-    assert takeovers.take_over_everywhere(skews=(skew,)) >= 50
+def test_stale_owner_lists_and_deletes_nothing():
+    assert takeovers.take_over_everywhere() >= 50
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_owner_stopped_and_going_on_after_another_harms_nothing(seed):
+    assert stopped_owners.take_over_from_stopped_owners(seed) > 0
 
 
 @pytest.mark.timeout(400)
