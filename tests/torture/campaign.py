@@ -25,6 +25,7 @@ from importlib import import_module
 
 CASES = 10_000_000  # case numbers of one seed
 MOST_FINDINGS = 20
+SAME_HASHES = {"PYTHONHASHSEED": "0"}  # sets are walked in the same order in every process
 _START_LIMIT_S = 600.0
 
 
@@ -86,7 +87,7 @@ class Campaign:
                 return
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.torture.campaign", json.dumps(order)],
-                pass_fds=[sending], start_new_session=True,
+                pass_fds=[sending], start_new_session=True, env={**os.environ, **SAME_HASHES},
             )  # fmt: skip
         os.close(sending)
         try:

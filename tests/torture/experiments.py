@@ -21,6 +21,7 @@ from tests.torture import (
     damaged_index,
     false_matches,
     http,
+    interleaved_index,
     simulation,
     soak,
     stopped_owners,
@@ -41,8 +42,9 @@ def _kill_calls(number):
 
 def _cut_power(seed):
     source = random.Random(seed)
-    name, in_store = source.choice(_NAMES), source.random() < 0.1
+    name = source.choice(_NAMES)
     disk, store, _ = calls.count_calls(name)
+    in_store = store > 0 and source.random() < 0.1
     point = CrashPoint(
         source.randrange(1, (store if in_store else disk) + 1), source.random() < 0.5
     )
@@ -101,6 +103,11 @@ def _simulation(seed):
     return 1
 
 
+def _interleaving(seed):
+    interleaved_index.interleave(seed)
+    return 1
+
+
 def _soak(seed):
     with tempfile.TemporaryDirectory() as folder:
         soak.soak(Path(folder), cycles=1000, seed=seed)
@@ -130,7 +137,7 @@ EXPERIMENTS = (
         dose=50_000, small_dose=2000, minutes=8,
     ),
     Experiment(
-        "failing-calls", "each system call of 12 scenarios fails, once and for ever", "faults",
+        "failing-calls", "each system call of 15 scenarios fails, once and for ever", "faults",
         _fail_calls, dose=None, small_dose=610, minutes=8, cases=lambda: len(_every_failure()),
     ),
     Experiment(
@@ -161,6 +168,10 @@ EXPERIMENTS = (
     Experiment(
         "simulation", "everything at once by a seeded scheduler", "seeds", _simulation,
         dose=10_000, small_dose=100, minutes=30,
+    ),
+    Experiment(
+        "interleaving", "threads that change places at any line, as a seed says", "seeds",
+        _interleaving, dose=5000, small_dose=8, minutes=60,
     ),
     Experiment(
         "soak", "small lives: memory, descriptors, mappings, disk", "cycles", _soak,

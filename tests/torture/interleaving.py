@@ -1,0 +1,277 @@
+"""Threads that run one at a time, and change places where a seed says: at any line, lock or call.
+
+Every thread of an experiment is an actor. One holds the baton; at a *point* it may be handed on. Points
+are each line of the modules that are looked at, and each lock taken or let go; what the experiment's
+locks, events and conditions are is decided here, so that a deadlock is found and not waited for::
+
+    threads = Interleaving(seed)
+    with threads.locks():                # threading.Lock() and the like make ours from here on
+        index = Index.open(...)
+        threads.run({"put": put_some, "query": ask_some})
+
+The same seed hands the baton on at the same points, in a process with the same hash seed.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import random
+import sys
+import threading
+from _thread import allocate_lock, start_new_thread
+from contextlib import contextmanager
+from pathlib import Path
+
+import tierdex
+
+_ROOT = str(Path(tierdex.__file__).parent)
+_LOOKED_AT = tuple(
+    f"{_ROOT}/{part}/" for part in ("index_service", "lifecycle", "compactor", "indexfile")
+)
+# Locks that were made long before ours are, of a dataclass and of cached properties: no point inside.
+_FILES_LEFT_ALONE = (f"{_ROOT}/compactor/progress.py",)
+_NAMES_LEFT_ALONE = ("extra", "dtype", "has_end_offsets", "_part_uuids")
+_LIMIT_S = 300.0
+
+
+class Deadlock(AssertionError):
+    """Every actor waits for another."""
+
+
+class Stopped(BaseException):
+    """Another actor failed: this one ends where it stands."""
+
+
+class _Actor:
+    def __init__(self, name, body):
+        self.name, self.body = name, body
+        self.baton = allocate_lock()
+        self.baton.acquire()
+        self.is_over, self.is_free = False, None
+
+    @property
+    def may_run(self):
+        return not self.is_over and (self.is_free is None or self.is_free())
+
+
+class Interleaving:
+    """Runs actors one at a time; `every` is how many points lie between two changes, on average."""
+
+    def __init__(self, seed, every=200):
+        self.source = random.Random(seed)
+        self.every = every
+        self.left = 1
+        self.actors, self.holder = [], None
+        self.failure, self.changes = None, 0
+        self.done = allocate_lock()
+        self._local = threading.local()
+        self._traces, self._quiet = {}, 0
+
+    # -- what an experiment calls ------------------------------------------------------------------
+
+    @contextmanager
+    def locks(self):
+        """Whatever makes a lock, an event or a condition inside makes one of ours."""
+        names = {
+            "Lock": lambda: Lock(self), "RLock": lambda: Lock(self, reentrant=True),
+            "Event": lambda: Event(self),
+        }  # fmt: skip
+        before = {name: getattr(threading, name) for name in names}
+        for name, make in names.items():
+            setattr(threading, name, make)
+        try:
+            yield
+        finally:
+            for name, make in before.items():
+                setattr(threading, name, make)
+
+    def run(self, bodies):
+        """Run all to their ends. Raises what the first of them raises, or Deadlock."""
+        self.actors = [_Actor(name, body) for name, body in bodies.items()]
+        self.failure = None
+        self.done.acquire()
+        for actor in self.actors:
+            start_new_thread(self._live, (actor,))
+        self._hand_to(self.source.choice(self.actors))
+        if not self.done.acquire(timeout=_LIMIT_S):
+            faulthandler.dump_traceback()
+            raise AssertionError("an actor waits for a lock that is none of ours")
+        self.done.release()
+        self.holder = None
+        if self.failure is not None:
+            raise self.failure
+
+    def point(self):
+        """The baton may change hands here."""
+        if (
+            self._quiet
+            or self.holder is None
+            or self.holder is not getattr(self._local, "actor", None)
+        ):
+            return
+        self.left -= 1
+        if self.left <= 0:
+            self.left = 1 + int(self.source.expovariate(1 / self.every))
+            self._change()
+
+    def wait(self, is_free, may_give_up=False):
+        """Wait until it is free. Return False when nobody is left who could free it."""
+        actor = getattr(self._local, "actor", None)
+        if self.holder is None or actor is None:
+            if not is_free():
+                raise Deadlock("outside of a run")
+            return True
+        while not is_free():
+            actor.is_free = is_free
+            others = [each for each in self.actors if each is not actor and each.may_run]
+            try:
+                if not others:
+                    if may_give_up:
+                        return False
+                    raise Deadlock(", ".join(each.name for each in self.actors if not each.is_over))
+                self._hand_over(actor, self.source.choice(others))
+            finally:
+                actor.is_free = None
+        return True
+
+    # -- the baton -----------------------------------------------------------------------------------
+
+    def _live(self, actor):
+        actor.baton.acquire()
+        self._local.actor = actor
+        try:
+            if self.failure is None:
+                sys.settrace(self._trace)
+                actor.body()
+        except Stopped:
+            pass
+        except BaseException as error:  # noqa: BLE001 -- raised by `run`
+            if self.failure is None:
+                error.add_note(f"in actor {actor.name!r}")
+                self.failure = error
+        finally:
+            sys.settrace(None)
+            actor.is_over = True
+            self._leave()
+
+    def _leave(self):
+        left = [each for each in self.actors if not each.is_over]
+        if not left:
+            self.done.release()
+            return
+        able = left if self.failure is not None else [each for each in left if each.may_run]
+        if not able:
+            self.failure = Deadlock(", ".join(each.name for each in left))
+            able = left
+        self._hand_to(self.source.choice(able))
+
+    def _change(self):
+        able = [each for each in self.actors if each.may_run]
+        chosen = self.source.choice(able)
+        if chosen is not self.holder:
+            self._hand_over(self.holder, chosen)
+
+    def _hand_over(self, actor, chosen):
+        self.changes += 1
+        self._hand_to(chosen)
+        actor.baton.acquire()
+        if self.failure is not None:
+            raise Stopped
+
+    def _hand_to(self, actor):
+        self.holder = actor
+        actor.baton.release()
+
+    # -- lines -----------------------------------------------------------------------------------------
+
+    def _trace(self, frame, event, argument):
+        del event, argument
+        code = frame.f_code
+        trace = self._traces.get(code, self)
+        if trace is self:
+            trace = self._traces[code] = self._choose_trace(code)
+        if trace == self._trace_quiet:
+            self._quiet += 1
+        return trace
+
+    def _choose_trace(self, code):
+        if not code.co_filename.startswith(_LOOKED_AT):
+            return None
+        alone = code.co_filename in _FILES_LEFT_ALONE or code.co_name in _NAMES_LEFT_ALONE
+        return self._trace_quiet if alone else self._trace_line
+
+    def _trace_line(self, frame, event, argument):
+        del frame, argument
+        if event == "line":
+            self.point()
+        return self._trace_line
+
+    def _trace_quiet(self, frame, event, argument):
+        """No point until this frame returns, nor in what it calls."""
+        del frame, argument
+        if event == "return":
+            self._quiet -= 1
+        return self._trace_quiet
+
+
+class Lock:
+    """A lock, or one that its owner may take again."""
+
+    def __init__(self, threads, *, reentrant=False):
+        self._threads, self._reentrant = threads, reentrant
+        self._owner, self._depth = None, 0
+
+    def acquire(self, blocking=True, timeout=-1):
+        self._threads.point()
+        me = threading.get_ident()
+        if self._reentrant and self._owner == me:
+            self._depth += 1
+            return True
+        if self._owner is not None:
+            if not blocking:
+                return False
+            if not self._threads.wait(lambda: self._owner is None, may_give_up=timeout >= 0):
+                return False
+        self._owner, self._depth = me, 1
+        return True
+
+    def release(self):
+        if self._owner is None:
+            raise RuntimeError("release of a lock that nobody holds")
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = None
+            self._threads.point()
+
+    def locked(self):
+        return self._owner is not None
+
+    def _is_owned(self):  # what threading.Condition asks, of a future for example
+        return self._owner == threading.get_ident()
+
+    def __enter__(self):
+        self.acquire()
+        return self
+
+    def __exit__(self, *error):
+        self.release()
+
+
+class Event:
+    """A flag that others wait for."""
+
+    def __init__(self, threads):
+        self._threads, self._is_set = threads, False
+
+    def is_set(self):
+        return self._is_set
+
+    def set(self):
+        self._is_set = True
+        self._threads.point()
+
+    def clear(self):
+        self._is_set = False
+
+    def wait(self, timeout=None):
+        return self._threads.wait(lambda: self._is_set, may_give_up=timeout is not None)
