@@ -173,6 +173,22 @@ def test_lost_race_is_drafted_again_on_the_newer_state(store):
     assert ours.state.number == 2
 
 
+def test_somebody_who_commits_in_every_pause_is_not_in_the_way(store):
+    other = make_log(store, ids=SeededIds(3))
+
+    class BusyClock(ManualClock):
+        def wait(self, event, timeout_s):
+            add(other, 1000 + other.state.number)
+            return super().wait(event, timeout_s)
+
+    log = make_log(store, clock=BusyClock(), ids=SeededIds(2))
+    log.load()
+    add(other, 1)
+    add(log, 2)  # loses the first number, and wins another
+    assert {1, 2} < set(seeds_of(log.refresh()))
+    assert log.state.number == 3
+
+
 def test_races_lost_again_and_again_end_in_a_conflict(store):
     ours, theirs = make_log(store, ids=SeededIds(1)), make_log(store, ids=SeededIds(2))
     seeds = iter(range(10, 99))

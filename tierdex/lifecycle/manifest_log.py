@@ -153,8 +153,10 @@ class ManifestLog:
                     if commit.checkpoint is not None:
                         self._put_hint(commit.number)
                     return self._state
-                self._advance()
+                # The pause first: what is read after it is what the next attempt builds on. The other
+                # way round, somebody who commits more often than we wake up would win every time.
                 self._pause(attempt)
+                self._advance()
         raise ConflictError(f"node {self.node}: {attempts} commits in a row lost against others")
 
     def bury(self, first: int, last: int) -> None:
