@@ -1,0 +1,303 @@
+"""Index files of both forms, here and in a store, each with a judge (see forms.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.torture.damages import Damages
+from tests.torture.form import PATH, REFUSALS, Form
+from tests.torture.guarded_memory import GuardedFiles, GuardedMemory
+from tests.torture.specimens import LARGE, NODE, TOPICS, make_specimens
+from tierdex.errors import CorruptFileError, NotFoundError
+from tierdex.index_service.batch_pages import ask_published
+from tierdex.index_service.page_cache import PageCache
+from tierdex.index_service.published import PublishedFile
+from tierdex.index_service.reader import Budget, FileMeter
+from tierdex.index_service.sidecar_cache import SidecarCache
+from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.compacted import CompactedFile
+from tierdex.lifecycle.paths import DataPaths
+from tierdex.testing.scheduler import InlineExecutor
+
+MOST = 10_000  # rows of one lookup
+_SINGLE = 5  # lookups that are asked one by one, beside the batch
+
+
+class ChainedForm(Form):
+    """What the two chained forms share: the rows of all lookups, in a batch and one by one."""
+
+    def __init__(self, seed):
+        specimens, other = make_specimens(seed), make_specimens(seed + 1)
+        self.lookups = specimens.lookups
+        self.files = GuardedFiles()
+        self.turn = 0
+        self.images = self.pick(specimens), self.pick(other), self.pick_older(specimens)
+        self.damages = Damages(*self.images, whole=False)
+        self.sound = np.frombuffer(self.images[0], np.uint8)
+        self.files.place(PATH, self.sound)
+        reader = self.open()
+        self.rows_of_file = reader.published
+        self.offsets, self.numbers, self.rows = self.ask(reader)
+        assert len(self.rows) > len(self.lookups.hashes) * 0.8
+        reader.close()
+
+    def ask(self, reader):
+        lookups = self.lookups
+        tags = np.append(reader.tags_of(TOPICS, 0), np.uint32(reader.tag_of(None, 1)))
+        found = reader.find_many(lookups.hashes, tags[lookups.topics], limit=MOST)
+        return found.offsets, found.rows, reader.rows(found.rows)
+
+    def judge(self, data):
+        self.files.place(PATH, data)
+        reader = None
+        try:
+            reader = self.open()
+            self.ask_singly(reader)
+            offsets, numbers, rows = self.ask(reader)
+        except REFUSALS:
+            return "refused"
+        finally:
+            if reader is not None:
+                reader.close()
+        return self.compare(reader, offsets, numbers, rows)
+
+    def ask_singly(self, reader):
+        """Ask a few lookups by the kernels of single queries; must agree as well."""
+        lookups = self.lookups
+        for _ in range(_SINGLE):
+            self.turn = (self.turn + 1) % len(lookups.hashes)
+            topic = lookups.topics[self.turn]
+            lookup = Lookup(
+                int(lookups.hashes[self.turn]), int(lookups.kinds[self.turn]),
+                None if topic < 0 else TOPICS[topic],
+            )  # fmt: skip
+            begin, end = self.offsets[self.turn], self.offsets[self.turn + 1]
+            wanted = self.rows[begin:end][self.numbers[begin:end] <= reader.published]
+            found = list(reader.find(lookup))
+            got = np.concatenate(found) if found else wanted[:0]
+            assert _same(got, wanted), f"a single lookup gave {got}, not {wanted}"
+            few = reader.find_few(lookup, TIME_MIN, TIME_MAX)
+            assert few is None or few == wanted.tolist(), f"find_few gave {few}, not {wanted}"
+
+
+class Unsealed(ChainedForm):
+    """The file being written: opened by its writer's next process, and by readers beside it.
+
+    Damage at its end may look like the torn end of a crash: then later batches are gone, as a whole.
+    """
+
+    name = "chained, unsealed"
+
+    def pick(self, specimens):
+        return specimens.unsealed
+
+    def pick_older(self, specimens):
+        return specimens.half
+
+    def open(self):
+        if self.turn % 2:
+            return ChainedFile.open_for_reading(self.files, PATH)
+        return ChainedFile.recover(self.files, PATH)
+
+    def compare(self, reader, offsets, numbers, rows):
+        published = reader.published
+        kept = self.numbers <= published
+        counts = np.concatenate([[0], np.cumsum(kept)])[self.offsets]
+        assert np.array_equal(offsets, counts), "other lookups have entries"
+        assert np.array_equal(numbers, self.numbers[kept]), "other rows"
+        assert _same(rows, self.rows[kept]), "other entries"
+        return "unharmed" if published == self.rows_of_file else "shorter"
+
+
+class Sealed(ChainedForm):
+    """An immutable chained file; what its compaction would read is held to the same."""
+
+    name = "chained, sealed"
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.files.place(PATH, self.sound)
+        self.walk = np.concatenate(list(self.open().rows_in_hash_order()))
+
+    def pick(self, specimens):
+        return specimens.sealed
+
+    def pick_older(self, specimens):
+        return specimens.unsealed[: len(specimens.sealed)]
+
+    def open(self):
+        return ChainedFile.open_sealed(self.files, PATH)
+
+    def compare(self, reader, offsets, numbers, rows):
+        assert np.array_equal(offsets, self.offsets), "other lookups have entries"
+        assert np.array_equal(numbers, self.numbers), "other rows"
+        assert _same(rows, self.rows), "other entries"
+        try:
+            reader = self.open()
+            assert _same(np.concatenate(list(reader.rows_in_hash_order())), self.walk), "other walk"
+        except REFUSALS:
+            pass
+        return "unharmed"
+
+
+class Compacted(Form):
+    """A compacted file that lies here whole."""
+
+    name = "compacted, local"
+
+    def __init__(self, seed):
+        specimens, other = make_specimens(seed, LARGE), make_specimens(seed + 1, LARGE)
+        self.lookups, self.turn = specimens.lookups, 0
+        self.files = GuardedFiles()
+        images = specimens.compacted, other.compacted, specimens.compacted_again
+        self.damages = Damages(*images, whole=False)
+        self.files.place(PATH, np.frombuffer(images[0], np.uint8))
+        reader = CompactedFile.open_local(self.files, PATH)
+        self.offsets, self.rows = self.ask(reader)
+        self.walk = np.concatenate(list(reader.rows_in_hash_order()))
+
+    def ask(self, reader):
+        found = reader.find_many(self.lookups.hashes, self.tags(reader), limit=MOST)
+        return found.offsets, found.rows
+
+    def tags(self, reader):
+        tags = np.append(reader.tags_of(TOPICS, 0), np.uint32(reader.tag_of(None, 1)))
+        return tags[self.lookups.topics]
+
+    def judge(self, data):
+        self.files.place(PATH, data)
+        try:
+            reader = CompactedFile.open_local(self.files, PATH)
+            self.ask_singly(reader)
+            offsets, rows = self.ask(reader)
+        except REFUSALS:
+            return "refused"
+        assert np.array_equal(offsets, self.offsets), "other lookups have entries"
+        assert _same(rows, self.rows), "other entries"
+        try:
+            walk = np.concatenate(list(reader.rows_in_hash_order()))
+            assert _same(walk, self.walk), "other rows in a walk"
+            reader.check()
+        except REFUSALS:
+            pass
+        return "unharmed"
+
+    def ask_singly(self, reader):
+        for _ in range(_SINGLE):
+            self.turn = (self.turn + 1) % len(self.lookups.hashes)
+            wanted = self.rows[self.offsets[self.turn] : self.offsets[self.turn + 1]]
+            lookup = lookup_at(self.lookups, self.turn)
+            few = reader.find_few(lookup, TIME_MIN, TIME_MAX)
+            assert few is None or few == wanted.tolist(), f"find_few gave {few}, not {wanted}"
+
+
+class Published(Compacted):
+    """The same file in a store: sidecar fetched, pages by ranges."""
+
+    name = "compacted, in the store"
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.row = make_specimens(seed, LARGE).row
+        self.store = OneObject(self.damages.sound)
+        self.file = None
+        offsets, rows = self.ask_published(self.open())
+        assert np.array_equal(offsets, self.offsets)
+        assert _same(rows, self.rows)
+
+    def open(self):
+        sidecars = SidecarCache(self.files, None, 1 << 30)
+        return PublishedFile(self.row, NODE, self.store, sidecars, PageCache(0), 256 << 10)
+
+    def ask_published(self, file):
+        meter = FileMeter(Budget(requests=10_000, items=1 << 40))
+        hashes, count = self.lookups.hashes, len(self.lookups.hashes)
+        tags = file.with_sidecar(meter, self.tags)
+        begin, end = np.full(count, TIME_MIN), np.full(count, TIME_MAX)
+        offsets, rows, deferred = ask_published(
+            file, hashes, tags, begin, end, MOST, meter, InlineExecutor()
+        )
+        assert not len(deferred)
+        return offsets, rows
+
+    def judge(self, data):
+        self.store.data = data
+        sound = self.damages.sound
+        begin = self.row.sidecar_position
+        same_tail = len(data) == len(sound) and np.array_equal(data[begin:], sound[begin:])
+        if not same_tail or self.file is None:
+            self.file = self.open()
+        try:
+            offsets, rows = self.ask_published(self.file)
+        except (*REFUSALS, NotFoundError):
+            return "refused"
+        finally:
+            if not same_tail:
+                self.file = None
+        assert np.array_equal(offsets, self.offsets), "other lookups have entries"
+        assert _same(rows, self.rows), "other entries"
+        return "unharmed"
+
+
+class LocalSidecar(Published):
+    """The local copy of a published file's tail, the store being well: no answer may change or fail."""
+
+    name = "sidecar"
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        specimens, other = make_specimens(seed, LARGE), make_specimens(seed + 1, LARGE)
+        begin = self.row.sidecar_position
+        self.damages = Damages(
+            specimens.compacted[begin:],
+            other.compacted[other.row.sidecar_position :],
+            specimens.compacted_again[-len(specimens.compacted) + begin :],
+        )
+        self.store.data = np.frombuffer(specimens.compacted, np.uint8)
+        self.path = DataPaths(Path("/data")).sidecar(self.row.number, NODE, self.row.uuid)
+
+    def judge(self, data):
+        self.files.place(self.path, data)
+        sidecars = SidecarCache(self.files, DataPaths(Path("/data")), 1 << 30, read_only=True)
+        file = PublishedFile(self.row, NODE, self.store, sidecars, PageCache(0), 256 << 10)
+        self.store.asked.clear()
+        offsets, rows = self.ask_published(file)
+        assert np.array_equal(offsets, self.offsets), "other lookups have entries"
+        assert _same(rows, self.rows), "other entries"
+        return "fetched anew" if self.row.sidecar_position in self.store.asked else "unharmed"
+
+
+class OneObject:
+    """A store of one object, whose bytes lie in guarded memory; a range ends where it ends."""
+
+    def __init__(self, data):
+        self.data, self.asked = data, set()
+        self._memories = {}
+
+    def get(self, key, position=None, length=None):
+        del key
+        self.asked.add(position)
+        piece = self.data if position is None else self.data[position : position + length]
+        if position is not None and not len(piece):
+            raise CorruptFileError("object", "the range lies behind its end")
+        # Whoever asked for another range may still look at it, so each has memory of its own.
+        memory = self._memories.get((position, length))
+        if memory is None:
+            memory = self._memories[position, length] = GuardedMemory(len(self.data) + 16_384)
+        return memory.place(piece).data
+
+
+def lookup_at(lookups, number):
+    topic = lookups.topics[number]
+    return Lookup(
+        int(lookups.hashes[number]),
+        int(lookups.kinds[number]),
+        None if topic < 0 else TOPICS[topic],
+    )
+
+
+def _same(first, second):
+    return len(first) == len(second) and first.tobytes() == second.tobytes()
