@@ -288,7 +288,7 @@ class Index:
         self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any
     ) -> Answer | None:
         writer = self._writer
-        if writer is not None and writer.has_buffered:
+        if writer is not None and writer.received:
             writer.show_buffered()
         answer = self._parts.local_queries.run(topic, key, message_id, begin, end, max_count)
         return None if self._parts.is_closed else answer

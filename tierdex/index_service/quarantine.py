@@ -78,7 +78,8 @@ class Quarantine:
             self._reasons = {**self._reasons, target.name: reason}
 
     def missing(self) -> list[Missing]:
-        return [Missing(name, reason) for name, reason in self._reasons.items()]
+        reasons = self._reasons
+        return [Missing(*item) for item in reasons.items()] if reasons else []
 
     def names(self) -> dict[str, str]:
         """Return name -> reason."""

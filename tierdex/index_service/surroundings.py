@@ -43,6 +43,7 @@ class ViewSurroundings:
         self._local_view = local_view
         self._rocketmq = rocketmq
         self._unwritten = unwritten
+        self._with_missing = tuple(p for p in (quarantine, local_view, rocketmq) if p is not None)
         self._refreshing = threading.Lock()
 
     def step(self) -> float:
@@ -81,9 +82,8 @@ class ViewSurroundings:
 
     def missing(self) -> list[Missing]:
         missing = self._nodes.missing()
-        for part in (self._quarantine, self._local_view, self._rocketmq):
-            if part is not None:
-                missing += part.missing()
+        for part in self._with_missing:
+            missing += part.missing()
         if (reason := self._unwritten()) is not None:
             missing.append(Missing("put buffer", reason))
         return missing
@@ -94,8 +94,8 @@ class ViewSurroundings:
 
         To be read after the files were asked, as `missing` is: a file is named before it leaves.
         """
-        for part in (self._quarantine, self._local_view, self._rocketmq):
-            if part is not None and part.missing():
+        for part in self._with_missing:
+            if part.missing():
                 return NOT_CALM
         return NOT_CALM if self._unwritten() is not None else self._nodes.calm
 

@@ -17,6 +17,7 @@ from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained_check import Proof, prove
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
+from tierdex.indexfile.kernels import chain_lookup as k
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds, RowMeasure
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.header import FileHeader
     from tierdex.indexfile.schema import Schema
+
+
+_NO_MESSAGE = (0,)
+_TWO_64, _INT64_MAX = 1 << 64, (1 << 63) - 1
 
 
 class Published(NamedTuple):
@@ -155,6 +160,33 @@ class ChainedReader:
         if tag == layout.TAG_NONE:
             return []
         return self._view.find_few(lookup.key_hash, tag, begin, end, self.published)
+
+    def find_message(
+        self, key_hash: int, kind: int, topic: str | None, begin: int, end: int
+    ) -> tuple[int, ...] | None:
+        """Return (1, tag, timestamp, offset, size, queue) of the only match, (0, ...) of none.
+
+        For files of the message schema. None when there are more, or that may be: see `find_few`.
+        """
+        view = self._current_view or self._view
+        if topic is None:
+            tag = layout.TAG_ANY_MESSAGE_ID
+        else:
+            index = self.dictionaries.topics.get(topic)
+            if index is None:
+                return _NO_MESSAGE
+            tag = index if kind == layout.KIND_KEY else index | layout.KIND_BIT
+        found: tuple[int, ...] = k.find_message(
+            view.array,
+            key_hash - _TWO_64 if key_hash > _INT64_MAX else key_hash,
+            tag,
+            begin,
+            end,
+            self._published.rows,
+        )
+        if found[0] < 0:
+            raise view.damage(found[0])
+        return None if found[0] == k.SEVERAL else found
 
     def find_many(
         self,

@@ -17,7 +17,7 @@ from tierdex.errors import InvalidRequestError
 from tierdex.indexfile import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _ENTRY_BYTES = layout.DICTIONARY_ENTRY.itemsize
 
@@ -34,6 +34,7 @@ class Dictionaries:
         self._strings: dict[str, list[str]] = {name: [] for name in names}
         self._indexes: dict[str, dict[str, int]] = {name: {} for name in names}
         self._staged: list[tuple[str, str]] = []
+        self.topics: Mapping[str, int] = self._indexes[names[0]]  # their indexes; for reading only
 
     def strings(self, name: str) -> list[str]:
         """Return the strings of a dictionary, by index. The caller must not change the list."""
