@@ -61,11 +61,14 @@ def main(master, archive, python, store, scratch):
     slow = entries.mapInArrow(wait_for_death, entries.schema)
     slow.write.format("tierdex").mode("append").save(store)
     keys = entries.where("offset % 1000 = 0")
-    found = lookup(spark, store, keys.select("topic", "key"), how="inner")
     result = {
         "entries": spark.read.format("tierdex").load(store).count(),
         "tasks_of_scan": last_scan().tasks_reported,
+    }
+    found = lookup(spark, store, keys.select("topic", "key"), how="inner")
+    result |= {
         "found": found.agg(F.count("*"), F.sum("offset")).first()[0],
+        "tasks_of_lookup": last_scan().tasks_reported,
         "sound": verify(spark, store).where("is_sound").count(),
         "merged": merge(spark, store).files_merged,
     }

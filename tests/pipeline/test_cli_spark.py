@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 
 from typer.testing import CliRunner
 
 from tests.pipeline.conftest import key_rows
+from tierdex.app.cli import spark_session
 from tierdex.app.cli.commands import make_cli
 
 
@@ -64,3 +67,36 @@ def test_damage_is_exit_code_one(run_cli, spark, store_url, tmp_path):
 
 def test_archive_has_another_ending(run_cli, tmp_path):
     run_cli("pack", tmp_path / "env.zip", exit_code=2)
+
+
+def test_progress_of_the_running_stage_is_shown(spark, monkeypatch, tmp_path):
+    shown = []
+    seen = tmp_path / "seen"
+
+    @contextlib.contextmanager
+    def bar(title, *, is_bytes):
+        def progress(done, total):
+            shown.append((title, done, total, is_bytes))
+            seen.touch()
+
+        yield progress
+
+    monkeypatch.setattr(spark_session, "progress_bar", bar)
+
+    def wait(batches):
+        end = time.monotonic() + 60
+        while not seen.exists():  # the job goes on when it was seen running
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        yield from batches
+
+    with spark_session._progress_of(spark, "build"):
+        assert spark.range(2, numPartitions=1).mapInArrow(wait, "id bigint").count() == 2
+    assert shown[0] == ("build", 0, 1, False)
+
+
+def test_commands_share_the_options_of_the_session():
+    for command in ("build", "lookup", "merge", "verify", "index"):
+        text = CliRunner().invoke(make_cli(), ["spark", command, "--help"]).stdout
+        for option in ("--master", "--conf", "--archive", "--executor-python", "--output"):
+            assert option in text, command

@@ -130,6 +130,7 @@ def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
         "entries": entries,
         "tasks_of_scan": files,
         "found": entries // 100,
+        "tasks_of_lookup": 2,
         "sound": files,
         "merged": files,
     }

@@ -10,6 +10,8 @@ from tests.pipeline.conftest import append, key_rows, read
 from tierdex import Index
 from tierdex.lifecycle.manifest import NodeKind
 from tierdex.pipeline import lookup, merge, verify
+from tierdex.pipeline.options import ReadOptions
+from tierdex.pipeline.reader import TierdexReader
 from tierdex.pipeline.snapshot import open_log, take_snapshot
 from tierdex.storage_layer.open import open_store
 
@@ -29,6 +31,8 @@ def test_small_files_become_one_and_nothing_else_changes(spark, store_url):
     small_files(spark, store_url, 7)
     before = everything(spark, store_url)
     newest = take_snapshot(open_store(store_url)).files[0]
+    planned = TierdexReader(ReadOptions.parse({"path": store_url}), ("offset",), None)
+    partitions = planned.partitions()
     with Index.open(None, store=store_url) as index:
         answer = index.query("orders", key="k7", max_count=3)
         report = merge(spark, store_url)
@@ -37,7 +41,10 @@ def test_small_files_become_one_and_nothing_else_changes(spark, store_url):
         (merged,) = take_snapshot(open_store(store_url)).files
         assert merged.file_id == newest.file_id  # the order of answers stays
         assert len(merged.row.parts) == 7
-        # A reader that planned before goes on, across the merge, with its cursor.
+        # A scan that was planned before reads what it planned: the grace time keeps it.
+        batches = [batch for one in partitions for batch in planned.read(one)]
+        assert sum(batch.num_rows for batch in batches) == len(before)
+        # A query that began before goes on, across the merge, with its cursor.
         rest = index.query("orders", key="k7", max_count=50, cursor=answer.next_cursor)
         index.refresh()
         again = index.query("orders", key="k7", max_count=50, cursor=answer.next_cursor)

@@ -44,7 +44,6 @@ COMPLETE: Final = "complete"
 _SIGN: Final = np.uint64(1 << 63)
 _GROUP_PAGES: Final = 256
 _READS_AT_ONCE: Final = 8
-_KEPT_PAGES: Final = 16
 _IDENTITY: Final = ("topic", "queue_id", "offset", "size", "source", "row_group", "row")
 
 
@@ -260,7 +259,7 @@ class _AskedFile:
                 ahead.append(self._begin_read(group[0], group[1], pool))
             rows, data = self._rows(first, last, ahead.pop(0))
             if high == len(wanted):
-                self._keep(max(first, int(pages[-1, 0]), last - _KEPT_PAGES), last, first, data)
+                self._keep(max(first, int(pages[-1, 0])), last, first, data)
             members = wanted[low:high]
             lookups, rows = _match(rows, asked, members, tags[members])
             if self._head.file.hidden and len(rows):

@@ -28,7 +28,12 @@ _EXTRAS: Final = ("s3",)
 _ALSO: Final = ("pandas",)  # Spark asks for it where Arrow batches go through Python
 _MODES: Final = {".tar": "w", ".gz": "w:gz", ".tgz": "w:gz"}
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
-_NOT_NEEDED: Final = re.compile(r"(^|/)(tests|include)/|\.(h|hpp|pxd|pyx|a)$")
+_COMMAND_LINE: Final = frozenset({"rich", "typer"})  # no task imports them
+_NOT_NEEDED: Final = re.compile(
+    r"(^|/)(tests|include)/|\.(h|hpp|pxd|pyx|a)$"
+    r"|^pyarrow/(_flight|_substrait|libarrow_flight|libarrow_substrait)"
+    r"|^botocore/data/(?!s3/|sso|sts/|signin/)[^/]+/"  # descriptions of services, hundreds of them
+)
 
 
 def pack_environment(target: Path) -> int:
@@ -73,7 +78,7 @@ def _distributions() -> list[metadata.Distribution]:
     waiting = [*_requirements("tierdex", _EXTRAS), *_ALSO]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in found or name in _COMMAND_LINE:
             continue
         try:
             found[name] = metadata.distribution(name)
