@@ -198,3 +198,18 @@ def test_listing_looks_at_no_name_before_its_start(store, filesystem, monkeypatc
         "manifest/19",
     ]
     assert len(looked_at) <= 3
+
+
+def test_listing_that_cannot_look_at_a_name_says_that_the_store_is_unavailable(
+    store, filesystem, monkeypatch
+):
+    store.put("manifest/01", b"")
+
+    def refuse(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(filesystem, "is_folder", refuse)
+    with pytest.raises(StoreUnavailableError):
+        list(store.list("manifest/"))
+    with pytest.raises(StoreUnavailableError):
+        store.list_folders("")

@@ -243,7 +243,8 @@ class LocalStore:
             if below <= start_after and not start_after.startswith(below):
                 continue  # the object and all below it come before: spares a look at each
             # A folder sorts with its slash: "a-b" comes before "a/x", as it does in an object store.
-            is_folder = self._filesystem.is_folder(self._root / key)
+            with self._reading(key):
+                is_folder = self._filesystem.is_folder(self._root / key)
             entries.append((below if is_folder else key, is_folder))
         for key, is_folder in sorted(entries):
             if is_folder:
