@@ -93,6 +93,7 @@ class _RowCheck:
         self._used: dict[str, np.ndarray] = {
             name: np.zeros(len(file.dictionaries.strings(name)), bool)
             for name in file.schema.dictionary_names
+            if name != TOPIC_DICTIONARY  # whose rows are counted
         }
 
     def run(self) -> list[str]:
@@ -153,14 +154,16 @@ class _RowCheck:
             self._fault(first, "or one after it has a hash that the filter excludes")
         self._distinct += found
         self._items += count
+        known = count_topics(rows.ctypes.data, size, count, self._topics)
+        unknown = [] if known else [TOPIC_DICTIONARY]
         for name, used in self._used.items():
-            tags = rows["tag"] & np.uint32(layout.TOPIC_MASK)
-            column = tags if name == TOPIC_DICTIONARY else rows[name]
+            column = rows[name]
             if int(column.max()) >= len(used):
-                self._fault(first, f"or one after it names an unknown string of dictionary {name}")
-                return
-            used[column] = True
-        count_topics(rows.ctypes.data, size, count, self._topics)
+                unknown.append(name)
+            else:
+                used[column] = True
+        for name in unknown:
+            self._fault(first, f"or one after it names an unknown string of dictionary {name}")
 
     def _totals(self) -> None:
         file, statistics = self._file, self._file.statistics
@@ -175,7 +178,8 @@ class _RowCheck:
             self._faults.append(
                 f"the filter has {file.filter.key_count} keys, not {self._distinct}"
             )
-        for name, used in self._used.items():
+        topics = {TOPIC_DICTIONARY: self._topics[:, 0] > 0}
+        for name, used in (topics | self._used).items():
             if not used.all():
                 unused = file.dictionaries.strings(name)[int(np.flatnonzero(~used)[0])]
                 self._faults.append(f"no item uses {unused!r} of dictionary {name}")

@@ -23,7 +23,11 @@ from tierdex.indexfile.kernels.chain_lookup import (
     V_SLOT_COUNT,
     V_SLOTS,
 )
-from tierdex.indexfile.kernels.checksum import row_fingerprint, rows_fingerprint
+from tierdex.indexfile.kernels.checksum import (
+    five_word_fingerprint,
+    row_fingerprint,
+    rows_fingerprint,
+)
 from tierdex.indexfile.kernels.compile import kernel
 from tierdex.indexfile.kernels.intrinsics import (
     load_i64,
@@ -49,6 +53,7 @@ W_PUBLISHED = 2  # rows above it are passed over
 W_LONG = 3  # 1: slot W_SLOT has a long chain, which the caller walks
 WALK_LENGTH = 4
 
+_MESSAGE_BYTES = 40  # items of the message schema
 _SHORT = 4  # items of a chain that are copied without asking how long it is
 _LINK = layout.ITEM_LINK_POSITION
 
@@ -147,6 +152,27 @@ def _sort_group(view: Any, count: int, chains: int, lengths: int, numbers: int, 
 
 
 @kernel
+def _copy_messages(base: int, numbers: int, count: int, target: int) -> Any:
+    """Copy `count` rows of the message schema; return the sum of their fingerprints.
+
+    What the general way does, with a row's five words in registers: half of the time.
+    """
+    total = np.uint64(0)
+    for i in range(count):
+        place = base + (load_i64(numbers + 8 * i) - 1) * _MESSAGE_BYTES
+        a, b, c = load_u64(place), load_u64(place + 8), load_u64(place + 16)
+        d, e = load_u64(place + 24), load_u64(place + 32)
+        store_u64(target, a)
+        store_u64(target + 8, b)
+        store_u64(target + 16, c)
+        store_u64(target + 24, d)
+        store_u64(target + 32, e)
+        total += five_word_fingerprint(a, b, c, d, e)
+        target += _MESSAGE_BYTES
+    return total
+
+
+@kernel
 def walk_slots(view: Any, walk: Any, out: int, room: int) -> Any:
     """Write sorted rows from slot W_SLOT on to `out`, which has room for `room` of them.
 
@@ -175,12 +201,15 @@ def walk_slots(view: Any, walk: Any, out: int, room: int) -> Any:
         _ask_group(view, following, min(GROUP_SLOTS, slot_count - following))
         items = _sort_group(view, walked, chains, lengths, numbers, hashes)
         target = out + written * item_bytes
-        for i in range(items):
-            place = base + (load_i64(numbers + 8 * i) - 1) * item_bytes
-            for position in range(0, item_bytes, 8):
-                store_u64(target + position, load_u64(place + position))
-            total += row_fingerprint(target, item_bytes)
-            target += item_bytes
+        if item_bytes == _MESSAGE_BYTES:
+            total += _copy_messages(base, numbers, items, target)
+        else:
+            for i in range(items):
+                place = base + (load_i64(numbers + 8 * i) - 1) * item_bytes
+                for position in range(0, item_bytes, 8):
+                    store_u64(target + position, load_u64(place + position))
+                total += row_fingerprint(target, item_bytes)
+                target += item_bytes
         written += items
         walk[W_LONG] = walked < count
         walk[W_SLOT] = following

@@ -103,16 +103,27 @@ def _unpack(
 
     `field` is its address in the first row, `step` the bytes of a row, `size` those of the field.
     """
-    if width == 64:
-        for i in range(count):
-            packed = load_u64(column + 8 * i)
-            _store(field + i * step, size, base + scale * packed + np.uint64(i) * slope)
-    else:
-        mask = (_U1 << np.uint64(width)) - _U1
-        for i in range(count):
-            bit = i * width
+    mask = ~_U0 if width == 64 else (_U1 << np.uint64(width)) - _U1
+    bit = np.int64(0)
+    if size == 8:  # a loop for each size: what is decided here is not decided for every value
+        for _ in range(count):
             packed = (load_u64(column + (bit >> 3)) >> np.uint64(bit & 7)) & mask
-            _store(field + i * step, size, base + scale * packed + np.uint64(i) * slope)
+            store_u64(field, base + scale * packed)
+            base += slope
+            bit += width
+            field += step
+    elif size == 4:
+        for _ in range(count):
+            packed = (load_u64(column + (bit >> 3)) >> np.uint64(bit & 7)) & mask
+            store_u32(field, np.uint32(base + scale * packed))
+            bit += width
+            field += step
+    else:
+        for i in range(count):
+            packed = (load_u64(column + (bit >> 3)) >> np.uint64(bit & 7)) & mask
+            _store(field, size, base + scale * packed + np.uint64(i) * slope)
+            bit += width
+            field += step
     return (count * width + 7) >> 3
 
 
@@ -211,9 +222,22 @@ def decode_page(page: int, plan: int, rows: int) -> Any:
         if column_word(plan, c, RELATIVE) != 0:
             relative = position
     if relative >= 0:
-        for i in range(count):
-            _add_base(rows + i * item_bytes, plan, relative)
+        _add_bases(rows, item_bytes, count, plan, relative)
     return count
+
+
+@kernel
+def _add_bases(rows: int, item_bytes: int, count: int, plan: int, relative: int) -> None:
+    """Do for all rows what `_add_base` does; the plan's words are read once."""
+    bases, bases_count = plan_word(plan, BASES), plan_word(plan, BASES_COUNT)
+    position, least = plan_word(plan, QUEUE_POSITION), plan_word(plan, QUEUE_LEAST)
+    span = plan_word(plan, QUEUE_SPAN)
+    for row in range(rows, rows + count * item_bytes, item_bytes):
+        topic = np.int64(load_u32(row + _TAG_POSITION)) & _TOPIC_MASK
+        queue = np.int64(load_i32(row + position)) - least
+        at = topic * span + queue
+        if 0 <= queue < span and at < bases_count:
+            store_u64(row + relative, load_u64(row + relative) + load_u64(bases + 8 * at))
 
 
 @kernel

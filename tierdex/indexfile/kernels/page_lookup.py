@@ -272,7 +272,10 @@ def collect_from_page(
 
 @kernel
 def decode_pages(file: int, first: int, count: int, address: int, rows: int) -> Any:
-    """Verify and unpack `count` pages that lie from `address` on; return (rows, bad page or -1)."""
+    """Verify and unpack `count` pages that lie from `address` on; return (rows, bad page or -1).
+
+    `rows` has room for all rows of full pages.
+    """
     plan = file_word(file, PLAN)
     item_bytes = plan_word(plan, ITEM_BYTES)
     start = page_place(file, first)[0]
@@ -280,9 +283,13 @@ def decode_pages(file: int, first: int, count: int, address: int, rows: int) -> 
     for number in range(first, first + count):
         position, length = page_place(file, number)
         page = address + position - start
-        if length == 0 or page_item_count(page, length, plan, number) < 0:
+        items = page_item_count(page, length, plan, number) if length else np.int64(-1)
+        if items < 0:
             return done, number
-        done += decode_page(page, plan, rows + done * item_bytes)
+        target = rows + done * item_bytes
+        for place in range(target, target + items * item_bytes, 8):
+            store_u64(place, np.uint64(0))
+        done += decode_page(page, plan, target)
     return done, np.int64(-1)
 
 
