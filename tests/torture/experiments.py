@@ -179,6 +179,6 @@ EXPERIMENTS = (
     ),
     Experiment(
         "false-matches", "collisions and absent keys", "lookups", _false_matches,
-        dose=20_000_000, small_dose=100_000, minutes=10,
+        dose=20_000_000, small_dose=100_000, minutes=2,
     ),
 )  # fmt: skip
