@@ -289,7 +289,14 @@ class _LocalMapping:
         _msync(self.array.ctypes.data + first, position + length - first)
 
     def close(self) -> None:
-        # No munmap by hand: it would turn a late reader's load into a crash.
+        # No munmap by hand: it would turn a late reader's load into a crash. But the pages of a large
+        # file are let go here, without the GIL, which the munmap that is to come will hold.
+        if len(self.array) >= _LARGE_MAPPING:
+            _LIBC.madvise(
+                ctypes.c_void_p(self.array.ctypes.data),
+                ctypes.c_size_t(len(self.array)),
+                _MADV_DONTNEED,
+            )
         self.array = np.empty(0, np.uint8)
 
 
@@ -309,3 +316,7 @@ def _populate(address: int, length: int) -> None:
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _MS_SYNC = 4  # <sys/mman.h>, Linux
 _MADV_POPULATE_WRITE = 23  # likewise
+_MADV_DONTNEED = (
+    4  # likewise; of a shared mapping: the pages stay in the cache, and come back when read
+)
+_LARGE_MAPPING = 16 << 20

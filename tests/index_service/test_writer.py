@@ -346,3 +346,14 @@ def test_a_closed_index_answers_and_takes_nothing(make_index):
     for call in calls:
         with pytest.raises(ClosedError):
             call()
+
+
+def test_next_file_is_made_while_a_seal_holds_the_sync_lock(make_index):
+    """A seal syncs a whole file under that lock; what puts wait for must not wait for it."""
+    index = make_index(item_capacity=10)
+    writer = index._parts.writing.writer
+    for offset in range(6):
+        put(index, "A", offset, durability="os")
+    with writer._sync_lock:
+        writer.prepare_next()  # would hang here
+    assert writer._ready is not None

@@ -9,7 +9,8 @@ from tests.indexfile.chained_files import FILESYSTEM, key, make_file, make_part,
 from tests.indexfile.faulty_disk import FaultyFileSystem
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.indexfile import batch_append, layout
-from tierdex.indexfile.chained import RESERVE_STEP_MIN, ChainedFile
+from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.reserved_blocks import RESERVE_STEP_MIN
 
 SLOTS = 8
 ROWS_BEGIN = layout.rows_position(SLOTS)

@@ -108,7 +108,7 @@ class FrontDoor:
         service.metrics.count_request(state["route"], method, status, seconds)
         if service.settings.log_requests:
             fields = {name: state[name] for name in ("key_id", "problem") if name in state}
-            service.logger.info(
+            service.logger.note(
                 "request",
                 method=method,
                 route=state["route"],

@@ -38,7 +38,7 @@ class JsonLogger:
         self._now_ms = clock.now_ms
         self._lock = threading.Lock()
 
-    def info(self, event: str, **fields: Any) -> None:
+    def note(self, event: str, **fields: Any) -> None:
         self.log(logging.INFO, event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:

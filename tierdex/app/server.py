@@ -88,7 +88,7 @@ def serve(
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout)),
     )
     server = _Server(config, settings.stop_timeout + _HARD_STOP_MARGIN_S)
-    logger.info(
+    logger.note(
         "serving", url=url, keys=len(keys), anonymous=_anonymous(settings, keys).name.lower()
     )
     announce(url)
@@ -97,7 +97,7 @@ def serve(
         server.run(sockets=[listener])
     finally:
         index.close()
-        logger.info("stopped")
+        logger.note("stopped")
 
 
 def _calm_collector() -> None:

@@ -45,6 +45,10 @@ class WorkerThread:
             target=self._run, name=f"tierdex-{worker.name}", daemon=True
         )
 
+    @property
+    def name(self) -> str:
+        return self._worker.name
+
     def start(self) -> None:
         self._thread.start()
 

@@ -103,6 +103,11 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
     sync_lock = threading.Lock()
     threads: list[WorkerThread] = []
 
+    def wake(name: str) -> None:
+        for thread in threads:
+            if thread.name == name:
+                thread.wake()
+
     def wake_all() -> None:
         for thread in threads:
             thread.wake()
@@ -118,6 +123,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         schema=MESSAGE_SCHEMA,
         sync_lock=sync_lock,
         on_rolled=wake_all,
+        on_short_of_room=lambda: wake(WriterTending.name),
     )
     writer.resume(newest)
     compaction = _compactor_parts(paths, view, claim, sync_lock, writer, quarantine, numbers)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tierdex.errors import (
@@ -87,7 +88,12 @@ class Writer:
         schema: Schema,
         sync_lock: threading.Lock,
         on_rolled: Callable[[], None],
+        on_short_of_room: Callable[[], None],
     ) -> None:
+        """Put into files of `paths`.
+
+        `on_rolled` lets the compactor know of work; `on_short_of_room` asks for `prepare_next` soon.
+        """
         self._settings = settings
         self._filesystem = filesystem
         self._clock = clock
@@ -98,6 +104,8 @@ class Writer:
         self._numbers = numbers
         self._schema = schema
         self._on_rolled = on_rolled
+        self._on_short_of_room = on_short_of_room
+        self._is_asked_for_room = False
         self._lock = threading.RLock()
         self._sync_lock = sync_lock
         self._buffer = PutBuffer()
@@ -252,6 +260,16 @@ class Writer:
             self._append_to_fresh_file(parts)
         except OSError as error:
             raise _put_error(error) from error
+        if not self._is_asked_for_room and self._lacks_room():
+            self._is_asked_for_room = True
+            self._on_short_of_room()
+
+    def _lacks_room(self) -> bool:
+        """Say whether `prepare_next` has something to do that puts would else wait for."""
+        file = self._file
+        if file is None:
+            return False
+        return file.is_short_of_room or (self._ready is None and _is_half_full(file))
 
     def _append_to_fresh_file(self, parts: list[ItemColumns]) -> None:
         assert self._file is not None
@@ -423,15 +441,21 @@ class Writer:
             raise _put_error(error) from error
 
     def prepare_next(self) -> None:
-        """Make the next file ahead of time, so that no put waits for its creation.
+        """Reserve blocks and make the next file ahead of time, so that no put waits for the disk.
 
-        Puts go on meanwhile: `_lock` is not held while the disk works.
+        Puts go on meanwhile: `_lock` is not held while the disk works, nor is `sync_lock` asked for,
+        under which a seal may sync a whole file.
         """
+        self._is_asked_for_room = False
+        file = self._file
+        if file is not None and self._refusal is None:
+            with suppress(OSError):  # a full disk: told to the put that finds no block
+                file.reserve_ahead()
         with self._lock:
             file, handle = self._file, self._handle
             if self._ready is not None or file is None or self._refusal is not None:
                 return
-            half_full = file.item_count * 2 >= file.item_capacity
+            half_full = _is_half_full(file)
             half_old = (self._clock.monotonic() - self._opened_at) * 2 >= self._settings.roll_after
         if not half_full and not half_old:
             return
@@ -439,11 +463,14 @@ class Writer:
         with self._ready_lock:
             if self._ready is None and self._refusal is None:
                 self._ready = self._make_ready(file.schema)
-        with self._sync_lock:  # the next roll wants this name durable
-            try:
-                self._make_name_durable(handle.number)
-            except OSError as error:
-                raise _put_error(error) from error
+            ready = self._ready
+        if ready is not None:  # not under the lock: a roll may take it meanwhile
+            with suppress(OSError):
+                ready.reserve_ahead(file.bytes_used // 4)
+        try:
+            self._make_name_durable(handle.number)  # the next roll wants it so
+        except OSError as error:
+            raise _put_error(error) from error
 
     # -- durability ------------------------------------------------------------------------------
 
@@ -535,6 +562,10 @@ class Writer:
                     self._ready.close()
                     self._filesystem.unlink(self._paths.ready)
                     self._ready = None
+
+
+def _is_half_full(file: ChainedFile) -> bool:
+    return file.item_count * 2 >= file.item_capacity
 
 
 def _put_error(error: OSError) -> Exception:

@@ -35,6 +35,7 @@ from tierdex.indexfile.kernels.chain_lookup import V_ROWS, V_SLOTS
 from tierdex.indexfile.kernels.insert import append_row
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.predecessor import Predecessor, decode_predecessor, encode_predecessor
+from tierdex.indexfile.reserved_blocks import ReservedBlocks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["ChainedFile", "FileFullError", "Lookup", "Matches", "Published"]
 
 _COPY_BYTES = 1 << 20
-RESERVE_STEP_MIN = 256 << 10
-RESERVE_STEP_MAX = 16 << 20
 _new_tuple: Any = tuple.__new__  # a named tuple in half of the time that its own way takes
 _SPARE_ROWS = 4096  # rows beyond two an item: the longest dictionary string always fits a new file
 
@@ -93,9 +92,10 @@ class ChainedFile(ChainedReader):
         self._mapping: Mapping | None = mapping
         self._writable = writable
         self._predecessor_synced = False
-        self._reserved = layout.rows_position(header.slot_count)  # bytes from 0 with disk blocks
-        self._slot_pages = self._reserved // layout.BLOCK_BYTES
-        self._slots_populated = False
+        rows_begin = layout.rows_position(header.slot_count)
+        self._blocks = ReservedBlocks(
+            file, self._populate, rows_begin=rows_begin, full_length=_full_length(header)
+        )
         self._pack_item = header.schema.packer().pack_into
         self._item = bytearray(header.schema.item_bytes)  # append_one's item, and the same as a row
         self._item_row = np.frombuffer(self._item, header.schema.dtype)
@@ -193,7 +193,7 @@ class ChainedFile(ChainedReader):
                 path, header, file, writable=True, tally=tally, dictionaries=dictionaries
             )
             result._view.data[layout.HEADER_BYTES :][: slots.nbytes] = slots.view(np.uint8)
-            result._reserved = used
+            result._blocks.end = used
             return result
         except BaseException:
             file.close()
@@ -284,7 +284,7 @@ class ChainedFile(ChainedReader):
     @property
     def bytes_used(self) -> int:
         """Disk blocks that the file holds or has reserved, in bytes."""
-        return self._file.size() if self.sealed else max(self._reserved, self._used_bytes())
+        return self._file.size() if self.sealed else max(self._blocks.end, self._used_bytes())
 
     @property
     def is_full(self) -> bool:
@@ -370,7 +370,7 @@ class ChainedFile(ChainedReader):
         published = self.append([ItemRows(rows, [topic])])
         # Up to this many rows, one more item and the record after it lie in reserved blocks.
         record = layout.batch_rows(self.schema.item_bytes, 0, 0)
-        reserved = (self._reserved - self._rows_begin) // self.schema.item_bytes
+        reserved = (self._blocks.end - self._rows_begin) // self.schema.item_bytes
         self._quick_rows = min(self.header.row_capacity, reserved) - 2 * record
         return published
 
@@ -382,30 +382,26 @@ class ChainedFile(ChainedReader):
         if self._tally.items + items > self.item_capacity or last > self.header.row_capacity:
             raise FileFullError(f"{self.path}: {items} more items do not fit")
         record = layout.batch_rows(item_bytes, 0, 0)
-        if not self._slots_populated and self._tally.items + items >= self._slot_pages:
-            # Most pages of the slots are about to be used; one by one, in random order, their faults
-            # would cost more, and would make the kernel read rows ahead in single pages.
-            self._slots_populated = True
-            assert self._mapping is not None
-            self._mapping.populate(0, self._rows_begin)
-        needed = _row_end(self.header, min(last + record, self.header.row_capacity))
-        if needed <= self._reserved:
+        self._blocks.expect_items(self._tally.items + items)
+        self._blocks.make_room(_row_end(self.header, min(last + record, self.header.row_capacity)))
+
+    @property
+    def is_short_of_room(self) -> bool:
+        """Say whether appends will soon wait for disk blocks, unless `reserve_ahead` is called."""
+        return self._blocks.are_short(self._used_bytes())
+
+    def reserve_ahead(self, expected_bytes: int = 0) -> None:
+        """Reserve blocks for the appends to come, beside them; see `ReservedBlocks.reserve_ahead`.
+
+        Raises OSError (disk full ...).
+        """
+        if not self._writable or self.suspect or self.sealed:
             return
-        used = self._reserved - self._rows_begin
-        step = min(max(used, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
-        target = layout.round_up(max(needed, self._reserved + step), layout.BLOCK_BYTES)
-        target = min(target, _full_length(self.header))
-        try:
-            self._file.reserve(self._reserved, target - self._reserved)
-        except OSError:
-            # The disk may still have what this batch needs, if not what the next ones will.
-            if target == needed:
-                raise
-            target = needed
-            self._file.reserve(self._reserved, target - self._reserved)
-        assert self._mapping is not None
-        self._mapping.populate(self._reserved, target - self._reserved)
-        self._reserved = target
+        self._blocks.reserve_ahead(self._used_bytes, expected_bytes)
+
+    def _populate(self, position: int, length: int) -> None:
+        if (mapping := self._mapping) is not None:  # else closed beside this call
+            mapping.populate(position, length)
 
     def sync(self) -> int:
         """Make everything published now durable, and return the row count that is.
@@ -444,6 +440,7 @@ class ChainedFile(ChainedReader):
         assert self._writable, "opened for reading"
         if self.suspect and not self._proven:
             raise OSError(f"{self.path} has to be read again: an earlier write or sync failed")
+        self._blocks.stop()
         data = self._view.data
         end = rows_end(self.header, self._tally.next_row - 1)
         used = self._used_bytes()
@@ -533,6 +530,7 @@ class ChainedFile(ChainedReader):
         """Give descriptor and mapping back. Rows that were handed out are copies and stay."""
         if not self._closed:
             self._closed = True
+            self._blocks.stop()
             self._drop_mapping()
             self._file.close()
 
