@@ -79,7 +79,8 @@ def _bad_network(seed):
 
 
 def _http(seed):
-    return sum(http.send_hostile_requests(2000, seed).values())
+    http.send_hostile_requests(2000, seed)
+    return 2000 + http.send_generated_requests(8, seed)
 
 
 def _damaged_index(seed):
@@ -149,8 +150,8 @@ EXPERIMENTS = (
         _bad_network, dose=30_000, small_dose=250, minutes=10,
     ),
     Experiment(
-        "http", "hostile bytes against a real server", "responses", _http,
-        dose=50_000, small_dose=1500, minutes=5,
+        "http", "hostile bytes against a real server, and generated requests", "cases",
+        _http, dose=50_000, small_dose=1500, minutes=10,
     ),
     corruption.ALL,
     Experiment(

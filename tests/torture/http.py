@@ -1,12 +1,20 @@
-"""Hostile requests by the thousand against a real server: no 5xx, no lost worker, bounded memory."""
+"""Hostile requests by the thousand against a real server: no 5xx, no lost worker, bounded memory.
+
+And what schemathesis makes of every route's description, with other seeds than in tests/http.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
 
+import hypothesis
+from hypothesis.errors import Unsatisfiable
+from schemathesis.generation import GenerationMode
+
 from tests.hostile_http.campaign import GROWTH_LIMIT_BYTES, LIMITS, run_cases
 from tests.hostile_http.cases import FAMILIES
+from tests.http import test_schemathesis
 from tests.servers.tierdex_server import running_tierdex
 
 LAP = 5000  # cases between two looks at the server's memory
@@ -30,3 +38,26 @@ def send_hostile_requests(count, seed=0):
             assert server.open_files() <= files_before + 40, f"seed {seed}: descriptors leak"
         assert server.stop() == 0, f"seed {seed}: the server did not stop in order"
     return statuses
+
+
+def send_generated_requests(examples, seed):
+    """Send what each route's description allows, and what it forbids; return how many those were."""
+    sent = 0
+    for found in test_schemathesis.schema.get_all_operations():
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+
+            def send(case):
+                nonlocal sent
+                sent += 1
+                case.call_and_validate(excluded_checks=[test_schemathesis.positive_data_acceptance])
+
+            given = hypothesis.given(case=found.ok().as_strategy(generation_mode=mode))
+            limits = hypothesis.settings(
+                max_examples=examples, deadline=None, database=None,
+                suppress_health_check=list(hypothesis.HealthCheck),
+            )  # fmt: skip
+            try:
+                hypothesis.seed(seed)(limits(given(send)))()
+            except Unsatisfiable:
+                assert mode is GenerationMode.NEGATIVE  # a route without input forbids none
+    return sent
