@@ -47,5 +47,6 @@ class CompactorParts:
     keep_sidecar: Callable[[FileRow, Buffer], object]  # store a sidecar before it is asked for
     show_manifest: Callable[[], None]  # a commit of ours was made: bring the table up to it
     next_number: Callable[[], int]  # a file number above every one known
+    note_number: Callable[[int], None]  # durably, before a file of that number leaves the folder
     on_loss: Callable[[str], None]  # a device lost what was put and never acknowledged at `disk`
     quarantine: Callable[[FileHandle, str], None]  # a file cannot be read: name it in answers

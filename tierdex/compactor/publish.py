@@ -126,6 +126,7 @@ def drop_local_copy(parts: CompactorParts, handle: FileHandle) -> None:
         raise CorruptFileError(handle.path, reason)
     reader: CompactedFile = handle.reader
     parts.keep_sidecar(row, reader.sidecar_bytes().data)
+    parts.note_number(handle.number)
     # The name goes first, and durably: a file left behind by an error would be published a second
     # time once retention has made the manifest forget it. Queries read on through the open file.
     retire(parts.filesystem, [handle.path])

@@ -32,6 +32,7 @@ from tierdex.index_service.folder_node import (
     settle_node,
     write_folder_node,
 )
+from tierdex.index_service.folder_number import FolderNumber
 from tierdex.index_service.local_recovery import LocalMending, drop_behind_a_gap, open_local
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.parts import Parts, WritingParts
@@ -93,10 +94,13 @@ def open_writing(
 
 def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
     settings, seams, table, nodes = view.settings, view.seams, view.table, view.nodes
-    numbers = NextNumber(seams.clock)
+    noted = FolderNumber(seams.filesystem, paths.root)
+    numbers = NextNumber(seams.clock, noted.highest)
     quarantine = Quarantine(seams.filesystem, paths, table)
     claim = NodeClaim(
-        nodes.log_of(settings.node), seams.ids, lambda node: _on_claimed(node, numbers, settings)
+        nodes.log_of(settings.node),
+        seams.ids,
+        lambda node: _on_claimed(node, numbers, noted, settings),
     )
     state = _claim_or_go_on(claim, nodes, settings.node)
     newest = _recover(paths, view, state, quarantine, numbers)
@@ -126,7 +130,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         on_short_of_room=lambda: wake(WriterTending.name),
     )
     writer.resume(newest)
-    compaction = _compactor_parts(paths, view, claim, sync_lock, writer, quarantine, numbers)
+    compaction = _compactor_parts(paths, view, claim, sync_lock, writer, quarantine, numbers, noted)
     compactor = Compactor(
         compaction,
         other_states=lambda: [log.state for log in nodes.logs if log.node != settings.node],
@@ -188,8 +192,14 @@ def _make_threads(
     return [WorkerThread(worker, view.seams.clock) for worker in workers]
 
 
-def _on_claimed(node: OwnedNode, numbers: NextNumber, settings: Settings) -> None:
+def _on_claimed(
+    node: OwnedNode, numbers: NextNumber, noted: FolderNumber, settings: Settings
+) -> None:
     numbers.see(node.state.highest_number)
+    try:
+        noted.note(node.state.highest_number)
+    except OSError as error:  # a full disk: only a start without store and clock would miss it
+        logger.warning("highest number not noted", extra={"error": str(error)})
     commit_rules(node, settings)
 
 
@@ -241,6 +251,7 @@ def _compactor_parts(
     writer: Writer,
     quarantine: Quarantine,
     numbers: NextNumber,
+    noted: FolderNumber,
 ) -> CompactorParts:
     settings, seams = view.settings, view.seams
 
@@ -269,4 +280,5 @@ def _compactor_parts(
         on_loss=writer.note_loss,
         quarantine=quarantine.put,
         next_number=numbers.take,
+        note_number=noted.note,
     )
