@@ -10,6 +10,7 @@ from tierdex import Index
 from tierdex.ids import SeededIds
 from tierdex.index_service.open import open_parts
 from tierdex.settings import load_settings
+from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.crash import CrashingStore
 from tierdex.testing.scheduler import InlineExecutor
 
@@ -25,6 +26,11 @@ class CrashSite(Site):
     def open(self):
         self.opened += 1
         world = self.world
+        if world.on_one_disk:
+            world.objects = world.store = LocalStore(
+                ROOT / "store", filesystem=self.disk, clock=world.clock,
+                ids=SeededIds(world.seed * 1_000_003 + self.opened + 500_000),
+            )  # fmt: skip
         self.index = Index(
             open_parts(
                 ROOT, store=world.store, rocketmq=None, clock=world.clock, filesystem=self.disk,
@@ -78,10 +84,11 @@ def _lookups_of(put):
 
 
 class CrashWorld(World):
-    """One such site over a store that dies with the process."""
+    """One such site over a store that dies with the process, or lies on the site's own disk."""
 
-    def __init__(self, seed, **settings):
+    def __init__(self, seed, *, on_one_disk=False, **settings):
         super().__init__(seed, names=(), **settings)
+        self.on_one_disk = on_one_disk
         self.faulty = self.store
         self.store = self.crashing = CrashingStore(
             self.store, on_crash=lambda: self.sites["alpha"].disk.crash_at(1)

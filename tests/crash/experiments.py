@@ -8,7 +8,7 @@ import random
 from typing import NamedTuple
 
 from tests.crash.crash_site import CrashWorld
-from tests.crash.scenarios import SCENARIOS, run, settings_of
+from tests.crash.scenarios import ON_ONE_DISK, SCENARIOS, run, settings_of
 from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 SETTLE_EVERY = 8  # states after a power cut of which one is also brought to the end of its life
@@ -31,7 +31,7 @@ def count_calls(name):
 
 def _site(name, seed):
     """Return a world and its site, about to be opened on an empty disk."""
-    world = CrashWorld(seed, **settings_of(name))
+    world = CrashWorld(seed, on_one_disk=name in ON_ONE_DISK, **settings_of(name))
     site = world.sites["alpha"]
     site.index.close()
     site.index = None
@@ -99,8 +99,8 @@ class _State:
         model = site.model
         self.model = list(model.puts), dict(model.acknowledged), set(model.gone)
         self.doubts = set(model.uncertain), list(model.leaving)
-        objects = world.objects._objects
-        self.objects = (dict(objects.data), list(objects.keys))
+        objects = None if world.on_one_disk else world.objects._objects
+        self.objects = objects and (dict(objects.data), list(objects.keys))
         self.now = world.clock._now_ms, world.clock._monotonic_ms
 
     def restore(self):
@@ -108,8 +108,9 @@ class _State:
         model = self.site.model
         model.puts, model.acknowledged, model.gone = list(puts), dict(acknowledged), set(gone)
         model.uncertain, model.leaving = set(self.doubts[0]), list(self.doubts[1])
-        objects = self.world.objects._objects
-        objects.data, objects.keys = dict(self.objects[0]), list(self.objects[1])
+        if self.objects is not None:  # else they are on the disk
+            objects = self.world.objects._objects
+            objects.data, objects.keys = dict(self.objects[0]), list(self.objects[1])
         self.world.clock._now_ms, self.world.clock._monotonic_ms = self.now
         self.site.disk = self.disk
         self.site.index = None
@@ -206,6 +207,7 @@ def _go_on(world, site, failure):
     del failure
     if site.index is None:
         site.open()
+    site.index.refresh()  # a store on the same disk may not have been readable before
     site.check_all()
     world.settle()
     assert all(info.state in ("uploaded", "unsealed") for info in site.index.files())

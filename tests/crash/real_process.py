@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tests.crash.killing import KillingFileSystem, Trap, TrappedStore
-from tests.crash.scenarios import SCENARIOS, run, settings_of
+from tests.crash.scenarios import ON_ONE_DISK, SCENARIOS, run, settings_of
 from tests.stateful.model import NodeModel
 from tests.stateful.world import Site, World
 from tests.torture.fork_server import server
@@ -92,6 +92,7 @@ def every_real_point():
     return [
         (name, CrashPoint(nth, after), in_store)
         for name in SCENARIOS
+        if name not in ON_ONE_DISK  # the same calls
         for in_store, count in zip((False, True), count_real_calls(name), strict=True)
         for nth in range(1, count + 1)
         for after in (False, True)

@@ -87,8 +87,13 @@ SCENARIOS = {
     ],
 }  # fmt: skip
 
+# The store is a folder on the disk that fails, as it is by default.
+ON_ONE_DISK = ("publish_on_one_disk", "merge_on_one_disk", "full_life_on_one_disk")
+SCENARIOS |= {name: SCENARIOS[name.removesuffix("_on_one_disk")] for name in ON_ONE_DISK}
+
 
 def settings_of(name):
+    name = name.removesuffix("_on_one_disk")
     return {"merge_below_items": 400 if name in ("merge", "collect", "full_life") else 0}
 
 

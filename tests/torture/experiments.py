@@ -139,7 +139,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "failing-calls", "each system call of 15 scenarios fails, once and for ever", "faults",
-        _fail_calls, dose=None, small_dose=610, minutes=8, cases=lambda: len(_every_failure()),
+        _fail_calls, dose=None, small_dose=610, minutes=20, cases=lambda: len(_every_failure()),
     ),
     Experiment(
         "bad-store", "a store that fails, lies and crawls", "faults", _bad_store,

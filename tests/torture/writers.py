@@ -151,8 +151,8 @@ def count_prefix(index, topic, acknowledged):
 _TOPICS = ("a", "b")
 
 
-def serve_until_killed(folder, telling):
-    """Serve the folder as `tierdex serve` does, and tell the address."""
+def serve_until_killed(folder, nth, after, telling):
+    """Serve the folder as `tierdex serve` does, and tell the address; die at the nth call (0: never)."""
     from tierdex.app.keys import FILE_NAME, KeyFile
     from tierdex.app.server import serve
     from tierdex.app.server_settings import load_server_settings
@@ -164,8 +164,10 @@ def serve_until_killed(folder, telling):
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # the log: nobody reads it
     keys = KeyFile(LocalFileSystem(), Path(folder, FILE_NAME), clock=SystemClock(), ids=SystemIds())
+    filesystem = KillingFileSystem()
+    filesystem.kill_at(nth, after=after)
     serve(
-        Index.open(folder, **SETTINGS),
+        Index.open(folder, filesystem=filesystem, **SETTINGS),
         load_server_settings(port=0),
         keys,
         limits=load_settings(**SETTINGS),
@@ -185,19 +187,16 @@ def kill_servers(rounds, seed):
 def kill_a_server(folder, counts, seed):
     """Put over HTTP by several callers, kill the server, look; return the messages of each topic."""
     source = random.Random(seed)
-    with server().fork("tests.torture.writers:serve_until_killed", folder) as child:
-        host, port = child.told().decode().removeprefix("http://").split(":")
-        callers = [
-            _Caller(host, int(port), topic, counts[topic], source.randrange(1 << 30))
-            for topic in _TOPICS
-        ]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            assert caller.answered.wait(60), "the server answers nothing"
-        time.sleep(source.uniform(0, 0.25))
+    nth = source.randrange(1, 400) if source.random() < 0.4 else 0
+    with server().fork(
+        "tests.torture.writers:serve_until_killed", folder, nth, source.random() < 0.5
+    ) as child:
+        callers = _start_callers(child, counts, source)
+        deadline = time.monotonic() + source.uniform(0, 0.25) + bool(nth)
+        while time.monotonic() < deadline and any(caller.is_alive() for caller in callers):
+            time.sleep(0.005)
         child.signal(signal.SIGKILL)
-        child.wait()
+        assert child.wait() == -signal.SIGKILL, f"seed {seed}: the server ended by itself"
         for caller in callers:
             caller.join()
             assert caller.wrong is None, caller.wrong
@@ -207,6 +206,23 @@ def kill_a_server(folder, counts, seed):
             assert found[caller.topic] <= caller.sent, "a phantom"
         assert sum(info.item_count for info in index.files()) == sum(found.values())
         return found
+
+
+def _start_callers(child, counts, source):
+    """Return running callers, one a topic, of which each was answered once if the server lived."""
+    try:
+        host, port = child.told().decode().removeprefix("http://").split(":")
+    except EOFError:  # it died while it opened the folder
+        host, port = "127.0.0.1", "1"
+    callers = [
+        _Caller(host, int(port), topic, counts[topic], source.randrange(1 << 30))
+        for topic in _TOPICS
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        assert caller.answered.wait(60), "the server answers nothing"
+    return callers
 
 
 class _Caller(threading.Thread):
@@ -232,6 +248,7 @@ class _Caller(threading.Thread):
             self.wrong = error
         finally:
             self._connection.close()
+            self.answered.set()
 
     def _put(self, count):
         numbers = range(self.sent, self.sent + count)
