@@ -28,8 +28,9 @@ _ROOT = str(Path(tierdex.__file__).parent)
 _LOOKED_AT = tuple(
     f"{_ROOT}/{part}/" for part in ("index_service", "lifecycle", "compactor", "indexfile")
 )
-# Locks that were made long before ours are, of a dataclass and of cached properties: no point inside.
-_FILES_LEFT_ALONE = (f"{_ROOT}/compactor/progress.py",)
+# Locks that were made long before ours are, of a dataclass, of numba's compiler (which calls what
+# makes the intrinsics) and of cached properties: no point inside.
+_FILES_LEFT_ALONE = (f"{_ROOT}/compactor/progress.py", f"{_ROOT}/indexfile/kernels/")
 _NAMES_LEFT_ALONE = ("extra", "dtype", "has_end_offsets", "_part_uuids")
 _LIMIT_S = 300.0
 
@@ -197,7 +198,7 @@ class Interleaving:
     def _choose_trace(self, code):
         if not code.co_filename.startswith(_LOOKED_AT):
             return None
-        alone = code.co_filename in _FILES_LEFT_ALONE or code.co_name in _NAMES_LEFT_ALONE
+        alone = code.co_filename.startswith(_FILES_LEFT_ALONE) or code.co_name in _NAMES_LEFT_ALONE
         return self._trace_quiet if alone else self._trace_line
 
     def _trace_line(self, frame, event, argument):
