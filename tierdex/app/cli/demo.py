@@ -42,9 +42,12 @@ def demo(
     server = server_settings(None, port, None, settings)
     _load(folder, store, settings)
     if not once:
-        url = f"http://{server.host}:{server.port}"
-        say(TRY.format(url=url, data=folder, tierdex=_command()))
-        run(folder, store, open_key_file(folder, None), server, settings)
+
+        def announce(url: str) -> None:
+            say(f"serving on {url}")
+            say(TRY.format(url=url, data=folder, tierdex=_command()))
+
+        run(folder, store, open_key_file(folder, None), server, settings, announce)
 
 
 def _command() -> str:

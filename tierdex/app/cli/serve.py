@@ -15,6 +15,7 @@ from tierdex.app.cli.options import ScopeName
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tierdex.app.keys import KeyFile
@@ -65,8 +66,9 @@ def run(
     keys: KeyFile,
     server: ServerSettings,
     settings: dict[str, Any],
+    announce: Callable[[str], None] = lambda url: say(f"serving on {url}"),
 ) -> None:
-    """Open the index and serve it until a signal comes."""
+    """Open the index and serve it until a signal comes; `announce` gets the URL that it listens on."""
     try:
         from tierdex.app.server import check_exposure
         from tierdex.app.server import serve as serve_index
@@ -81,7 +83,7 @@ def run(
     index = Index.open(data, store=store, **settings)
     # Beside the first requests: what they need of it they wait for, and no longer than that.
     threading.Thread(target=warm_up, name="tierdex-warm-up", daemon=True).start()
-    serve_index(index, server, keys, limits=limits, announce=lambda url: say(f"serving on {url}"))
+    serve_index(index, server, keys, limits=limits, announce=announce)
 
 
 def _without_server_extra(error: ImportError) -> InvalidRequestError:
