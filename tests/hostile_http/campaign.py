@@ -18,8 +18,11 @@ def run_cases(server, seed, numbers):
     try:
         for number in numbers:
             case = make_case(seed, number)
-            answer = send_raw(server.address, case.pieces, ends=case.ends)
             where = f"seed {seed} case {number} ({case.family})"
+            try:
+                answer = send_raw(server.address, case.pieces, ends=case.ends)
+            except TimeoutError as error:
+                raise AssertionError(f"{where}: no end of the answer") from error
             bad = [status for status in answer.statuses if status >= 500]
             assert not bad, f"{where}: {answer.data[:400]!r}"
             statuses.update(answer.statuses or ["reset" if answer.reset else "none"])

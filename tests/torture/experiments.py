@@ -71,11 +71,12 @@ def _kill_server(seed):
 
 
 def _bad_store(seed):
-    return bad_store.live_with_faults(seed, 200, random.Random(seed).choice((0.5, 1.0, 3.0)))
+    share = random.Random(seed).choice((0.5, 1.0, 1.5))
+    return bad_store.live_with_faults(seed, 200, share).total()
 
 
 def _bad_network(seed):
-    return sum(bad_network.fail_many_requests(250, seed).values())
+    return sum(bad_network.fail_many_requests(1000, seed).values())
 
 
 def _http(seed):
