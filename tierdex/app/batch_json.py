@@ -24,7 +24,7 @@ from tierdex.app.documents import answer_document, json_default
 from tierdex.errors import InvalidRequestError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tierdex.app.index_port import IndexPort
 
@@ -50,14 +50,26 @@ class _ById(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class _KeyBody(msgspec.Struct, forbid_unknown_fields=True):
     lookups: list[_ByKey]
 
+    def columns(self) -> dict[str, list[Any]]:
+        return {
+            "topic": [lookup.topic for lookup in self.lookups],
+            "key": [lookup.key for lookup in self.lookups],
+        }
+
 
 class _IdBody(msgspec.Struct, forbid_unknown_fields=True):
     lookups: list[_ById]
 
+    def columns(self) -> dict[str, list[Any]]:
+        return {
+            "topic": [lookup.topic for lookup in self.lookups],
+            "message_id": [lookup.message_id for lookup in self.lookups],
+        }
 
-_DECODERS = (
-    (msgspec.json.Decoder(_KeyBody).decode, ("topic", "key")),
-    (msgspec.json.Decoder(_IdBody).decode, ("topic", "message_id")),
+
+_DECODERS: tuple[Callable[[Any], _KeyBody | _IdBody], ...] = (
+    msgspec.json.Decoder(_KeyBody).decode,
+    msgspec.json.Decoder(_IdBody).decode,
 )
 
 
@@ -81,15 +93,15 @@ class AnsweredLookups(NamedTuple):
 
 def read_plain(body: bytes | bytearray) -> PlainLookups | None:
     """Return the lookups of a body; None when they are not plain, or not legal."""
-    for decode, names in _DECODERS:
+    for decode in _DECODERS:
         try:
-            lookups = decode(body).lookups
+            columns = decode(body).columns()
         except (msgspec.MsgspecError, ValueError):  # the ordinary way says what is wrong, if it is
             continue
-        if not lookups:
+        topics = columns["topic"]
+        if not topics:
             return None
-        columns = {name: [getattr(lookup, name) for lookup in lookups] for name in names}
-        if columns["topic"].count(None) == len(lookups):
+        if topics[0] is None and topics.count(None) == len(topics):
             del columns["topic"]
         elif None in columns["topic"]:
             return None
@@ -124,16 +136,16 @@ def answer_plain(
     if full and local:
         return None
     again = [lookups.lookup(number) for number in full]
-    parts: list[Any] = []
+    parts: list[Any] = [b'{"answers":[']
     answers = _Answers(entries, rows, counts, int(as_of))
     ends = [-1, *full, count]
     for number, (before, end) in enumerate(pairwise(ends)):
         if number:
             (document,) = answer_any(index, again[number - 1 : number], max_count, "partial")
-            parts.append(orjson.dumps(document, default=json_default))
+            parts += (orjson.dumps(document, default=json_default), b",")
         parts += answers.text(before + 1, end)
-    body = b"".join([b'{"answers":[', b",".join(parts), b"]}"])
-    return AnsweredLookups(body, count, int(np.count_nonzero(counts)))
+    parts[-1] = bytes(parts[-1])[:-1]  # the last comma
+    return AnsweredLookups(b"".join([*parts, b"]}"]), count, int(np.count_nonzero(counts)))
 
 
 def answer_any(
@@ -173,12 +185,12 @@ class _Answers:
         self._open = '{"entries":['
 
     def text(self, begin: int, end: int) -> list[Any]:
-        """Return the answers of the lookups from `begin` up to `end`, a comma between two."""
+        """Return the answers of the lookups from `begin` up to `end`, a comma after each."""
         if begin >= end:
             return []
         first, last = np.searchsorted(self._rows, (begin, end)).tolist()
         if first == last:
-            return [self._absent(end - begin)[:-1]]
+            return [self._absent(end - begin)]
         entries = self._entries.slice(first, last - first)
         rows = self._rows[first:last]
         number = [pc.cast(_one_array(entries.column(name)), _TEXT) for name in _NUMBERS]
@@ -190,9 +202,9 @@ class _Answers:
             _NOTHING,
         )  # fmt: skip
         rest = end - 1 - int(rows[-1])
-        closing = f"{self._close},{self._absent(rest).decode()}"[:-1]
+        closing = f"{self._close},".encode()
         # What stands before the first row closes an answer that never began: the close and a comma.
-        return [b"".join([_bytes_of(text)[len(self._close) + 1 :], closing.encode()])]
+        return [_bytes_of(text)[len(closing) :], closing + self._absent(rest)]
 
     def _absent(self, count: int) -> bytes:
         return f"{self._open}{self._close},".encode() * count
