@@ -31,7 +31,6 @@ _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
 _COMMAND_LINE: Final = frozenset({"rich", "typer"})  # no task imports them
 _NOT_NEEDED: Final = re.compile(
     r"(^|/)(tests|include)/|\.(h|hpp|pxd|pyx|a)$"
-    r"|^pyarrow/(_flight|_substrait|libarrow_flight|libarrow_substrait)"
     r"|^botocore/data/(?!s3/|sso|sts/|signin/)[^/]+/"  # descriptions of services, hundreds of them
 )
 
