@@ -8,7 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.indexfile.chained_files import key, make_file, make_part, message_id, offsets_of
+from tests.indexfile.chained_files import (
+    FILESYSTEM,
+    key,
+    make_file,
+    make_part,
+    message_id,
+    offsets_of,
+)
 from tierdex.errors import ClosedError, InvalidRequestError, ReadOnlyError
 from tierdex.indexfile.chained import ChainedFile, FileFullError, Lookup
 from tierdex.indexfile.columns import ItemColumns, ItemRows, StringColumn
@@ -155,6 +162,28 @@ def test_items_appended_one_by_one_equal_a_batch(file):
     assert offsets_of(file, Lookup(99, KIND_MESSAGE_ID, None)) == [7]
     assert (file.item_count, file.min_time, file.max_time) == (5, -5, 1003)
     assert file.end_offsets() == {("t1", 0): 300, ("t1", 1): 400, ("t2", 9): 15}
+
+
+def test_messages_appended_one_by_one_in_registers_equal_packed_ones(tmp_path):
+    rows = [
+        (key_hash(f"t{n % 3}", f"key-{n % 50}"), f"t{n % 3}", n * (-1) ** n, n << 40, n % 1000, n)
+        for n in range(3000)
+    ]
+    rows.append((2**64 - 1, "t0", -(1 << 63), (1 << 63) - 1, (1 << 32) - 1, (1 << 31) - 1))
+    with closing(make_file(tmp_path / "packed")) as packed:
+        for value, topic, *others in rows:
+            packed.append_one(value, KIND_KEY, topic, *others)
+        expected = packed.snapshot, packed.end_offsets()
+    with closing(make_file(tmp_path / "quick")) as quick:
+        for row in rows:
+            published = quick.append_message(*row)
+            assert published == quick.published
+        assert (quick.snapshot, quick.end_offsets()) == expected
+        assert quick.check() == []
+        assert offsets_of(quick, key("key-49", "t2"))[:1] == [2999 << 40]
+    assert (tmp_path / "quick").read_bytes() == (tmp_path / "packed").read_bytes()
+    with closing(ChainedFile.recover(FILESYSTEM, tmp_path / "quick")) as recovered:
+        assert (recovered.snapshot, recovered.end_offsets()) == expected
 
 
 def test_items_one_by_one_fill_a_file_through_every_reservation(tmp_path):

@@ -135,9 +135,9 @@ class Index:
         if (
             type(keys) is list
             and len(keys) == 1
-            and type(keys[0]) is str
-            and keys[0].isascii()
-            and 0 < len(keys[0]) <= checker.surely_short
+            and type(key := keys[0]) is str
+            and key.isascii()
+            and 0 < len(key) <= checker.surely_short
             and message_id is None
             and type(topic) is str
             and topic in checker.topics
@@ -148,11 +148,11 @@ class Index:
             and -9223372036854775808 <= timestamp <= 9223372036854775807
             and writer is not None
         ):
-            entry: BufferedPut = (topic, keys[0], None, timestamp, offset, size, queue_id)
+            entry: BufferedPut = (topic, key, timestamp, offset, size, queue_id)
             if durability == "received":
                 received = writer.received
                 if len(received) < writer.received_limit:
-                    received.append(entry)
+                    received += entry  # one step, whoever else puts meanwhile
                     return durability
             elif durability == "os":
                 writer.write(entry)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tierdex.index_service.put_buffer import ENTRY_VALUES
 from tierdex.indexfile.columns import ItemColumns, StringColumn
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.index_service.entry_columns import EntryColumns
-    from tierdex.index_service.put_buffer import BufferedPut
     from tierdex.indexfile.schema import Schema, SchemaField
 
 
@@ -57,15 +57,18 @@ def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[Item
     return parts
 
 
-def parts_of_buffer(entries: list[BufferedPut], schema: Schema) -> list[ItemColumns]:
-    """Return the parts of gathered single puts: all keys, then all message IDs."""
-    topics, key_lists, message_ids, timestamps, *locations = zip(*entries, strict=True)
-    distinct = list(dict.fromkeys(topics))
-    topic_index = _indexes(topics, distinct) if len(distinct) > 1 else None
-    timestamp = np.array(timestamps, np.int64)
+def parts_of_buffer(values: list[Any], schema: Schema) -> list[ItemColumns]:
+    """Return the parts of gathered single puts (see PutBuffer): all keys, then all message IDs."""
+    topics, names, timestamps, *locations = (
+        values[place::ENTRY_VALUES] for place in range(ENTRY_VALUES)
+    )
+    distinct, topic_index = topics[:1], None
+    if topics.count(topics[0]) < len(topics):
+        distinct = list(dict.fromkeys(topics))
+        topic_index = _indexes(topics, distinct)
+    timestamp = np.fromiter(timestamps, np.int64, len(timestamps))
     fields, dictionaries = _location_columns(locations, schema.fields)
-    keys, key_rows = _flatten(key_lists)
-    ids, id_rows = _present(message_ids)
+    keys, key_rows, ids, id_rows = _texts(names)
     return [
         ItemColumns(
             strings=StringColumn.from_values(texts),
@@ -82,35 +85,25 @@ def parts_of_buffer(entries: list[BufferedPut], schema: Schema) -> list[ItemColu
 
 
 _EVERY_ROW: Final = slice(None)
+_Rows = np.ndarray | slice
 
 
-def _flatten(
-    key_lists: Sequence[str | tuple[str, ...]],
-) -> tuple[Sequence[str], np.ndarray | slice]:
-    """Return all keys, and the entry (i8) of each; an entry has one key or a tuple of them."""
-    if set(map(type, key_lists)) == {str}:
-        return key_lists, _EVERY_ROW  # type: ignore[return-value]
+def _texts(names: list[Any]) -> tuple[list[str], _Rows, list[str], _Rows]:
+    """Return all keys and the entry (i8) of each, then all message IDs and theirs."""
+    if set(map(type, names)) == {str}:
+        return names, _EVERY_ROW, [], _EVERY_ROW
     keys: list[str] = []
-    rows: list[int] = []
-    for row, of_entry in enumerate(key_lists):
-        if type(of_entry) is str:
-            keys.append(of_entry)
-            rows.append(row)
-        else:
-            keys.extend(of_entry)
-            rows.extend([row] * len(of_entry))
-    return keys, np.array(rows, np.intp)
-
-
-def _present(texts: Sequence[str | None]) -> tuple[Sequence[str], np.ndarray | slice]:
-    """Return the texts that are there, and the entry (i8) of each."""
-    absent = texts.count(None)
-    if absent == len(texts):
-        return (), _EVERY_ROW
-    if not absent:
-        return texts, _EVERY_ROW  # type: ignore[return-value]
-    rows = [row for row, text in enumerate(texts) if text is not None]
-    return [text for text in texts if text is not None], np.array(rows, np.intp)
+    ids: list[str] = []
+    key_rows: list[int] = []
+    id_rows: list[int] = []
+    for row, name in enumerate(names):
+        of_entry, message_id = ((name,), None) if type(name) is str else name
+        keys.extend(of_entry)
+        key_rows.extend([row] * len(of_entry))
+        if message_id is not None:
+            ids.append(message_id)
+            id_rows.append(row)
+    return keys, np.array(key_rows, np.intp), ids, np.array(id_rows, np.intp)
 
 
 def _location_columns(
@@ -124,7 +117,7 @@ def _location_columns(
             dictionaries[field.name] = list(dict.fromkeys(values))
             fields[field.name] = _indexes(values, dictionaries[field.name]).astype(np.uint32)
         else:
-            fields[field.name] = np.array(values, field.code)
+            fields[field.name] = np.fromiter(values, field.code, len(values))
     return fields, dictionaries
 
 

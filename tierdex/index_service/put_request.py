@@ -53,10 +53,10 @@ class PutChecker:
         if type(topic) is not str or topic not in self.topics:
             self._learn(topic)
         checked_keys = self._keys(keys, message_id)
+        has_one_name = message_id is None and len(checked_keys) == 1
         return (
             topic,
-            checked_keys[0] if len(checked_keys) == 1 else checked_keys,
-            message_id,
+            checked_keys[0] if has_one_name else (checked_keys, message_id),
             check_integer(timestamp, "timestamp"),
             check_integer(offset, "offset", 0, INT64_MAX),
             check_integer(size, "size", 0, UINT32_MAX),

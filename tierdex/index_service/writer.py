@@ -31,6 +31,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from xxhash import xxh64_intdigest
+
 from tierdex.errors import (
     BacklogFullError,
     ClosedError,
@@ -38,11 +40,11 @@ from tierdex.errors import (
     UnavailableError,
 )
 from tierdex.index_service.item_parts import item_count, parts_of_buffer, parts_of_columns
-from tierdex.index_service.put_buffer import BufferedPut, PutBuffer
+from tierdex.index_service.put_buffer import ENTRY_VALUES, BufferedPut, PutBuffer
 from tierdex.indexfile.chained import ChainedFile, FileFullError
-from tierdex.indexfile.hashing import seeded_hash, topic_seed
-from tierdex.indexfile.layout import KIND_KEY
+from tierdex.indexfile.hashing import topic_seed
 from tierdex.indexfile.predecessor import NO_PREDECESSOR
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.file_handle import FileHandle, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import LOCAL_STATES
@@ -109,11 +111,12 @@ class Writer:
         self._lock = threading.RLock()
         self._sync_lock = sync_lock
         self._buffer = PutBuffer()
-        self.received = self._buffer.entries  # what `Index.put` appends to
-        self.received_limit = settings.put_buffer_entries  # below it; 0: no more are accepted
+        self.received = self._buffer.values  # what `Index.put` appends to
+        # Below so many values; 0: no more are accepted.
+        self.received_limit = settings.put_buffer_entries * ENTRY_VALUES
         self._handle: FileHandle | None = None
         self._file: ChainedFile | None = None
-        self._plain_file: ChainedFile | None = None  # the same, if it has our schema
+        self._plain_file: ChainedFile | None = None  # the same, if it is one of messages
         self._seeds: dict[str, int] = {}
         self._opened_at = 0.0
         self._last_end = NO_PREDECESSOR  # where the batches of the last rolled file ended
@@ -149,7 +152,7 @@ class Writer:
             self.check_accepts()
         if len(self._buffer) >= self._settings.put_buffer_entries:
             self.flush_buffer()
-        self.received.append(entry)
+        self._buffer.add(entry)
 
     def write(self, entry: BufferedPut) -> None:
         """Write one checked entry at level `os`; an error means that it was not taken."""
@@ -158,29 +161,29 @@ class Writer:
                 self.check_accepts()
             if self.received:
                 self.flush_buffer()  # put order is kept
-            if not self._write_quickly(entry):
-                self._append_parts(parts_of_buffer([entry], self._schema), self._schema)
+            topic, key, timestamp, offset, size, queue_id = entry
+            file, seed = self._plain_file, self._seeds.get(topic)
+            if file is None or file.suspect or seed is None or type(key) is not str:
+                self._write_slowly(entry)
+                return
+            if self._budget_error or self._monotonic() - self._budget_checked_at >= _BUDGET_CHECK_S:
+                self._refuse_over_budget()
+            key_hash = xxh64_intdigest(key.encode(), seed)
+            try:
+                file.append_message(key_hash, topic, timestamp, offset, size, queue_id)
+            except FileFullError:
+                self._write_slowly(entry)
+            except OSError as error:
+                raise _put_error(error) from error
 
-    def _write_quickly(self, entry: BufferedPut) -> bool:
-        """Write an entry of one key as a batch of one item; False when it takes more than that."""
-        file, (topic, key, message_id, timestamp, offset, size, queue_id) = self._plain_file, entry
-        if message_id is not None or type(key) is not str or file is None or file.suspect:
-            return False
-        self._refuse_over_budget()
-        seed = self._seeds.get(topic)
-        if seed is None:
+    def _write_slowly(self, entry: BufferedPut) -> None:
+        """Write one entry as any other batch, and remember the seed of its topic."""
+        topic = entry[0]
+        if topic not in self._seeds:
             if len(self._seeds) >= _SEEDS_REMEMBERED:
                 self._seeds.clear()
-            seed = self._seeds[topic] = topic_seed(topic)
-        try:
-            file.append_one(
-                seeded_hash(key, seed), KIND_KEY, topic, timestamp, offset, size, queue_id
-            )
-        except FileFullError:
-            return False
-        except OSError as error:
-            raise _put_error(error) from error
-        return True
+            self._seeds[topic] = topic_seed(topic)
+        self._append_parts(parts_of_buffer(list(entry), self._schema), self._schema)
 
     @property
     def has_buffered(self) -> bool:
@@ -195,13 +198,14 @@ class Writer:
         """
         with self._lock:
             limit = self._settings.put_buffer_entries
-            while entries := self._buffer.peek(limit):
-                parts = parts_of_buffer(entries, self._schema)
-                if len(entries) > 1 and item_count(parts) > self._settings.item_capacity:
-                    limit = len(entries) // 2  # many keys each: no file takes them in one batch
+            while values := self._buffer.peek(limit):
+                parts = parts_of_buffer(values, self._schema)
+                entries = len(values) // ENTRY_VALUES
+                if entries > 1 and item_count(parts) > self._settings.item_capacity:
+                    limit = entries // 2  # many keys each: no file takes them in one batch
                     continue
                 self._append_parts(parts, self._schema)
-                self._buffer.drop(len(entries))
+                self._buffer.drop(entries)
 
     def show_buffered(self) -> None:
         """Write what was received before a query; what cannot be written is named by `unwritten`."""
@@ -400,7 +404,7 @@ class Writer:
 
     def _adopt(self, handle: FileHandle, file: ChainedFile, age_s: float = 0.0) -> None:
         self._handle, self._file = handle, file
-        self._plain_file = file if file.schema == self._schema else None
+        self._plain_file = file if file.schema == MESSAGE_SCHEMA else None
         self._opened_at = self._clock.monotonic() - age_s
 
     def _retire(self, reason: str) -> None:

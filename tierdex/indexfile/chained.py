@@ -33,6 +33,7 @@ from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.header import FileHeader, check_counts, decode_header
 from tierdex.indexfile.kernels.chain_lookup import V_ROWS, V_SLOTS
 from tierdex.indexfile.kernels.insert import append_row
+from tierdex.indexfile.kernels.message_rows import append_message
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.predecessor import Predecessor, decode_predecessor, encode_predecessor
 from tierdex.indexfile.reserved_blocks import ReservedBlocks
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["ChainedFile", "FileFullError", "Lookup", "Matches", "Published"]
 
 _COPY_BYTES = 1 << 20
+_TWO_64, _INT64_MAX = 1 << 64, (1 << 63) - 1
 _new_tuple: Any = tuple.__new__  # a named tuple in half of the time that its own way takes
 _SPARE_ROWS = 4096  # rows beyond two an item: the longest dictionary string always fits a new file
 
@@ -357,6 +359,41 @@ class ChainedFile(ChainedReader):
         row: int = append_row(self._tally.array, self._item_address)
         if not row:
             return self._append_slowly(topic, kind)
+        assert view is self._current_view, "closed beside an append"
+        low = timestamp if timestamp < low else low
+        high = timestamp if timestamp > high else high
+        self._published = _new_tuple(Published, (row, items + 1, low, high))
+        return row
+
+    def append_message(
+        self, key_hash: int, topic: str, timestamp: int, offset: int, size: int, queue_id: int
+    ) -> int:
+        """Do what `append_one` does for a key in a file of messages, in a third of the time.
+
+        Each value fits the schema's dtype: here nothing checks it.
+        """
+        view, index = self._current_view, self.dictionaries.topics.get(topic)
+        rows, items, low, high = self._published
+        if (
+            index is None
+            or rows >= self._quick_rows
+            or items >= self.header.item_capacity
+            or view is None
+            or self.suspect
+            or not self._writable
+        ):
+            return self.append_one(
+                key_hash, layout.KIND_KEY, topic, timestamp, offset, size, queue_id
+            )
+        signed = key_hash - _TWO_64 if key_hash > _INT64_MAX else key_hash
+        # Without the tally's lock, as in `append_one`.
+        row: int = append_message(
+            self._tally.array, signed, index, timestamp, offset, size, queue_id
+        )
+        if not row:
+            return self.append_one(
+                key_hash, layout.KIND_KEY, topic, timestamp, offset, size, queue_id
+            )
         assert view is self._current_view, "closed beside an append"
         low = timestamp if timestamp < low else low
         high = timestamp if timestamp > high else high
