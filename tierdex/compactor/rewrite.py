@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
 
 _WRITE_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 17
 CHUNK_ITEMS = 16_384  # what a chunk goes through finds it in the L2 cache
 
 
@@ -47,14 +48,23 @@ class AppendingFile:
         self._waiting = bytearray()
 
     def write(self, data: Any) -> None:
-        self._waiting += memoryview(data).cast("B")
+        data = memoryview(data).cast("B")
+        if len(data) >= _LARGE_BYTES:  # worth a call of its own, and not worth a copy
+            self.flush()
+            self._put(data)
+            return
+        self._waiting += data
         if len(self._waiting) >= _WRITE_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        self._file.write_at(self._position, self._waiting)
-        self._position += len(self._waiting)
-        self._waiting = bytearray()
+        if self._waiting:
+            self._put(self._waiting)
+            self._waiting = bytearray()
+
+    def _put(self, data: Any) -> None:
+        self._file.write_at(self._position, data)
+        self._position += len(data)
 
 
 def compact_file(parts: CompactorParts, handle: FileHandle) -> None:

@@ -81,10 +81,9 @@ def scan_rows(
     first_row: int,
     *,
     with_chains: bool = False,
-    with_proof: bool = False,
 ) -> None:
     """Scan rows up to `last_row` that lie in memory; `data` begins with `first_row`."""
-    purpose = k.FOR_CHAINS if with_chains else k.FOR_PROOF if with_proof else k.FOR_TALLY
+    purpose = k.FOR_CHAINS if with_chains else k.FOR_TALLY
     item_bytes = int(tally.array[k.T_ITEM_BYTES])
     while True:
         answer = k.scan_batches(tally.array, last_row, purpose)

@@ -11,19 +11,17 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
-from tierdex.indexfile.batch_scan import scan_file, scan_rows
+from tierdex.indexfile.batch_scan import scan_file
 from tierdex.indexfile.chained_tally import Tally
 from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.header import decode_header
+from tierdex.indexfile.statistics import RowMeasure
 
 if TYPE_CHECKING:
     from tierdex.filesystem import OpenFile
     from tierdex.indexfile.chained import ChainedFile
     from tierdex.indexfile.chained_view import ChainedView
     from tierdex.indexfile.header import FileHeader
-    from tierdex.indexfile.statistics import RowMeasure
-
-_PIECE_BYTES = 2 << 20  # what is verified is measured while it is in the cache
 
 
 class Proof(NamedTuple):
@@ -48,21 +46,15 @@ def prove(
     """
     tally = Tally(header, with_ends=False)
     begin = layout.rows_position(header.slot_count)
-    rows = view.data.ctypes.data + begin
-    tally.bind(slots=0, rows=rows)
-    piece = _PIECE_BYTES // header.schema.item_bytes
-    while tally.next_row <= row_count:
-        first = tally.next_row
-        last = min(row_count, first + piece - 1)
-        scan_rows(tally, last, path, None, view.data[begin:], 1, with_proof=True)
-        if measure is not None:
-            measure.add_batches(rows, first, tally.next_row)
-        if tally.next_row == first:  # damage, or a batch longer than the piece
-            if last == row_count:
-                raise CorruptFileError(
-                    path, f"batch {tally.batches} at row {first} does not verify"
-                )
-            piece *= 2
+    tally.bind(slots=0, rows=view.data.ctypes.data + begin)
+    if measure is None:
+        RowMeasure(header.schema).verify_batches(tally.array, row_count)
+    else:
+        measure.add_batches(tally.array, row_count)
+    if tally.next_row <= row_count:
+        raise CorruptFileError(
+            path, f"batch {tally.batches} at row {tally.next_row} does not verify"
+        )
     return Proof(row_count, tally.items, tally.fingerprint)
 
 

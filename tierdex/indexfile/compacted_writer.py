@@ -23,14 +23,15 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
 from tierdex.indexfile.checksums import checksum, unit_seed
+from tierdex.indexfile.columns import address
 from tierdex.indexfile.directory import directory_checksums
 from tierdex.indexfile.filter import FilterBuilder
 from tierdex.indexfile.footer import PartEntry, encode_footer
 from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.page_encode import encode_pages
-from tierdex.indexfile.kernels.row_scan import count_topics, mark_runs
+from tierdex.indexfile.kernels.row_scan import count_topics, keep_rows, last_run, mark_runs
 from tierdex.indexfile.layout import Form, Part
-from tierdex.indexfile.pages import PagePlan, join_rows, location_masks
+from tierdex.indexfile.pages import PagePlan, location_masks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import FileStatistics
 
@@ -60,6 +61,45 @@ class CompactedSummary:
     footer_crc: int
 
 
+class _RowBuffer:
+    """Rows that wait: the first `kept` for their page to fill, the others for their run to end.
+
+    Known by address, since slices of structured arrays cost more than what is done with them.
+    """
+
+    def __init__(self, item_bytes: int) -> None:
+        self.item_bytes = item_bytes
+        self.kept = 0
+        self.count = 0
+        self._raw = np.empty(0, np.uint8)
+        self.place = 0
+        self._keep = np.empty(0, bool)
+        self._distinct = np.empty(0, np.uint64)
+
+    def add(self, rows: np.ndarray) -> None:
+        begin = self.count * self.item_bytes
+        end = begin + rows.nbytes
+        if end > len(self._raw):
+            raw = np.empty(end + end // 8, np.uint8)
+            raw[:begin] = self._raw[:begin]
+            self._raw, self.place = raw, address(raw)
+        self._raw[begin:end] = rows.view(np.uint8)
+        self.count += len(rows)
+
+    def close_gap(self, begin: int, end: int) -> None:
+        """Move the rows from `end` on to row `begin`."""
+        moved = self._raw[end * self.item_bytes : self.count * self.item_bytes]
+        self._raw[begin * self.item_bytes :][: len(moved)] = moved
+        self.count -= end - begin
+
+    def scratch(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return (b1[count], u8[count]) to write to; the next call gives the same memory."""
+        if len(self._keep) < count:
+            self._keep = np.empty(count + count // 8, bool)
+            self._distinct = np.empty(len(self._keep), np.uint64)
+        return self._keep[:count], self._distinct[:count]
+
+
 class CompactedWriter:
     """Packs rows that come sorted by hash, newest arrival first among equal hashes."""
 
@@ -77,7 +117,10 @@ class CompactedWriter:
         expected_items: int,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write the header. Every row must lie within `bounds`; `expected_items` sizes the filter."""
+        """Write the header. Every row must lie within `bounds`; `expected_items` sizes the filter.
+
+        What `write` was given may change when it has returned.
+        """
         self._write_out = write
         self._position = 0
         self._uuid = uuid
@@ -94,10 +137,10 @@ class CompactedWriter:
         self._counters = np.zeros(3, np.int64)
         self._distinct_count = 0
         self._item_count = 0
-        self._run = np.zeros(0, schema.dtype)
-        self._partial = np.zeros(0, schema.dtype)
+        self._rows = _RowBuffer(schema.item_bytes)
         self._directory: list[np.ndarray] = []
         self._pages = 0
+        self._out = np.empty(0, np.uint8)
         self._header = FileHeader(
             form=Form.COMPACTED,
             uuid=uuid,
@@ -116,27 +159,17 @@ class CompactedWriter:
         `write` raises; the file is useless then.
         """
         assert rows.dtype == self._schema.dtype
-        rows = np.ascontiguousarray(rows)
-        if not len(rows):
-            return
-        hashes = rows["key_hash"]
-        if len(self._run):
-            # The open run ends where another hash begins.
-            lead = int(np.searchsorted(hashes, self._run["key_hash"][0], side="right"))
-            self._run = join_rows([self._run, rows[:lead]])
-            rows = rows[lead:]
-            if len(rows) or len(self._run) > _RUN_ITEMS_MAX:
-                self._take(self._run)
-                self._run = self._run[:0]
         if len(rows):
-            cut = int(np.searchsorted(rows["key_hash"], rows["key_hash"][-1], side="left"))
-            self._take(rows[:cut])
-            self._run = rows[cut:].copy()
+            waiting = self._rows
+            waiting.add(np.ascontiguousarray(rows))
+            cut = last_run(waiting.place, waiting.item_bytes, waiting.kept, waiting.count)
+            is_too_long = waiting.count - cut > _RUN_ITEMS_MAX
+            self._take(waiting.count if is_too_long else int(cut))
 
     def finish(self) -> CompactedSummary:
         """Write what is left and the tail. Raises what `append` raises."""
-        self._take(self._run)
-        self._put_pages(self._partial)
+        self._take(self._rows.count)
+        self._put_pages(self._rows.kept)
         sidecar_position = self._position
         used = self._topics[:, 0] > 0
         statistics = FileStatistics(
@@ -163,58 +196,55 @@ class CompactedWriter:
 
     # -- rows to pages --------------------------------------------------------------------------------
 
-    def _take(self, rows: np.ndarray) -> None:
-        """Drop repeated locations from whole runs and pass on what stays."""
-        count = len(rows)
+    def _take(self, end: int) -> None:
+        """Drop repeated locations from the whole runs before row `end`, and write full pages."""
+        waiting = self._rows
+        count = end - waiting.kept
         if not count:
             return
-        keep = np.empty(count, bool)
-        distinct = np.empty(count, np.uint64)
-        item_bytes = self._schema.item_bytes
-        found = mark_runs(
-            rows.ctypes.data, item_bytes, count, self._masks, keep, distinct, self._counters
-        )
+        place, item_bytes = waiting.place + waiting.kept * waiting.item_bytes, waiting.item_bytes
+        keep, distinct = waiting.scratch(count)
+        found = mark_runs(place, item_bytes, count, self._masks, keep, distinct, self._counters)
         if found < 0:
             raise CorruptFileError(_SOURCE, "are not sorted by hash")
         self._distinct_count += found
         self._filter.add(distinct[:found])
-        kept = rows if keep.all() else rows[keep]
-        if not count_topics(kept.ctypes.data, item_bytes, len(kept), self._topics):
+        stay = count
+        if not keep.all():
+            stay = int(keep_rows(place, item_bytes, count, keep))
+            waiting.close_gap(waiting.kept + stay, end)
+        if not count_topics(place, item_bytes, stay, self._topics):
             raise CorruptFileError(_SOURCE, "have a topic that is not in the dictionary")
-        self._item_count += len(kept)
-        size = self._plan.items_per_page
-        if len(self._partial):
-            need = size - len(self._partial)
-            self._partial = join_rows([self._partial, kept[:need]])
-            kept = kept[need:]
-            if len(self._partial) < size:
-                return
-            self._put_pages(self._partial)
-        full = len(kept) - len(kept) % size
-        self._put_pages(kept[:full])
-        self._partial = kept[full:].copy()
+        self._item_count += stay
+        waiting.kept += stay
+        full = waiting.kept - waiting.kept % self._plan.items_per_page
+        self._put_pages(full)
+        waiting.close_gap(0, full)
+        waiting.kept -= full
 
-    def _put_pages(self, rows: np.ndarray) -> None:
-        """Pack rows into pages (only the file's last may be short) and write them."""
-        if not len(rows):
+    def _put_pages(self, count: int) -> None:
+        """Pack the first `count` rows into pages (only the file's last may be short), write them."""
+        if not count:
             return
-        pages = -(-len(rows) // self._plan.items_per_page)
-        out = np.empty(pages * layout.PAGE_BYTES_MAX + 16, np.uint8)
+        pages = -(-count // self._plan.items_per_page)
         entries = np.empty(pages, layout.DIRECTORY_ENTRY)
+        most = pages * layout.PAGE_BYTES_MAX + 16
+        if len(self._out) < most:
+            self._out = np.empty(most, np.uint8)
         length = encode_pages(
-            rows.ctypes.data,
-            len(rows),
+            self._rows.place,
+            count,
             self._plan.address,
             self._pages,
             self._position,
-            out.ctypes.data,
+            address(self._out),
             entries.ctypes.data,
         )
         if length < 0:
             raise CorruptFileError(_SOURCE, "have a value outside the bounds that were given")
         self._directory.append(entries)
         self._pages += pages
-        self._write(out[:length])
+        self._write(self._out[:length])
 
     # -- the tail -------------------------------------------------------------------------------------
 

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.indexfile import layout
+from tierdex.indexfile.kernels.batch_proof import (
+    P_MEASURES,
+    P_QUEUES,
+    PROOF_END,
+    PROOF_WORDS,
+    prove_batches,
+)
 from tierdex.indexfile.kernels.row_scan import (
     QUEUE_FREE,
-    measure_batches,
     measure_columns,
     measure_queues,
     measure_tags,
@@ -151,28 +157,39 @@ class RowMeasure:
             if count:
                 self._grow()
 
-    def add_batches(self, rows: int, first: int, end: int) -> None:
-        """Widen the bounds by the items of the batches that fill the rows [first, end).
+    def add_batches(self, tally: np.ndarray, row_limit: int) -> None:
+        """Widen the bounds by the items of all batches that verify, from the tally's next row on.
 
-        They were verified; `rows` is the address of row 1.
+        The tally (its words) goes on behind them, and sums up their fingerprints; see `batch_proof`.
         """
-        while first < end:
-            first, self._used = measure_batches(
-                rows,
-                self._dtype.itemsize,
-                first,
-                end,
-                self._columns,
-                self._bounds,
-                self._tags,
-                self._positions,
-                self._keys,
-                self._least,
-                self._end,
-                self._used,
-            )
-            if first < end:
-                self._grow()
+        words = np.zeros(PROOF_WORDS, np.int64)
+        words[P_MEASURES] = 1
+        while True:
+            words[P_QUEUES] = self._used
+            answer = self._prove(tally, words, row_limit)
+            self._used = int(words[P_QUEUES])
+            if answer == PROOF_END:
+                return
+            self._grow()
+
+    def verify_batches(self, tally: np.ndarray, row_limit: int) -> None:
+        """Do the same without widening the bounds."""
+        self._prove(tally, np.zeros(PROOF_WORDS, np.int64), row_limit)
+
+    def _prove(self, tally: np.ndarray, words: np.ndarray, row_limit: int) -> int:
+        answer: int = prove_batches(
+            tally,
+            words,
+            row_limit,
+            self._columns,
+            self._bounds,
+            self._tags,
+            self._positions,
+            self._keys,
+            self._least,
+            self._end,
+        )
+        return answer
 
     def _grow(self) -> None:
         """Give the table of queues twice the room."""

@@ -215,16 +215,6 @@ def five_word_fingerprint(a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
 def rows_fingerprint(rows: int, item_bytes: int, count: int) -> Any:
     """Return the sum (i8, wrapping) of the fingerprints of `count` rows."""
     total = np.uint64(0)
-    if item_bytes == 40:  # of the message schema
-        for row in range(rows, rows + 40 * count, 40):
-            total += five_word_fingerprint(
-                load_u64(row),
-                load_u64(row + 8),
-                load_u64(row + 16),
-                load_u64(row + 24),
-                load_u64(row + 32),
-            )
-        return np.int64(total)
     for i in range(count):
         total += row_fingerprint(rows + i * item_bytes, item_bytes)
     return np.int64(total)

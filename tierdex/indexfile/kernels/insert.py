@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.checksum import _TABLE, crc32c, crc_step, rows_fingerprint
+from tierdex.indexfile.kernels.checksum import _TABLE, crc32c, crc_step
 from tierdex.indexfile.kernels.compile import kernel, short_kernel
 from tierdex.indexfile.kernels.hashing import string_hash
 from tierdex.indexfile.kernels.intrinsics import (
@@ -85,7 +85,6 @@ SOURCE_LENGTH = 9
 # What scan_batches does with items besides the tally. On top of it: nothing is written to rows.
 FOR_TALLY = 0
 FOR_CHAINS = 1  # move the slots to them, and compare their links
-FOR_PROOF = 2  # add up their fingerprints
 
 # Answers of scan_batches.
 SCAN_END = 0  # the next bytes are no batch that verifies
@@ -408,7 +407,6 @@ def scan_batches(tally: Any, row_limit: int, purpose: int) -> int:
     Rows up to `row_limit` may be read. Stops as a SCAN_* answer says, at SCAN_END with T_NEXT_ROW at
     the first row that belongs to no batch that verifies.
     """
-    item_bytes = tally[T_ITEM_BYTES]
     while True:
         if tally[T_PENDING] == 0 and not _enter_batch(tally, row_limit):
             return SCAN_END
@@ -421,9 +419,6 @@ def scan_batches(tally: Any, row_limit: int, purpose: int) -> int:
                 _ask_block(tally, first + size, min(BLOCK_ITEMS, tally[T_PENDING] - size))
             if purpose == FOR_CHAINS and not _relink_block(tally, first, size):
                 return SCAN_BAD_LINK
-            if purpose == FOR_PROOF:
-                rows = tally[T_ROWS] + (first - 1) * item_bytes
-                tally[T_FINGERPRINT] += rows_fingerprint(rows, item_bytes, size)
             _observe_block(tally, first, size)
             tally[T_PENDING] -= size
         if tally[T_DICTIONARY_BYTES] > 0:

@@ -21,6 +21,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     load_u16,
     load_u32,
     load_u64,
+    store_u64,
 )
 
 QUEUE_FREE = np.uint64(0xFFFFFFFFFFFFFFFF)  # topic 2**32 - 1 is never given out
@@ -131,47 +132,6 @@ def measure_queues(
 
 
 @kernel
-def measure_batches(
-    rows: int,
-    item_bytes: int,
-    row: int,
-    end: int,
-    columns: Any,
-    bounds: Any,
-    tags: Any,
-    positions: Any,
-    keys: Any,
-    least: Any,
-    ends: Any,
-    used: int,
-) -> Any:
-    """Measure the items of whole batches that verify; return (next row, queues used).
-
-    The batches fill the rows [row, end); row 1 is at `rows`. The rest is as in the kernels for rows
-    alone, with positions[0] < 0 for no queues. The next row is below `end` when the table of queues is
-    half full: that of the batch to measure again, with a larger one.
-    """
-    record_rows = (layout.BATCH_RECORD_BYTES + item_bytes - 1) // item_bytes
-    while row < end:
-        record = rows + (row - 1) * item_bytes
-        count = np.int64(load_u32(record + 12))
-        before = record_rows + (np.int64(load_u32(record + 16)) + item_bytes - 1) // item_bytes
-        items = record + before * item_bytes
-        for first in range(0, count, _TILE):
-            tile, length = items + first * item_bytes, min(_TILE, count - first)
-            measure_tags(tile, item_bytes, length, tags)
-            measure_columns(tile, item_bytes, length, columns, bounds)
-            if positions[0] >= 0:
-                done, used = measure_queues(
-                    tile, item_bytes, length, positions, keys, least, ends, used
-                )
-                if done < length:
-                    return row, used
-        row = row + int(before + count)
-    return row, used
-
-
-@kernel
 def _same_location(a: int, b: int, masks: Any) -> Any:
     """Say whether two rows have the same tag and location; `masks` (u8) leaves padding out."""
     if load_u32(a + _TAG_POSITION) != load_u32(b + _TAG_POSITION):
@@ -258,6 +218,29 @@ def mark_runs(
     counters[0] = np.int64(previous)
     counters[1] = run
     return found
+
+
+@kernel
+def last_run(rows: int, item_bytes: int, begin: int, end: int) -> Any:
+    """Return where the last run of the rows [begin, end) begins; `end` is above `begin`."""
+    key_hash = load_u64(rows + (end - 1) * item_bytes)
+    first = end - 1
+    while first > begin and load_u64(rows + (first - 1) * item_bytes) == key_hash:
+        first -= 1
+    return first
+
+
+@kernel
+def keep_rows(rows: int, item_bytes: int, count: int, keep: Any) -> Any:
+    """Move the rows marked in `keep` (b1[count]) together, in order; return how many they are."""
+    kept = 0
+    for i in range(count):
+        if keep[i]:
+            source, target = rows + i * item_bytes, rows + kept * item_bytes
+            for position in range(0, item_bytes, 8):
+                store_u64(target + position, load_u64(source + position))
+            kept += 1
+    return kept
 
 
 @kernel
