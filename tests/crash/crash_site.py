@@ -24,8 +24,10 @@ class CrashSite(Site):
     """Opens without reading the environment again; learns and compares from the same answers."""
 
     def open(self):
-        self.opened += 1
         world = self.world
+        if not world.is_ready:
+            return  # the scenario opens it
+        self.opened += 1
         if world.on_one_disk:
             world.objects = world.store = LocalStore(
                 ROOT / "store", filesystem=self.disk, clock=world.clock,
@@ -88,12 +90,13 @@ class CrashWorld(World):
 
     def __init__(self, seed, *, on_one_disk=False, **settings):
         super().__init__(seed, names=(), **settings)
-        self.on_one_disk = on_one_disk
+        self.on_one_disk, self.is_ready = on_one_disk, False
         self.faulty = self.store
         self.store = self.crashing = CrashingStore(
             self.store, on_crash=lambda: self.sites["alpha"].disk.crash_at(1)
         )
         self.sites["alpha"] = CrashSite(self, "alpha")
+        self.is_ready = True
 
     def heal(self):
         self.faulty.chances = {}

