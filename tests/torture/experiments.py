@@ -20,6 +20,7 @@ from tests.torture import (
     corruption,
     damaged_index,
     false_matches,
+    forgery,
     http,
     interleaved_index,
     simulation,
@@ -86,6 +87,10 @@ def _http(seed):
 
 def _damaged_index(seed):
     return sum(damaged_index.damage_many(100, seed).values())
+
+
+def _forged_files(seed):
+    return forgery.forge(1000, seed).total()
 
 
 def _takeover(seed):
@@ -155,6 +160,10 @@ EXPERIMENTS = (
         _http, dose=50_000, small_dose=1500, minutes=10,
     ),
     corruption.ALL,
+    Experiment(
+        "forged-files", "absurd numbers in files whose checksums are right", "files", _forged_files,
+        dose=100_000, small_dose=900, minutes=10,
+    ),
     Experiment(
         "damaged-index", "a whole index over damaged files and objects", "damages", _damaged_index,
         dose=20_000, small_dose=200, minutes=10,

@@ -60,6 +60,8 @@ def ask_published(
         rows = _decode(file, compacted, span, data, meter)
         meter.charge_items(len(rows))
         run = _runs(rows, hashes[members])
+        if (run.sizes < 0).any():
+            raise CorruptFileError(file.row.object_key, "the hashes of a page are not in order")
         if int(run.sizes.sum()) > rows_left:  # a hot key asked over and over is no plain lookup
             is_deferred[members[run.sizes > share.rows]] = True
             members = asked[low:high][run.sizes <= share.rows]
