@@ -6,6 +6,8 @@ import random
 import threading
 import time
 
+import pytest
+
 from tierdex import Index
 
 SETTINGS = {
@@ -99,7 +101,30 @@ def read_beside(folder, writers, stop, errors):
         errors.append(error)
 
 
+def has_seen_enough(index, seconds):
+    """Three seconds, and on a crowded machine as many more as the first files need to be published."""
+    published = index.compaction_status()["totals"]["published"]
+    return seconds > 90 or (seconds > 3 and published > 2)
+
+
+def load_kernels(folder):
+    """Compile or load what the test runs, before anybody looks at a clock."""
+    with Index.open(folder, **SETTINGS | {"background": False}) as index:
+        place = {"topic": "t", "queue_id": 0, "size": 1}
+        for key in ("A", "B", "C"):
+            index.put(keys=[key], offset=1, timestamp=1, **place)
+            index.put_batch(keys=[key, "A"], offset=[2, 3], timestamp=[2, 3], **place)
+            index.query("t", key=key)
+            index.query_batch([{"topic": "t", "key": key}])
+            index.roll()
+            index.run_compaction()
+        index.query("t", key="A")
+        index.query_batch([{"topic": "t", "key": "A"}])
+
+
+@pytest.mark.timeout(400)
 def test_writers_readers_and_compactor_together(tmp_path):
+    load_kernels(tmp_path / "loaded")
     stop, errors = threading.Event(), []
     with Index.open(tmp_path / "data", **SETTINGS) as index:
         writers = [Writer(index, queue, stop) for queue in range(2)]
@@ -114,19 +139,19 @@ def test_writers_readers_and_compactor_together(tmp_path):
         )
         for thread in (*writers, *readers):
             thread.start()
-        deadline = time.monotonic() + 3
-        while time.monotonic() < deadline and not errors:
+        began = time.monotonic()
+        while not errors and not has_seen_enough(index, time.monotonic() - began):
             time.sleep(0.05)
         stop.set()
         for thread in (*writers, *readers):
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
         errors += [writer.error for writer in writers if writer.error is not None]
         if errors:
             raise errors[0]
         status = index.compaction_status()
         assert status["worker_error"] is None
-        assert status["totals"]["published"] > 0
+        assert status["totals"]["published"] > 2
         marks = [index.watermark("t", queue)["os"] for queue in range(2)]
     with Index.open(tmp_path / "data", **SETTINGS) as index:
         for key in KEYS:
