@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.index_service.conftest import put
+from tierdex.errors import InvalidRequestError
 
 NONE = {"os": None, "disk": None, "remote": None}
 
@@ -78,3 +81,9 @@ def test_a_reader_beside_the_writer_sees_what_the_page_cache_holds(make_index):
     put(index, "A", 100, durability="os")
     reader = make_index(read_only=True)
     assert reader.watermark("orders", 0) == {"os": 110, "disk": None, "remote": None}
+
+
+@pytest.mark.parametrize("queue_id", [-1, 1 << 31, 319_742_890_095_860])
+def test_watermark_of_a_queue_that_cannot_be_is_refused(make_index, queue_id):
+    with pytest.raises(InvalidRequestError, match="queue_id"):
+        make_index().watermark("orders", queue_id)

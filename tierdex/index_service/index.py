@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.errors import ClosedError, InvalidRequestError, NotFoundError, ReadOnlyError
 from tierdex.index_service.request import (
     DEFAULT_MAX_COUNT,
+    INT32_MAX,
     check_integer,
     check_topic,
     make_request,
@@ -219,7 +220,8 @@ class Index:
         """Return, for `os`, `disk` and `remote`, the end offset up to which all puts have that level."""
         check_topic(topic, "topic")
         self._refuse_closed()
-        return self._parts.watermarks.of(topic, check_integer(queue_id, "queue_id", 0))
+        queue_id = check_integer(queue_id, "queue_id", 0, INT32_MAX)
+        return self._parts.watermarks.of(topic, queue_id)
 
     # -- queries ---------------------------------------------------------------------------------
 
