@@ -69,6 +69,7 @@ def test_bad_store_publishes_everything_once(seed):
     assert set(struck) == set(bad_store.CHANCES), "some fault never struck"
 
 
+@pytest.mark.timeout(300)
 def test_damaged_byte_of_any_form_never_changes_an_answer():
     """In a process of its own: a crash or a hang would be a finding too."""
     campaign = Campaign(corruption.SOME, 0, case_limit_s=100, module="tests.torture.corruption")
