@@ -7,6 +7,8 @@ import pytest
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import StoreUnavailableError
 from tierdex.lifecycle.file_state import FileState
+from tierdex.pipeline.merge_task import merge_group
+from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore
 
 
@@ -187,6 +189,59 @@ def test_as_of_is_not_later_than_what_the_answer_was_made_from(make_node, make_i
     reader._parts.surroundings._nodes._pages._ranges.clear()
     store.before_get = refresh_meanwhile
     assert reader.query("orders", key="A").as_of == known
+
+
+def replace_by_a_job(store, writer):
+    """A job's merge replaces the node's files, and their owner drops them."""
+    state = writer._parts.writing.compactor._parts.claim.get().state
+    rows = sorted(state.files.values(), key=lambda row: row.number)
+    job = JobNode(store, "jobs")
+    row = merge_group(
+        store, [("a", row) for row in rows], node="jobs",
+        read_number=job.shared.state.number, filter_bits=16,
+    )  # fmt: skip
+    job.merge([(row, ())])
+    writer.refresh()
+    writer.run_compaction()
+    assert not writer._parts.writing.compactor._parts.claim.get().state.files
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_merge_by_a_node_not_yet_read_hides_nothing(make_node, make_index, store, is_open):
+    writer = make_node("a")
+    publish(writer, 1)
+    publish(writer, 2)
+    reader = make_index(None, store=store) if is_open else None
+
+    def meanwhile(key):
+        if key.startswith("nodes/a/") and writer._parts.writing is not None:
+            store.before_get = None
+            replace_by_a_job(store, writer)
+
+    store.before_get = meanwhile  # after the nodes were listed, before this one is read
+    if is_open:
+        reader.refresh()
+    else:
+        reader = make_index(None, store=store)
+    assert store.before_get is None
+    answer = reader.query("orders", key="A")
+    assert (sorted(offsets(answer)), answer.complete) == ([1, 2], True)
+
+
+def test_a_replaced_file_answers_until_what_replaced_it_is_known(make_node, make_index, store):
+    writer = make_node("a")
+    publish(writer, 1)
+    publish(writer, 2)
+    reader = make_index(None, store=store)
+    replace_by_a_job(store, writer)
+    nodes = reader._parts.surroundings._nodes
+    nodes.log_of("a").refresh()  # as an owner's commit does, which asks for no other node
+    nodes.show()
+    assert sorted(offsets(reader.query("orders", key="A"))) == [1, 2]
+    reader.refresh()
+    answer = reader.query("orders", key="A")
+    assert sorted(offsets(answer)) == [1, 2]
+    assert {entry.node for entry in answer.entries} == {"jobs"}
 
 
 def test_a_gone_object_makes_the_query_plan_again(make_node, make_index, store, clock):

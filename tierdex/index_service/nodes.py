@@ -27,7 +27,7 @@ from tierdex.index_service.answer import Missing
 from tierdex.index_service.published import PublishedFile
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import FileRef, ManifestState, is_replaced
+from tierdex.lifecycle.manifest import FileRef, ManifestState, RemoveReason, is_replaced
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PASSES_MAX = 4  # each sees what was committed before the one before ended
 _STORE_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError)
 
 
@@ -87,6 +88,7 @@ class Nodes:
         self._listing_error: str | None = None
         self._listed_ms = 0
         self._hidden: tuple[Missing, ...] = ()
+        self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
         self.calm = NOT_CALM  # replaced, never changed: read without a lock
 
     def log_of(self, node: str) -> ManifestLog:
@@ -128,18 +130,44 @@ class Nodes:
         Errors of single nodes are remembered and named by `missing`; they raise nothing here.
         """
         with self._refreshing:
-            requests = self._list_nodes()
-            for node, log in self._logs.items():
-                requests += 1
-                try:
-                    log.refresh()
-                    self._errors.pop(node, None)
-                except _STORE_ERRORS as error:
-                    logger.warning("manifest not read", extra={"node": node, "error": str(error)})
-                    self._errors[node] = str(error)
+            requests = 0
+            for _ in range(_PASSES_MAX):
+                requests += self._read_manifests()
+                if not self._lacks_replacements():
+                    break
             gone = [handle for handle in vanished if self._is_known_now(handle.node)]
             self._show(gone)
             return requests
+
+    def _read_manifests(self) -> int:
+        requests = self._list_nodes()
+        for node, log in self._logs.items():
+            requests += 1
+            try:
+                log.refresh()
+                self._errors.pop(node, None)
+            except _STORE_ERRORS as error:
+                logger.warning("manifest not read", extra={"node": node, "error": str(error)})
+                self._errors[node] = str(error)
+        return requests
+
+    def _lacks_replacements(self) -> bool:
+        """Say whether a node has newly dropped a file for a merge that no manifest read so far lists.
+
+        The manifests are read one after the other: the merge was committed to one of them, or to a
+        node that was not listed yet, after that was read. Read again, it is there.
+        """
+        states = [log.state for log in self._logs.values()]
+        replaced = frozenset[FileRef]().union(*(state.replaced for state in states))
+        unexplained = frozenset(
+            ref
+            for state in states
+            for dropped in state.dropped.values()
+            if dropped.reason is RemoveReason.REPLACED
+            and (ref := FileRef(state.node, dropped.uuid, dropped.number)) not in replaced
+        )
+        known, self._unexplained = self._unexplained, unexplained
+        return not unexplained <= known
 
     def _list_nodes(self) -> int:
         wanted = self._settings.read_nodes
@@ -186,6 +214,8 @@ class Nodes:
                         hidden.append(Missing(handle.file_id, reason))
                 elif handle.row is not None:  # else of another system: not in any manifest
                     row = listed.get(key)
+                    if row is None and self._awaits_replacement(handle):
+                        continue
                     if row is None or row.uuid != handle.uuid:
                         gone.append(handle)
             fresh = [
@@ -200,6 +230,18 @@ class Nodes:
         for handle in gone:
             if handle.row is not None:
                 self._sidecars.forget(handle.uuid)
+
+    def _awaits_replacement(self, handle: FileHandle) -> bool:
+        """Say whether a shown file was dropped for a merge that is not known here yet.
+
+        Its object lives on for the grace time: it answers until the merge is shown in its place.
+        """
+        state = self._logs[handle.node].state
+        dropped = state.dropped.get(handle.uuid)
+        if dropped is None or dropped.reason is not RemoveReason.REPLACED or handle.row is None:
+            return False
+        replaced = frozenset[FileRef]().union(*(log.state.replaced for log in self._logs.values()))
+        return not is_replaced(handle.row, handle.node, replaced)
 
     def _calm(self) -> Calm:
         """Return how long answers may leave the manifests unasked; the caller holds the lock."""
