@@ -77,8 +77,14 @@ class ForkServer:
         self._process.wait()
 
     def _answer(self):
-        message = self._socket.recv(_MESSAGE_BYTES)
-        assert message, "the fork server is gone"
+        try:
+            message = self._socket.recv(_MESSAGE_BYTES)
+        except TimeoutError:
+            message = b""
+        if not message:  # the next case gets another one
+            _running.pop(os.getpid(), None)
+            self.stop()
+            raise AssertionError("the fork server is gone, or waits for a child that does not end")
         return json.loads(message)
 
 
@@ -93,18 +99,20 @@ class Child:
 
     def __exit__(self, *error):
         if self.pid is not None:
-            self.signal(signal.SIGKILL)
-            self.wait()
+            with contextlib.suppress(OSError):  # the server is gone, and its children with it
+                self.signal(signal.SIGKILL)
+                self.wait()
         self.tells.close()
 
     def signal(self, number):
         os.kill(self.pid, number)
 
     def wait(self):
-        """Return the status of its end: negative for a signal."""
-        status = os.waitstatus_to_exitcode(self.server.wait(self.pid))
+        """Return the status of its end: negative for a signal. One that is stopped goes on."""
+        while os.WIFSTOPPED(status := self.server.wait(self.pid, os.WUNTRACED)):
+            self.signal(signal.SIGCONT)
         self.pid = None
-        return status
+        return os.waitstatus_to_exitcode(status)
 
     def wait_stopped(self):
         """Wait until it is stopped or has ended; say whether it is stopped."""
