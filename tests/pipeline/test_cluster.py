@@ -22,8 +22,8 @@ from tierdex.pipeline.packing import pack_environment
 from tierdex.pipeline.snapshot import open_log
 from tierdex.storage_layer.open import open_store
 
-START_S = 60.0
-JOB_S = 110.0
+START_S = 120.0  # on a busy machine; alone it takes a few seconds
+JOB_S = 240.0
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def wait_for(condition, seconds, folder):
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
     master, folder = cluster
     archive = tmp_path / "env.tar"

@@ -14,7 +14,8 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
 from tierdex.pipeline import collect_garbage, key_is, lookup, merge, verify
 from tierdex.pipeline.build_job import parse_bucket
-from tierdex.pipeline.entry_rows import EntryForm, name_row
+from tierdex.pipeline.entry_form import EntryForm
+from tierdex.pipeline.entry_rows import name_row, rows_of
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.options import ReadOptions, WriteOptions
 from tierdex.pipeline.snapshot import take_snapshot
@@ -88,7 +89,7 @@ def batch_of(**changes):
 def test_wrong_values_are_named_by_row(changes, field):
     form = EntryForm.of(TYPES)
     with pytest.raises(InvalidRequestError) as refused:
-        list(form.rows_of(batch_of(**changes), dictionaries(), load_settings()))
+        list(rows_of(form, batch_of(**changes), dictionaries(), load_settings()))
     assert refused.value.field == field
     named = name_row(refused.value, 3, 1000)
     row = int(field[len("entries[") : field.index("]")])
@@ -112,7 +113,7 @@ def test_wrong_key_in_a_list_is_named_by_its_row():
         batch = batch_of(keys=keys, message_id=["x", "y", None])
         batch = batch.select([name for name in batch.schema.names if name != "key"])
         with pytest.raises(InvalidRequestError) as refused:
-            list(form.rows_of(batch, dictionaries(), load_settings()))
+            list(rows_of(form, batch, dictionaries(), load_settings()))
         assert refused.value.field == field
 
 

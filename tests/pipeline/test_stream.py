@@ -126,7 +126,7 @@ def uploaded_row(store, key):
 
     from tierdex.clock import SystemClock
     from tierdex.ids import SystemIds
-    from tierdex.pipeline.entry_rows import EntryForm
+    from tierdex.pipeline.entry_form import EntryForm
     from tierdex.pipeline.file_builder import FileBuilder
     from tierdex.settings import load_settings
 

@@ -65,7 +65,6 @@ _ARROW_TYPES: Final = {
     "int": pa.int32(),
     "map<string,bigint>": _LOCATION,
 }
-_KINDS = pa.array(["key", "message_id"], pa.string())
 
 
 def ddl_of(columns: Sequence[str]) -> str:
@@ -93,6 +92,8 @@ class RowColumns:
             for name in file.schema.dictionary_names
         }
         self._constants = {"file_id": file_id, "node": node}
+        # Not a constant of the module: the first array of a process loads pandas.
+        self._kinds = pa.array(["key", "message_id"], pa.string())
 
     def columns(self, rows: np.ndarray, names: Sequence[str]) -> list[Any]:
         """Return one Arrow array a name, of the types in COLUMN_DDL."""
@@ -106,7 +107,7 @@ class RowColumns:
             topics = (rows["tag"] & np.uint32(TOPIC_MASK)).astype(np.int32)
             return _spelled(self._strings[TOPIC_DICTIONARY], topics)
         if name == "kind":
-            return _spelled(_KINDS, (rows["tag"] >= KIND_BIT).astype(np.int32))
+            return _spelled(self._kinds, (rows["tag"] >= KIND_BIT).astype(np.int32))
         if name == "key_hash":
             return pa.array(np.ascontiguousarray(rows["key_hash"]).view(np.int64))
         if name == "timestamp":

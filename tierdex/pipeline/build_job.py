@@ -32,7 +32,7 @@ def build(
 ) -> int:
     """Publish the entries of `df` as files of about `target_entries`, all by one commit.
 
-    `df` has the sink's columns (see entry_rows). `time_bucket` ("1 hour", "7 days", or milliseconds):
+    `df` has the sink's columns (see entry_form). `time_bucket` ("1 hour", "7 days", or milliseconds):
     no file holds entries of two buckets, and within one the latest time counts as the newest arrival.
     Counts the rows first, so an expensive `df` should be cached. Returns the number of rows. Raises
     InvalidRequestError, OwnershipError for an owned node, and what the tasks raise.

@@ -1,24 +1,25 @@
 """`format("tierdex")` as Spark knows it: schema, reader, writer, streaming writer.
 
-Spark makes one of these in several processes (planner, committer); it holds options only.
-Depends on options, reader, writers.
+Spark makes one of these in several processes (planner, committer); it holds options only, and each
+loads what it needs and no more. Depends on options, reader, writers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
 from tierdex.errors import InvalidRequestError
 from tierdex.pipeline.arrow_columns import DEFAULT_COLUMNS, ddl_of
-from tierdex.pipeline.entry_rows import EntryForm
+from tierdex.pipeline.entry_form import EntryForm
 from tierdex.pipeline.options import ReadOptions, WriteOptions
-from tierdex.pipeline.reader import TierdexReader
-from tierdex.pipeline.writers import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from tierdex.pipeline.reader import TierdexReader
+    from tierdex.pipeline.writers import BatchWriter, StreamWriter
 
 
 class TierdexDataSource(DataSource):
@@ -36,6 +37,8 @@ class TierdexDataSource(DataSource):
 
     def reader(self, schema: StructType) -> TierdexReader:
         """Return a scan; a schema that the user gave chooses columns by name."""
+        from tierdex.pipeline.reader import TierdexReader
+
         return TierdexReader(
             ReadOptions.parse(self.options), tuple(schema.names), self.notes_folder
         )
@@ -46,12 +49,16 @@ class TierdexDataSource(DataSource):
             raise InvalidRequestError(
                 "overwrite would drop other jobs' files; use append", field="mode"
             )
+        from tierdex.pipeline.writers import BatchWriter
+
         return BatchWriter(WriteOptions.parse(self.options), _form(schema))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return a streaming sink; entries are facts, so only append makes sense."""
         if overwrite:
             raise InvalidRequestError("is refused: entries are only appended", field="outputMode")
+        from tierdex.pipeline.writers import StreamWriter
+
         return StreamWriter(WriteOptions.parse(self.options), _form(schema))
 
 

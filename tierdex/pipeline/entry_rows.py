@@ -1,19 +1,13 @@
 """From a DataFrame's Arrow batches to rows of an index file: checked, hashed, by column.
 
-Columns that a sink takes::
-
-    topic string · key string, or keys array<string> · message_id string · timestamp bigint or timestamp
-    and one location: queue_id, offset, size | source, offset, size | source, row_group, row
-
 Every batch is checked whole before any of it is used; an error names column, partition and row.
-Nothing runs per row in Python. Depends on index_service.entry_columns and indexfile.
+Nothing runs per row in Python. Depends on entry_form, index_service.entry_columns and indexfile.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,124 +18,63 @@ from tierdex.index_service.entry_columns import EntryColumns, make_entry_columns
 from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.hashing import key_hashes, message_id_hashes
 from tierdex.indexfile.layout import KIND_BIT
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY, Schema
-from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
+from tierdex.indexfile.schema import TOPIC_DICTIONARY, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierdex.indexfile.dictionary import Dictionaries
+    from tierdex.pipeline.entry_form import EntryForm
     from tierdex.settings import Settings
 
-LOCATION_SCHEMAS: Final = (MESSAGE_SCHEMA, PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA)
-_STRINGS = frozenset({"string", "varchar", "char"})
-_INTEGERS = frozenset({"byte", "tinyint", "short", "smallint", "integer", "int", "long", "bigint"})
-_TIMES = frozenset({"timestamp", "long", "bigint", "integer", "int"})
 _FIELD = re.compile(r"entries\[(\d+)\]\.(.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class EntryForm:
-    """Which columns a DataFrame has, and the item schema that its location asks for."""
+def rows_of(
+    form: EntryForm, batch: pa.RecordBatch, dictionaries: Dictionaries, settings: Settings
+) -> Iterator[np.ndarray]:
+    """Yield the items of `batch`, in its order: those of keys, then those of message IDs.
 
-    schema: Schema
-    has_key: bool
-    has_keys: bool
-    has_message_id: bool
+    New strings are staged in `dictionaries`. Raises InvalidRequestError (``entries[row].field``).
+    """
+    for columns in _columns(form, batch, settings):
+        yield from _rows_of_columns(columns, form.schema, dictionaries)
 
-    @classmethod
-    def of(cls, types: dict[str, str]) -> EntryForm:
-        """Choose by column names; `types` are Spark's simple type names.
 
-        Raises InvalidRequestError naming the column that is missing, unknown or of a wrong type.
-        """
-        schema = next(
-            (one for one in LOCATION_SCHEMAS if set(one.field_names) <= types.keys()), None
-        )
-        if schema is None:
-            lacking = min((set(s.field_names) - types.keys() for s in LOCATION_SCHEMAS), key=len)
-            raise InvalidRequestError(
-                "is missing; a location is queue_id, offset, size (or source with offset, size or "
-                "with row_group, row)",
-                field=min(lacking),
-            )
-        form = cls(schema, "key" in types, "keys" in types, "message_id" in types)
-        form._check(types)
-        return form
+def _columns(form: EntryForm, batch: pa.RecordBatch, settings: Settings) -> Iterator[EntryColumns]:
+    named = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
+    message_ids = named.get("message_id")
+    if not form.has_keys:
+        yield _make(settings, form.schema, named, named.get("key"), message_ids)
+        return
+    lists = named["keys"]
+    _check_lists(lists, message_ids)
+    parents = pc.list_parent_indices(lists)
+    shared = ("topic", "timestamp", *form.schema.field_names)
+    exploded = {name: named[name].take(parents) for name in shared}
+    try:
+        if len(parents):
+            yield _make(settings, form.schema, exploded, pc.list_flatten(lists), None)
+    except InvalidRequestError as error:
+        found = _FIELD.fullmatch(error.field or "")
+        if found is None:
+            raise
+        row = parents[int(found[1])].as_py()
+        raise InvalidRequestError(error.detail, field=f"entries[{row}].{found[2]}") from error
+    if message_ids is not None and message_ids.null_count < len(message_ids):
+        some = batch.filter(pc.is_valid(message_ids))
+        named = {name: some.column(i) for i, name in enumerate(some.schema.names)}
+        yield _make(settings, form.schema, named, None, named["message_id"])
 
-    def _check(self, types: dict[str, str]) -> None:
-        allowed: dict[str, frozenset[str]] = {
-            "topic": _STRINGS,
-            "timestamp": _TIMES,
-            "key": _STRINGS,
-            "keys": frozenset({"array<string>"}),
-            "message_id": _STRINGS,
-        }
-        for field in self.schema.fields:
-            allowed[field.name] = _STRINGS if field.dictionary else _INTEGERS
-        for name in ("topic", "timestamp"):
-            if name not in types:
-                raise InvalidRequestError("is missing", field=name)
-        if self.has_key and self.has_keys:
-            raise InvalidRequestError("give key or keys, not both", field="keys")
-        if not (self.has_key or self.has_keys or self.has_message_id):
-            raise InvalidRequestError("give key, keys or message_id", field="key")
-        for name, kind in types.items():
-            if name not in allowed:
-                raise InvalidRequestError(
-                    f"is no column of an entry; known: {', '.join(sorted(allowed))}", field=name
-                )
-            if kind.split("(")[0] not in allowed[name]:
-                raise InvalidRequestError(
-                    f"is {kind}; expected {' or '.join(sorted(allowed[name]))}", field=name
-                )
 
-    def rows_of(
-        self, batch: pa.RecordBatch, dictionaries: Dictionaries, settings: Settings
-    ) -> Iterator[np.ndarray]:
-        """Yield the items of `batch`, in its order: those of keys, then those of message IDs.
-
-        New strings are staged in `dictionaries`. Raises InvalidRequestError (``entries[row].field``).
-        """
-        for columns in self._columns(batch, settings):
-            yield from _rows_of_columns(columns, self.schema, dictionaries)
-
-    def _columns(self, batch: pa.RecordBatch, settings: Settings) -> Iterator[EntryColumns]:
-        named = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
-        message_ids = named.get("message_id")
-        if not self.has_keys:
-            yield _make(settings, self.schema, named, named.get("key"), message_ids)
-            return
-        lists = named["keys"]
-        self._check_lists(lists, message_ids)
-        parents = pc.list_parent_indices(lists)
-        exploded = {name: named[name].take(parents) for name in self._shared}
-        try:
-            if len(parents):
-                yield _make(settings, self.schema, exploded, pc.list_flatten(lists), None)
-        except InvalidRequestError as error:
-            found = _FIELD.fullmatch(error.field or "")
-            if found is None:
-                raise
-            row = parents[int(found[1])].as_py()
-            raise InvalidRequestError(error.detail, field=f"entries[{row}].{found[2]}") from error
-        if message_ids is not None and message_ids.null_count < len(message_ids):
-            some = batch.filter(pc.is_valid(message_ids))
-            named = {name: some.column(i) for i, name in enumerate(some.schema.names)}
-            yield _make(settings, self.schema, named, None, named["message_id"])
-
-    @property
-    def _shared(self) -> tuple[str, ...]:
-        return ("topic", "timestamp", *self.schema.field_names)
-
-    def _check_lists(self, lists: Any, message_ids: Any | None) -> None:
-        """Every row has a key or a message ID."""
-        empty = pc.fill_null(pc.equal(pc.list_value_length(lists), 0), fill_value=True)
-        if message_ids is not None:
-            empty = pc.and_(empty, pc.is_null(message_ids))
-        row = pc.index(empty, True).as_py()
-        if row >= 0:
-            raise InvalidRequestError("give a key or a message ID", field=f"entries[{row}].keys")
+def _check_lists(lists: Any, message_ids: Any | None) -> None:
+    """Every row has a key or a message ID."""
+    empty = pc.fill_null(pc.equal(pc.list_value_length(lists), 0), fill_value=True)
+    if message_ids is not None:
+        empty = pc.and_(empty, pc.is_null(message_ids))
+    row = pc.index(empty, True).as_py()
+    if row >= 0:
+        raise InvalidRequestError("give a key or a message ID", field=f"entries[{row}].keys")
 
 
 def name_row(error: InvalidRequestError, partition: int, first_row: int) -> InvalidRequestError:

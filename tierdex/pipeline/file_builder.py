@@ -30,7 +30,7 @@ from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.statistics import RowBounds
 from tierdex.lifecycle.manifest import FileRow, listed_topics
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.pipeline.entry_rows import EntryForm, name_row
+from tierdex.pipeline.entry_rows import name_row, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
     from tierdex.indexfile.schema import Schema
+    from tierdex.pipeline.entry_form import EntryForm
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
@@ -116,7 +117,7 @@ class FileBuilder:
                 continue
             piece = batch.slice(0, room)
             try:
-                rows = self._form.rows_of(piece, self._dictionaries, self._settings)
+                rows = rows_of(self._form, piece, self._dictionaries, self._settings)
                 self._held += [part for part in rows if len(part)]
             except InvalidRequestError as error:
                 raise name_row(error, self._partition, self._rows_seen) from error

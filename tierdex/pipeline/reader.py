@@ -9,7 +9,8 @@
 All filters that were taken are answered exactly, so Spark does not ask them again. The option `keys`
 fills a column `key`: the hashes of the keys that were asked for are few, so each row tells its own.
 
-Depends on predicate, remote_file, arrow_columns, snapshot, scan_report.
+Depends on predicate, remote_file, arrow_columns, snapshot, scan_report; what only tasks need is loaded
+there, since Spark plans in a process of its own.
 """
 
 from __future__ import annotations
@@ -25,10 +26,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
 
 from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
-from tierdex.indexfile.hashing import key_hash
 from tierdex.pipeline.arrow_columns import RowColumns
 from tierdex.pipeline.predicate import Predicate
-from tierdex.pipeline.remote_file import open_remote
 from tierdex.pipeline.scan_report import ScanReport, new_scan_name, note_plan, note_task
 from tierdex.pipeline.snapshot import ListedFile, take_snapshot
 from tierdex.storage_layer.metered import RequestCounts
@@ -145,6 +144,8 @@ class TierdexReader(DataSourceReader):
     def _read(
         self, partition: PageRangePartition, store: MeteredStore, report: ScanReport
     ) -> Iterator[pa.RecordBatch]:
+        from tierdex.pipeline.remote_file import open_remote
+
         listed, predicate = partition.file, self._predicate
         remote = open_remote(self._options.link, store, listed.row)
         file = remote.compacted
@@ -220,6 +221,8 @@ class _KeyColumn:
     def __init__(self, options: ReadOptions) -> None:
         assert options.keys is not None
         assert options.topics is not None
+        from tierdex.indexfile.hashing import key_hash
+
         hashes = np.array([key_hash(options.topics[0], key) for key in options.keys], np.uint64)
         order = np.argsort(hashes, kind="stable")
         self.hashes = hashes[order]

@@ -81,6 +81,7 @@ def plain_errors() -> Iterator[None]:
     A missing pyspark becomes a NotFoundError that says what to install.
     """
     try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
     except ImportError as error:
         raise NotFoundError(
@@ -88,7 +89,7 @@ def plain_errors() -> Iterator[None]:
         ) from error
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise TierdexError(_last_words(error)) from error
 
 

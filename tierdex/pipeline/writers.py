@@ -4,7 +4,8 @@ What a failed, repeated or speculative task uploaded is in no commit message tha
 nobody ever sees it. A streaming batch is committed under (query id, batch id): Spark replays a batch
 whose commit it is not sure of, and the manifest knows the last one of each query.
 
-Depends on file_builder, publishing, small_merges.
+Depends on file_builder, publishing, small_merges. Spark makes and commits a writer in processes of
+their own, so what only tasks need is loaded there: loading the kernels costs more than a commit.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ from tierdex.errors import OwnershipError, StoreRefusedError
 from tierdex.ids import SystemIds
 from tierdex.lifecycle.manifest import NodeKind
 from tierdex.lifecycle.manifest_codec import decode_row, encode_row
-from tierdex.pipeline.file_builder import FileBuilder
 from tierdex.pipeline.publishing import JobNode
-from tierdex.pipeline.small_merges import merge_small_files
 from tierdex.pipeline.snapshot import open_log
 from tierdex.settings import load_settings
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tierdex.lifecycle.manifest import FileRow
-    from tierdex.pipeline.entry_rows import EntryForm
+    from tierdex.pipeline.entry_form import EntryForm
     from tierdex.pipeline.options import WriteOptions
 
 logger = logging.getLogger(__name__)
@@ -70,6 +69,8 @@ class _Sink:
         self._read_number = state.number
 
     def _build(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, tuple[bytes, ...]]:
+        from tierdex.pipeline.file_builder import FileBuilder
+
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         builder = FileBuilder(
@@ -128,6 +129,8 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         node = JobNode(store, self._options.node)
         state = node.publish_batch(query_id, batchId, _rows_of(messages))
         if self._options.merge_small:
+            from tierdex.pipeline.small_merges import merge_small_files
+
             merge_small_files(store, node)
         node.collect_now_and_then(state)
 

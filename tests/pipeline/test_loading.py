@@ -1,0 +1,39 @@
+"""Spark plans and commits in processes of their own, each from a cold start: those load no kernels."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+STEPS = {
+    "make the source": "TierdexDataSource({'path': '/tmp/x'}).schema()",
+    "plan a scan": "TierdexDataSource({'path': sys.argv[1]}).reader(schema).partitions()",
+    "make a writer": "TierdexDataSource({'path': sys.argv[1]}).writer(SCHEMA, False)",
+    "commit": "TierdexDataSource({'path': sys.argv[1]}).writer(SCHEMA, False).commit([])",
+}
+CODE = """
+import sys
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from tierdex.pipeline.data_source import TierdexDataSource
+schema = StructType([StructField("offset", LongType())])
+numbers = ("queue_id", "offset", "size", "timestamp")
+SCHEMA = StructType(
+    [StructField(name, StringType()) for name in ("topic", "key")]
+    + [StructField(name, LongType()) for name in numbers]
+)
+{step}
+loaded = {{"numba", "pandas", "boto3"}} & set(sys.modules)
+assert not loaded, loaded
+"""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_the_driver_side_does_loads_no_kernels(step, tmp_path):
+    code = CODE.format(step=STEPS[step])
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "store")],
+        capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
