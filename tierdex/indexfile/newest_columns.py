@@ -15,7 +15,6 @@ kernels.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,12 +33,11 @@ if TYPE_CHECKING:
 # Bytes before each column, for one key.
 TIMES, OFFSETS, HASHES, PLACES, SIZES, QUEUES, FOUND = 0, 8, 16, 24, 28, 32, 36
 _BYTES = 37
-_WORDS = Struct(f"={k.COLUMN_WORDS}q")
 
 
 def newest_bytes(count: int) -> int:
     """Return the bytes that `count` keys need: their columns, and the words of the kernel."""
-    return _BYTES * count + _WORDS.size
+    return _BYTES * count + 8 * k.COLUMN_WORDS
 
 
 _POSITIONS = tuple(MESSAGE_SCHEMA.position(name) for name in ("offset", "size", "queue_id"))
@@ -75,8 +73,8 @@ class NewestColumns:
         """Say what the next call of the kernel asks for."""
         keys, wanted, place = self._keys, self._wanted, self._place
         count = keys.key_count
-        _WORDS.pack_into(
-            self.memory, _BYTES * count,
+        words = np.frombuffer(self.memory, np.int64, k.COLUMN_WORDS, _BYTES * count)
+        words[:] = (
             place + HASHES * count,
             self._missing,
             0 if wanted is None else address(wanted),
