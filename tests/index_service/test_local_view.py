@@ -135,3 +135,23 @@ def test_a_folder_that_cannot_be_listed_is_missing(index, reader, monkeypatch):
     beside.refresh()
     answer = beside.query("orders", key="A")
     assert (offsets(answer), answer.complete) == ([1], False)
+
+
+def test_files_that_move_on_at_every_look_are_all_shown_in_the_end(index, reader, monkeypatch):
+    """Twenty files, of which one moves on each time the folder was listed: none starts all again."""
+    beside = reader()
+    for number in range(20):
+        put(index, "A", number, durability="os")
+        index.roll()
+    view, compactor = beside._parts.surroundings._local_view, index._parts.writing.compactor
+    listed = view._list
+
+    def list_and_let_one_move_on():
+        found = listed()
+        compactor.step()
+        return found
+
+    monkeypatch.setattr(view, "_list", list_and_let_one_move_on)
+    beside.refresh()
+    answer = beside.query("orders", key="A")
+    assert (offsets(answer), answer.complete) == (list(range(19, -1, -1)), True)

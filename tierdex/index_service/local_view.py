@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ATTEMPTS = 10
+_ATTEMPTS = 30
 
 
 class LocalView:
@@ -48,45 +48,68 @@ class LocalView:
     def refresh(self) -> list[FileHandle]:
         """Show the folder as it is now; return the files that vanished from it, still shown."""
         with self._lock:
-            for _ in range(_ATTEMPTS):
-                try:
-                    return self._refresh()
-                except OSError as error:  # moved on, or cut by a seal, between listing and opening
-                    failure = error
-                    logger.debug("listing again", extra={"error": str(error)})
-            self._missing = [Missing(str(self._paths.root), f"cannot be read: {failure}")]
-            return []
+            look = _Look(self._shown())
+            try:
+                self._look_at_all(look)
+            except OSError as error:
+                look.release()
+                self._missing = [Missing(str(self._paths.root), f"cannot be read: {error}")]
+                return []
+            except BaseException:
+                look.release()
+                raise
+            return self._show(look)
 
-    def _refresh(self) -> list[FileHandle]:
-        found = self._list()
-        missing = [
-            Missing(name, "in quarantine; see `tierdex verify`")
-            for name in self._filesystem.list_folder(self._paths.quarantine)
-        ]
+    def _shown(self) -> dict[int, FileHandle]:
         with self._table.snapshot() as snapshot:
-            shown = {h.number: h for h in snapshot.files if h.node == self._node}
-        fresh: list[FileHandle] = []
-        broken: set[int] = set()
-        try:
-            for number, (state, path) in found.items():
-                before = shown.get(number)
-                if before and before.state is state and state is not FileState.UNSEALED:
-                    continue
-                try:
-                    handle = open_for_reading(self._filesystem, self._node, state, number, path)
-                    fresh.append(handle)
-                except CorruptFileError as error:
-                    missing.append(Missing(f"{state.value}/{path.name}", error.reason))
-                    broken.add(number)
-        except BaseException:
-            for handle in fresh:
-                handle.release()
-            raise
-        local = [handle for handle in shown.values() if handle.state in LOCAL_STATES]
-        replaced = [shown[h.number] for h in fresh if h.number in shown]
-        self._missing = missing  # named before it is gone from the table
-        self._table.change(remove=replaced + [h for h in local if h.number in broken], add=fresh)
-        return [handle for handle in local if handle.number not in found]
+            return {h.number: h for h in snapshot.files if h.node == self._node}
+
+    def _look_at_all(self, look: _Look) -> None:
+        """Open what is new, listing again while files move on. Raises OSError.
+
+        What could be opened stays open: a file has few moves in its life, so that each can fail only
+        a few times, however many there are.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            look.found = self._list()
+            failure = self._open_new(look)
+            if failure is None:
+                break
+            if attempt == _ATTEMPTS:
+                raise failure
+            logger.debug("listing again", extra={"error": str(failure)})
+        for name in self._filesystem.list_folder(self._paths.quarantine):
+            look.missing.append(Missing(name, "in quarantine; see `tierdex verify`"))
+
+    def _open_new(self, look: _Look) -> OSError | None:
+        """Open what is not open yet; return what the last one said that has moved on meanwhile."""
+        failure = None
+        for number, (state, path) in look.found.items():
+            before = look.shown.get(number)
+            if before and before.state is state and state is not FileState.UNSEALED:
+                continue
+            if number in look.fresh or number in look.broken:
+                continue
+            try:
+                handle = open_for_reading(self._filesystem, self._node, state, number, path)
+                look.fresh[number] = handle
+            except CorruptFileError as error:
+                look.missing.append(Missing(f"{state.value}/{path.name}", error.reason))
+                look.broken.add(number)
+            except OSError as error:  # moved on, or cut by a seal, between listing and opening
+                failure = error
+        return failure
+
+    def _show(self, look: _Look) -> list[FileHandle]:
+        local = [handle for handle in look.shown.values() if handle.state in LOCAL_STATES]
+        replaced = [look.shown[number] for number in look.fresh if number in look.shown]
+        broken = [handle for handle in local if handle.number in look.broken]
+        self._missing = look.missing  # named before it is gone from the table
+        self._table.change(remove=replaced + broken, add=list(look.fresh.values()))
+        return [
+            handle for handle in local
+            if handle.number not in look.found and handle.number not in look.fresh
+        ]  # fmt: skip
 
     def _list(self) -> dict[int, tuple[FileState, Path]]:
         """Return each number's state and path."""
@@ -102,3 +125,18 @@ class LocalView:
     def missing(self) -> list[Missing]:
         """Return the files of the folder that could not be opened."""
         return list(self._missing)
+
+
+class _Look:
+    """One look at the folder: what was shown, what is there, and what of it was opened."""
+
+    def __init__(self, shown: dict[int, FileHandle]) -> None:
+        self.shown = shown
+        self.found: dict[int, tuple[FileState, Path]] = {}
+        self.fresh: dict[int, FileHandle] = {}
+        self.broken: set[int] = set()
+        self.missing: list[Missing] = []
+
+    def release(self) -> None:
+        for handle in self.fresh.values():
+            handle.release()
