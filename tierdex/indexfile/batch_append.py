@@ -4,7 +4,7 @@
     write     record, dictionary entries, items and links, slots; the CRC last: it makes the batch real
 
 `prepare` may refuse; after it nothing in the input can go wrong. Making the batch visible is the
-file's step. Depends on columns, dictionary, hashing, layout, kernels.insert.
+file's step. Depends on columns, dictionary, hashing, layout and kernels.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tierdex.indexfile.columns import ItemColumns, ItemRows, address
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, column_hashes, topic_seeds
 from tierdex.indexfile.kernels import insert as k
 from tierdex.indexfile.kernels import message_rows as quick_k
+from tierdex.indexfile.kernels import tally as tally_k
 from tierdex.indexfile.kernels.checksum import crc32c
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
@@ -165,7 +166,7 @@ def write(
 
     On return the batch is real: recovery will find it. If it raises, the caller undoes.
     """
-    item_bytes = int(tally.array[k.T_ITEM_BYTES])
+    item_bytes = int(tally.array[tally_k.T_ITEM_BYTES])
     items = sum(source.size for source in sources)
     length = layout.batch_rows(item_bytes, len(staged), items)
     first_row = tally.next_row
@@ -180,7 +181,7 @@ def write(
     if staged:
         dictionary_begin = layout.round_up(layout.BATCH_RECORD_BYTES, item_bytes)
         head[dictionary_begin:][: len(staged)] = np.frombuffer(staged, np.uint8)
-    tally.array[k.T_CRC] = crc32c(address(head), len(head), np.uint32(tally.crc))
+    tally.array[tally_k.T_CRC] = crc32c(address(head), len(head), np.uint32(tally.crc))
     row = first_row + length - items
     for source in sources:
         _write_source(tally, source, row, data, rows_begin + (row - 1) * item_bytes)
@@ -189,8 +190,8 @@ def write(
     data[begin + length * item_bytes :][: layout.BATCH_RECORD_BYTES] = 0
     # This makes the batch real: everything above is in place before it.
     record["crc"] = tally.crc
-    tally.array[k.T_NEXT_ROW] = first_row + length
-    tally.array[k.T_BATCHES] += 1
+    tally.array[tally_k.T_NEXT_ROW] = first_row + length
+    tally.array[tally_k.T_BATCHES] += 1
 
 
 def _write_source(tally: Tally, source: Source, row: int, data: np.ndarray, position: int) -> None:
@@ -215,7 +216,7 @@ def undo(tally: Tally, before: np.ndarray, sources: Sequence[Source], staged: by
     Its rows stay as they are, since a reader may be among them: nothing may be appended after this.
     """
     items = sum(source.size for source in sources)
-    first_row = int(before[k.T_NEXT_ROW])
-    length = layout.batch_rows(int(before[k.T_ITEM_BYTES]), len(staged), items)
+    first_row = int(before[tally_k.T_NEXT_ROW])
+    length = layout.batch_rows(int(before[tally_k.T_ITEM_BYTES]), len(staged), items)
     k.undo_links(tally.array, first_row + length - items, items)
     tally.array[:] = before

@@ -4,7 +4,7 @@ Batches are a file's own write-ahead log: everything mutable is derived from the
 Bytes come through pread in pieces, never through a mapping: another process may cut the file. The
 scan ends at the first batch that does not verify; what lies behind it was never acknowledged.
 
-Depends on layout, dictionary, chained_tally, kernels.insert.
+Depends on layout, dictionary, chained_tally, kernels.batches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
-from tierdex.indexfile.kernels import insert as k
+from tierdex.indexfile.kernels import batches as k
+from tierdex.indexfile.kernels import tally as tally_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,7 @@ def scan_rows(
 ) -> None:
     """Scan rows up to `last_row` that lie in memory; `data` begins with `first_row`."""
     purpose = k.FOR_CHAINS if with_chains else k.FOR_TALLY
-    item_bytes = int(tally.array[k.T_ITEM_BYTES])
+    item_bytes = int(tally.array[tally_k.T_ITEM_BYTES])
     while True:
         answer = k.scan_batches(tally.array, last_row, purpose)
         if answer == k.SCAN_BAD_LINK:
@@ -93,9 +94,9 @@ def scan_rows(
             tally.grow()
             continue
         if answer == k.SCAN_DICTIONARY:
-            length = int(tally.array[k.T_DICTIONARY_BYTES])
-            position = (int(tally.array[k.T_DICTIONARY_ROW]) - first_row) * item_bytes
-            tally.array[k.T_DICTIONARY_BYTES] = 0
+            length = int(tally.array[tally_k.T_DICTIONARY_BYTES])
+            position = (int(tally.array[tally_k.T_DICTIONARY_ROW]) - first_row) * item_bytes
+            tally.array[tally_k.T_DICTIONARY_BYTES] = 0
             if dictionaries is not None:
                 try:
                     dictionaries.load(data[position : position + length].tobytes())

@@ -1,8 +1,8 @@
 """What is derived from a chained file's batches, shared with the kernels, and how it grows.
 
-Wraps the i8 array whose places kernels/insert.py names: the next row, batch number and CRC, counts,
+Wraps the i8 array whose places kernels/tally.py names: the next row, batch number and CRC, counts,
 time bounds, and a table of the greatest end offset of each (topic, queue). Not thread-safe: the file
-that owns it locks. Depends on schema, kernels.insert.
+that owns it locks. Depends on schema, kernels.tally.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.indexfile.checksums import part_seed
-from tierdex.indexfile.kernels import insert as k
+from tierdex.indexfile.kernels import tally as k
 from tierdex.indexfile.layout import Part
 
 if TYPE_CHECKING:

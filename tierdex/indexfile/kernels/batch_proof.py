@@ -4,7 +4,7 @@ A batch may be far larger than the cache. So its checksum is continued over a ti
 all else that is asked of a row is done while the tile is in the cache; what was taken from a batch that
 then does not verify is of no use, and the caller lets go of it.
 
-Depends on insert (what a batch is), row_scan, checksum.
+Depends on batches (what one is), tally, row_scan, checksum.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from tierdex.indexfile.kernels.batches import batch_crc, batch_length
 from tierdex.indexfile.kernels.checksum import crc32c, rows_fingerprint
 from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.insert import (
+from tierdex.indexfile.kernels.intrinsics import load_u32
+from tierdex.indexfile.kernels.row_scan import measure_columns, measure_queues, measure_tags
+from tierdex.indexfile.kernels.tally import (
     T_BATCHES,
     T_CRC,
     T_FINGERPRINT,
@@ -24,11 +27,7 @@ from tierdex.indexfile.kernels.insert import (
     T_NEXT_ROW,
     T_PENDING,
     T_ROWS,
-    batch_crc,
-    batch_length,
 )
-from tierdex.indexfile.kernels.intrinsics import load_u32
-from tierdex.indexfile.kernels.row_scan import measure_columns, measure_queues, measure_tags
 
 PROOF_END = 0  # the next bytes are no batch that verifies
 PROOF_GROW = 1  # the table of queues is half full: make it larger and go on

@@ -4,7 +4,7 @@ What `insert.write_items` does for any schema, column by column, is done here it
 message schema, one topic and plain columns: nearly every batch, at half of the time. The positions
 below are those of the message schema; `batch_append` asks for them before it comes here.
 
-Depends on insert (the tally), intrinsics, checksum.
+Depends on tally, intrinsics, checksum.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ import numpy as np
 
 from tierdex.indexfile.kernels.checksum import crc_step
 from tierdex.indexfile.kernels.compile import kernel, short_kernel
-from tierdex.indexfile.kernels.insert import (
+from tierdex.indexfile.kernels.intrinsics import (
+    load_i64,
+    load_u32,
+    load_u64,
+    mul_high,
+    prefetch,
+    store_i64,
+    store_slot,
+    store_u64,
+)
+from tierdex.indexfile.kernels.tally import (
     BLOCK_ITEMS,
-    ENDS_FACTOR,
     T_BATCHES,
     T_CRC,
     T_ENDS_KEYS,
@@ -32,18 +41,8 @@ from tierdex.indexfile.kernels.insert import (
     T_SLOT_COUNT,
     T_SLOTS,
     T_UUID,
-    ends_place,
     is_crowded,
-)
-from tierdex.indexfile.kernels.intrinsics import (
-    load_i64,
-    load_u32,
-    load_u64,
-    mul_high,
-    prefetch,
-    store_i64,
-    store_slot,
-    store_u64,
+    note_end,
 )
 from tierdex.indexfile.layout import BATCH_MAGIC, BATCH_RECORD_BYTES, TOPIC_MASK
 
@@ -87,17 +86,6 @@ def write_messages(tally: Any, columns: Any, first_row: int, begin: int, count: 
 
 
 @kernel
-def _note_end(tally: Any, keys: int, values: int, capacity: Any, key: Any, end: int) -> None:
-    """Take the end offset of one item of the (topic, queue) `key` into the table."""
-    # Where a pair's end offset lies when nothing was in its way; else it is searched for.
-    found = np.int64(mul_high(key * ENDS_FACTOR, capacity))
-    if load_u64(keys + 8 * found) != key:
-        found = (ends_place(tally, key) - values) // 8
-    if end > load_i64(values + 8 * found):
-        store_i64(values + 8 * found, end)
-
-
-@kernel
 def _write_block(tally: Any, columns: Any, row: int, begin: int, size: int, last: int) -> None:
     """Write `size` items from `begin` on; `last` is the number of the batch's last item."""
     slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
@@ -130,7 +118,7 @@ def _write_block(tally: Any, columns: Any, row: int, begin: int, size: int, last
         crc = crc_step(crc, size_and_queue)
         low, high = min(low, time), max(high, time)
         end = min(offset, _INT64_MAX - np.int64(item_size)) + np.int64(item_size)
-        _note_end(tally, keys, values, capacity, topic | queue, end)
+        note_end(tally, keys, values, capacity, topic | queue, end)
         place += MESSAGE_BYTES
     tally[T_CRC] = np.int64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
     tally[T_MIN_TIME], tally[T_MAX_TIME] = low, high
@@ -181,7 +169,7 @@ def append_message(
     topic = np.uint64(tag & np.int64(TOPIC_MASK)) << _HALF
     capacity = np.uint64(tally[T_ENDS_MASK] + 1)
     key = topic | np.uint64(queue_id)
-    _note_end(tally, tally[T_ENDS_KEYS], tally[T_ENDS_VALUES], capacity, key, end)
+    note_end(tally, tally[T_ENDS_KEYS], tally[T_ENDS_VALUES], capacity, key, end)
     tally[T_MIN_TIME] = min(tally[T_MIN_TIME], timestamp)
     tally[T_MAX_TIME] = max(tally[T_MAX_TIME], timestamp)
     tally[T_MAX_TOPIC] = max(tally[T_MAX_TOPIC], tag & np.int64(TOPIC_MASK))

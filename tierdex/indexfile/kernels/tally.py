@@ -1,0 +1,148 @@
+"""What is derived from items on their way into a file: the tally, and the kernels that advance it.
+
+Writer, recovery and readers share one *tally*, an i8 array whose places are named T_* below: where
+slots and rows lie, and everything that is derived from batches alone (next row, batch number, running
+CRC, counts, times, greatest end offset a (topic, queue)). Python reads and grows it, kernels advance it.
+
+The end offsets lie in an open table; it has room for one more block of items unless `is_crowded`.
+Depends on intrinsics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tierdex.indexfile import layout
+from tierdex.indexfile.kernels.compile import kernel
+from tierdex.indexfile.kernels.intrinsics import (
+    load_i64,
+    load_u32,
+    load_u64,
+    mul_high,
+    prefetch,
+    store_i64,
+    store_u64,
+)
+
+BLOCK_ITEMS = 128
+
+# Places of the tally (i8 each).
+T_SLOTS = 0  # address of slot 0
+T_SLOT_COUNT = 1
+T_ROWS = 2  # address of row 1
+T_ITEM_BYTES = 3
+T_UUID = 4  # address of 16 bytes
+T_NEXT_ROW = 5  # first row after the last batch
+T_BATCHES = 6  # batches so far = number of the next one
+T_CRC = 7  # CRC of the last batch, or the seed
+T_ITEMS = 8
+T_MIN_TIME = 9
+T_MAX_TIME = 10
+T_MAX_TOPIC = 11  # greatest topic index seen, -1 for none
+T_ENDS_KEYS = 12  # addresses of the table (topic, queue) -> greatest end offset, 0: not kept
+T_ENDS_VALUES = 13
+T_ENDS_MASK = 14
+T_ENDS_USED = 15
+T_OFFSET_POSITION = 16  # bytes inside an item
+T_SIZE_POSITION = 17
+T_QUEUE_POSITION = 18
+T_PENDING = 19  # items of a verified batch that scan_batches has not inserted yet
+T_DICTIONARY_ROW = 20  # where the new dictionary entries of the last scanned batch begin
+T_DICTIONARY_BYTES = 21
+T_SCRATCH = 22  # address of 2 * BLOCK_ITEMS u8
+T_FINGERPRINT = 23
+TALLY_LENGTH = 24
+
+ENDS_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ENDS_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_INT64_MAX = np.int64(0x7FFFFFFFFFFFFFFF)
+_TAG = layout.ITEM_TAG_POSITION
+_TIME = layout.ITEM_TIME_POSITION
+_TOPIC_MASK = np.int64(layout.TOPIC_MASK)
+
+
+@kernel
+def is_crowded(tally: Any) -> bool:
+    """Say whether one more block might fill the table of end offsets beyond 3/4."""
+    return bool(
+        tally[T_ENDS_KEYS] != 0
+        and 4 * (tally[T_ENDS_USED] + BLOCK_ITEMS) > 3 * (tally[T_ENDS_MASK] + 1)
+    )
+
+
+@kernel
+def observe_block(tally: Any, first_row: int, count: int) -> None:
+    """Take times, topics and end offsets of `count` rows into the tally."""
+    item_bytes = tally[T_ITEM_BYTES]
+    place = tally[T_ROWS] + (first_row - 1) * item_bytes
+    low, high, topic = tally[T_MIN_TIME], tally[T_MAX_TIME], tally[T_MAX_TOPIC]
+    keys, values = tally[T_ENDS_KEYS], tally[T_ENDS_VALUES]
+    capacity = np.uint64(tally[T_ENDS_MASK] + 1)
+    at_offset, at_size = tally[T_OFFSET_POSITION], tally[T_SIZE_POSITION]
+    at_queue = tally[T_QUEUE_POSITION]
+    for _ in range(count):
+        time = load_i64(place + _TIME)
+        low, high = min(low, time), max(high, time)
+        item_topic = np.int64(load_u32(place + _TAG)) & _TOPIC_MASK
+        topic = max(topic, item_topic)
+        if keys != 0:
+            queue = np.uint64(load_u32(place + at_queue))
+            size = np.int64(load_u32(place + at_size))
+            end = min(load_i64(place + at_offset), _INT64_MAX - size) + size
+            key = (np.uint64(item_topic) << np.uint64(32)) | queue
+            note_end(tally, keys, values, capacity, key, end)
+        place += item_bytes
+    tally[T_MIN_TIME], tally[T_MAX_TIME], tally[T_MAX_TOPIC] = low, high, topic
+    tally[T_ITEMS] += count
+
+
+@kernel
+def note_end(tally: Any, keys: int, values: int, capacity: Any, key: Any, end: int) -> None:
+    """Take the end offset of one item of the (topic, queue) `key` into the table.
+
+    `keys`, `values` and `capacity` (u8) are the table's, which a loop keeps in registers.
+    """
+    # Where a pair's end offset lies when nothing was in its way; else it is searched for.
+    found = np.int64(mul_high(key * _ENDS_FACTOR, capacity))
+    if load_u64(keys + 8 * found) != key:
+        found = (_ends_place(tally, key) - values) // 8
+    if end > load_i64(values + 8 * found):
+        store_i64(values + 8 * found, end)
+
+
+@kernel
+def _ends_place(tally: Any, key: Any) -> Any:
+    """Return the address of the end offset of `key`, made when it is new. The table has room."""
+    mask = np.uint64(tally[T_ENDS_MASK])
+    place = np.int64(mul_high(key * _ENDS_FACTOR, mask + np.uint64(1)))
+    while True:
+        found = load_u64(tally[T_ENDS_KEYS] + 8 * place)
+        if found == key:
+            break
+        if found == ENDS_EMPTY:
+            store_u64(tally[T_ENDS_KEYS] + 8 * place, key)
+            tally[T_ENDS_USED] += 1
+            break
+        place = (place + 1) & np.int64(mask)
+    return tally[T_ENDS_VALUES] + 8 * place
+
+
+@kernel
+def put_ends(tally: Any, keys: int, values: int, count: int) -> None:
+    """Put `count` pairs (u8 key, i8 end offset) into the table, which has room for them."""
+    for i in range(count):
+        place = _ends_place(tally, load_u64(keys + 8 * i))
+        store_i64(place, load_i64(values + 8 * i))
+
+
+@kernel
+def ask_block(tally: Any, first_row: int, count: int) -> None:
+    """Ask for the slots of `count` rows that are there."""
+    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
+    item_bytes = tally[T_ITEM_BYTES]
+    place = tally[T_ROWS] + (first_row - 1) * item_bytes
+    for _ in range(count):
+        prefetch(slots + 4 * np.int64(mul_high(load_u64(place), slot_count)))
+        place += item_bytes
