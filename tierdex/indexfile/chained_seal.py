@@ -128,10 +128,11 @@ def read_tail(
         dictionaries.load(read_part(read_at, footer, Part.DICTIONARIES, path))
     except ValueError as error:
         raise CorruptFileError(path, str(error)) from error
-    sums = np.frombuffer(read_part(read_at, footer, Part.BLOCK_CHECKSUMS, path), np.uint32)
+    data = read_part(read_at, footer, Part.BLOCK_CHECKSUMS, path)
     blocks = (end - layout.HEADER_BYTES) // layout.BLOCK_BYTES
-    if len(sums) != blocks:
-        raise CorruptFileError(path, f"{len(sums)} block checksums for {blocks} blocks")
+    if len(data) != 4 * blocks:
+        raise CorruptFileError(path, f"{len(data)} bytes of checksums for {blocks} blocks")
+    sums = np.frombuffer(data, np.uint32)
     seed = part_seed(header.uuid, Part.BLOCK_CHECKSUMS)
     checksums = BlockChecksums(sums, np.zeros(blocks, np.uint8), seed)
     return SealedParts(footer, statistics, dictionaries, checksums)
