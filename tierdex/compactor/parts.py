@@ -45,7 +45,8 @@ class CompactorParts:
     is_active: Callable[[FileHandle], bool]  # does the writer still put into this file?
     reader_of_row: Callable[[FileRow], Closing]  # reader of a published file of this node
     keep_sidecar: Callable[[FileRow, Buffer], object]  # store a sidecar before it is asked for
-    show_manifest: Callable[[], None]  # a commit of ours was made: bring the table up to it
+    # A commit of ours was made: bring the table up to it, without the files given (none: ()).
+    show_manifest: Callable[..., None]
     next_number: Callable[[], int]  # a file number above every one known
     note_number: Callable[[int], None]  # durably, before a file of that number leaves the folder
     on_loss: Callable[[str], None]  # a device lost what was put and never acknowledged at `disk`

@@ -141,5 +141,5 @@ def _drop_superseded(parts: CompactorParts, handle: FileHandle, state: ManifestS
         raise ConflictError(f"{handle.file_id} is not in the manifest after its own commit")
     assert handle.path is not None
     retire(parts.filesystem, [handle.path])
-    parts.table.remove(handle)
-    parts.show_manifest()
+    # In one step with showing what holds its entries now: no query may see neither.
+    parts.show_manifest([handle])

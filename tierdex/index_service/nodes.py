@@ -190,9 +190,9 @@ class Nodes:
         """Say whether the refresh under way has read the node's manifest, or found that it has none."""
         return node not in self._errors and (node in self._logs or self._listing_error is None)
 
-    def show(self) -> None:
-        """Bring the table up to what the logs know; after a commit of our own."""
-        self._show(())
+    def show(self, gone: Iterable[FileHandle] = ()) -> None:
+        """Bring the table up to what the logs know, after a commit of our own; take out `gone`."""
+        self._show(gone)
 
     def _show(self, vanished: Iterable[FileHandle]) -> None:
         with self._lock:
