@@ -6,7 +6,7 @@ import re
 import socket
 from typing import NamedTuple
 
-TIMEOUT_S = 20
+TIMEOUT_S = 90  # the first put of a machine compiles its kernels
 
 
 class RawAnswer(NamedTuple):
