@@ -135,6 +135,26 @@ def test_table_names_the_lookups_that_are_incomplete(flooded):
         assert all("budget" in row["reason"] for row in told)
 
 
+@pytest.mark.parametrize("max_count", [1, 5])
+def test_colliding_keys_are_not_walked_for_a_caller_who_must_not_block(tmp_path, max_count):
+    """An event loop answers at once what memory tells quickly, and hands the rest to a thread."""
+    keys = COLLIDING[:FLOOD] + OTHERS[:INNOCENT]
+    with Index.open(tmp_path, slot_count=SLOTS, item_capacity=10_000, background=False) as index:
+        index.put_batch(
+            topic="orders",
+            keys=keys,
+            queue_id=0,
+            offset=list(range(len(keys))),
+            size=1,
+            timestamp=1,
+        )
+        colliding = pa.table({"topic": ["orders"] * len(ASKED), "key": ASKED})
+        innocent = pa.table({"topic": ["orders"] * 300, "key": OTHERS[:300]})
+        assert index.query_batch_local(colliding, max_count=max_count) is None
+        assert index.query_batch_local(innocent, max_count=max_count).num_rows == 300
+        assert index.query_batch_arrow(colliding, max_count=max_count).num_rows == 0
+
+
 def test_table_says_what_is_missing_from_every_lookup(tmp_path):
     """A node that could not be asked concerns each of them."""
     store = FaultyStore(MemoryStore())

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_AT_ONCE = 10_000  # items, and entries, of a batch that is answered without waiting
 _LEAST_OF_A_SINGLE = 65_536  # items: what one step of a long chain walks
 
 
@@ -152,21 +153,26 @@ class BatchQueryRunner:
     def run_local(self, table: Any, *, max_count: int) -> Any | None:
         """Return what `run_arrow` would when all files are local and nothing is missing, else None."""
         as_of, until = self._surroundings.calm
-        entries = self._run_uniform(table, max_count, as_of)
+        # The caller blocks for so long: keys that collide are left to somebody who may.
+        most = WorkLimit(_AT_ONCE + 64 * table.num_rows, _AT_ONCE + table.num_rows)
+        entries = self._run_uniform(table, max_count, as_of, most)
         # Looked at again after the files: a file is named as missing before it leaves.
         if entries is None or self._surroundings.calm[1] != until or self._now_ms() > until:
             return None
         return entries
 
-    def _run_uniform(self, table: Any, max_count: int, as_of: int) -> Any | None:
+    def _run_uniform(
+        self, table: Any, max_count: int, as_of: int, most: WorkLimit | None = None
+    ) -> Any | None:
         """Answer a plain batch whose files are all local; None: go the general way."""
         batch = uniform_batch_of(self._settings, table, max_count)
         if batch is None:
             return None
-        most = WorkLimit(
-            self._settings.query_max_items + 64 * batch.keys.key_count,
-            max(self._settings.query_max_entries, batch.keys.key_count),
-        )
+        if most is None:
+            most = WorkLimit(
+                self._settings.query_max_items + 64 * batch.keys.key_count,
+                max(self._settings.query_max_entries, batch.keys.key_count),
+            )
         ask = ask_newest if max_count == 1 else ask_uniform
         with self._table.snapshot() as snapshot:
             try:
