@@ -15,14 +15,14 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
+from tierdex.indexfile.chained_tally import Tally
+from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.kernels import batches as k
 from tierdex.indexfile.kernels import tally as tally_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.indexfile.chained_tally import Tally
-    from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.header import FileHeader
 
 _PIECE_BYTES = 4 << 20
@@ -71,6 +71,19 @@ def scan_file(
         if length <= last - row + 1:
             return
         piece_rows = max(least_rows, int(length))
+
+
+def scan_anew(
+    read_at: Callable[[int, int], bytes],
+    header: FileHeader,
+    path: object,
+    slots: np.ndarray,
+    row_limit: int | None = None,
+) -> tuple[Tally, Dictionaries]:
+    """Return the tally and dictionaries of a file's batches, up to `row_limit`; see `scan_file`."""
+    tally, dictionaries = Tally(header), Dictionaries(header.schema.dictionary_names)
+    scan_file(read_at, header, path, tally, dictionaries, slots=slots, row_limit=row_limit)
+    return tally, dictionaries
 
 
 def scan_rows(

@@ -22,7 +22,7 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError, InvalidRequestError, ReadOnlyError, TierdexError
 from tierdex.indexfile import batch_append, layout
-from tierdex.indexfile.batch_scan import scan_file
+from tierdex.indexfile.batch_scan import scan_anew, scan_file
 from tierdex.indexfile.chained_check import check_chained, prove
 from tierdex.indexfile.chained_reader import ChainedReader, Published
 from tierdex.indexfile.chained_seal import encode_tail, read_tail, rows_end
@@ -30,7 +30,7 @@ from tierdex.indexfile.chained_tally import Tally
 from tierdex.indexfile.chained_view import ChainedView, Lookup, Matches
 from tierdex.indexfile.columns import ItemRows, address
 from tierdex.indexfile.dictionary import Dictionaries
-from tierdex.indexfile.header import FileHeader, check_counts, decode_header
+from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
 from tierdex.indexfile.kernels.chain_lookup import V_ROWS, V_SLOTS
 from tierdex.indexfile.kernels.insert import append_row
 from tierdex.indexfile.kernels.message_rows import append_message
@@ -94,10 +94,7 @@ class ChainedFile(ChainedReader):
         self._mapping: Mapping | None = mapping
         self._writable = writable
         self._predecessor_synced = False
-        rows_begin = layout.rows_position(header.slot_count)
-        self._blocks = ReservedBlocks(
-            file, self._populate, rows_begin=rows_begin, full_length=_full_length(header)
-        )
+        self._blocks = ReservedBlocks(file, self._populate, header)
         self._pack_item = header.schema.packer().pack_into
         self._item = bytearray(header.schema.item_bytes)  # append_one's item, and the same as a row
         self._item_row = np.frombuffer(self._item, header.schema.dtype)
@@ -134,7 +131,7 @@ class ChainedFile(ChainedReader):
         check_counts(header, path)
         file = filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
-            file.truncate(_full_length(header))
+            file.truncate(header.full_length)
             file.reserve(0, layout.rows_position(slot_count))
             file.write_at(0, header.encode())
             file.sync()
@@ -158,7 +155,7 @@ class ChainedFile(ChainedReader):
         slots: np.ndarray | None = None,
     ) -> ChainedFile:
         """Map an unsealed file and return it; without a tally it is an empty one."""
-        mapping = file.map(_full_length(header), writable=writable)
+        mapping = file.map(header.full_length, writable=writable)
         view = ChainedView(header, path, mapping.array.view(np.ndarray), slots=slots)
         result = cls(
             path,
@@ -183,13 +180,13 @@ class ChainedFile(ChainedReader):
         """
         file = filesystem.open(path, writable=True)
         try:
-            header = _read_header(file, path)
-            if file.size() != _full_length(header):
+            header = read_chained_header(file.read_at, path)
+            if file.size() != header.full_length:
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
-            tally, dictionaries = _scan(file, header, path, slots)
+            tally, dictionaries = scan_anew(file.read_at, header, path, slots)
             # A copied file may have holes where the writer had blocks: a store must not fail.
-            used = _row_end(header, tally.next_row - 1)
+            used = header.row_end(tally.next_row - 1)
             file.reserve(0, used)
             result = cls._over(
                 path, header, file, writable=True, tally=tally, dictionaries=dictionaries
@@ -206,7 +203,11 @@ class ChainedFile(ChainedReader):
         """Open a sealed file by its footer; its blocks are verified when first used."""
         file = filesystem.open(path)
         try:
-            return cls._sealed(path, _read_header(file, path), file)
+            return cls._sealed(
+                path,
+                read_chained_header(file.read_at, path),
+                file,
+            )
         except BaseException:
             file.close()
             raise
@@ -219,19 +220,13 @@ class ChainedFile(ChainedReader):
         """
         file = filesystem.open(path)
         try:
-            header = _read_header(file, path)
-            if file.size() != _full_length(header):
+            header = read_chained_header(file.read_at, path)
+            if file.size() != header.full_length:
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
-            tally, dictionaries = _scan(file, header, path, slots)
+            tally, names = scan_anew(file.read_at, header, path, slots)
             return cls._over(
-                path,
-                header,
-                file,
-                writable=False,
-                tally=tally,
-                dictionaries=dictionaries,
-                slots=slots,
+                path, header, file, writable=False, tally=tally, dictionaries=names, slots=slots
             )
         except BaseException:
             file.close()
@@ -420,7 +415,7 @@ class ChainedFile(ChainedReader):
             raise FileFullError(f"{self.path}: {items} more items do not fit")
         record = layout.batch_rows(item_bytes, 0, 0)
         self._blocks.expect_items(self._tally.items + items)
-        self._blocks.make_room(_row_end(self.header, min(last + record, self.header.row_capacity)))
+        self._blocks.make_room(self.header.row_end(min(last + record, self.header.row_capacity)))
 
     @property
     def is_short_of_room(self) -> bool:
@@ -428,10 +423,7 @@ class ChainedFile(ChainedReader):
         return self._blocks.are_short(self._used_bytes())
 
     def reserve_ahead(self, expected_bytes: int = 0) -> None:
-        """Reserve blocks for the appends to come, beside them; see `ReservedBlocks.reserve_ahead`.
-
-        Raises OSError (disk full ...).
-        """
+        """Reserve blocks beside the appends; see `ReservedBlocks`. Raises OSError (disk full ...)."""
         if not self._writable or self.suspect or self.sealed:
             return
         self._blocks.reserve_ahead(self._used_bytes, expected_bytes)
@@ -452,13 +444,13 @@ class ChainedFile(ChainedReader):
         published = self.published
         if published <= self.synced:
             return self.synced
-        begin = _row_end(self.header, self.synced)
+        begin = self.header.row_end(self.synced)
         assert self._mapping is not None
         try:
             if not self._predecessor_synced:  # before any batch of this file counts as durable
                 self._mapping.sync(0, layout.HEADER_BYTES)
                 self._predecessor_synced = True
-            self._mapping.sync(begin, _row_end(self.header, published) - begin)
+            self._mapping.sync(begin, self.header.row_end(published) - begin)
         except OSError:
             self.suspect, self._proven = True, False
             raise
@@ -498,7 +490,7 @@ class ChainedFile(ChainedReader):
         except OSError:
             self.suspect, self._proven = True, False
             with suppress(OSError):  # the first error is the one to tell
-                self._file.truncate(_full_length(self.header))
+                self._file.truncate(self.header.full_length)
             raise
         self.synced = self.published
         self.suspect = False
@@ -540,8 +532,10 @@ class ChainedFile(ChainedReader):
         self._drop_mapping()
         self._file.forget_cached()
         slots = np.zeros(self.slot_count, np.uint32)
-        tally, dictionaries = _scan(self._file, self.header, self.path, slots, published)
-        mapping = self._file.map(_full_length(self.header), writable=self._writable)
+        tally, dictionaries = scan_anew(
+            self._file.read_at, self.header, self.path, slots, published
+        )
+        mapping = self._file.map(self.header.full_length, writable=self._writable)
         self._mapping = mapping
         view = ChainedView(self.header, self.path, mapping.array.view(np.ndarray), slots=slots)
         with self._tally_lock:
@@ -582,7 +576,7 @@ class ChainedFile(ChainedReader):
         return layout.rows_position(self.header.slot_count)
 
     def _used_bytes(self) -> int:
-        return _row_end(self.header, self._tally.next_row - 1)
+        return self.header.row_end(self._tally.next_row - 1)
 
     def _bind(self) -> None:
         array = self._view.array
@@ -603,29 +597,3 @@ class ChainedFile(ChainedReader):
         if self._mapping is not None:
             self._mapping.close()
             self._mapping = None
-
-
-def _full_length(header: FileHeader) -> int:
-    """Return the length of an unsealed file, used or not."""
-    return layout.round_up(_row_end(header, header.row_capacity), layout.BLOCK_BYTES)
-
-
-def _row_end(header: FileHeader, row: int) -> int:
-    """Return the byte after row `row`."""
-    return layout.rows_position(header.slot_count) + row * header.schema.item_bytes
-
-
-def _read_header(file: OpenFile, path: Path) -> FileHeader:
-    return decode_header(file.read_at(0, layout.HEADER_BYTES), path, form=Form.CHAINED)
-
-
-def _scan(
-    file: OpenFile,
-    header: FileHeader,
-    path: Path,
-    slots: np.ndarray,
-    row_limit: int | None = None,
-) -> tuple[Tally, Dictionaries]:
-    tally, dictionaries = Tally(header), Dictionaries(header.schema.dictionary_names)
-    scan_file(file.read_at, header, path, tally, dictionaries, slots=slots, row_limit=row_limit)
-    return tally, dictionaries

@@ -7,6 +7,7 @@ them. Depends on layout, schema, checksums.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import numpy as np
@@ -16,6 +17,9 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.predecessor import decode_predecessor
 from tierdex.indexfile.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,15 @@ class FileHeader:
         header["crc"] = google_crc32c.value(data)
         return header.tobytes() + data[layout.HEADER.itemsize :]
 
+    @property
+    def full_length(self) -> int:
+        """The length of an unsealed file, used or not."""
+        return layout.round_up(self.row_end(self.row_capacity), layout.BLOCK_BYTES)
+
+    def row_end(self, row: int) -> int:
+        """Return the byte after row `row` of a chained file."""
+        return layout.rows_position(self.slot_count) + row * self.schema.item_bytes
+
 
 def decode_header(data: bytes, path: object, *, form: Form | None = None) -> FileHeader:
     """Return the header in `data`, the first 4096 bytes of the file at `path`.
@@ -78,6 +91,11 @@ def decode_header(data: bytes, path: object, *, form: Form | None = None) -> Fil
     if version != layout.FORMAT_VERSION:
         raise UnsupportedFormatError(path, f"format version {version} cannot be read")
     return _plausible(header, data, path, form)
+
+
+def read_chained_header(read_at: Callable[[int, int], bytes], path: object) -> FileHeader:
+    """Return the header of the chained file that `read_at` reads; raises as `decode_header` does."""
+    return decode_header(read_at(0, layout.HEADER_BYTES), path, form=Form.CHAINED)
 
 
 def _plausible(header: np.void, data: bytes, path: object, form: Form | None) -> FileHeader:

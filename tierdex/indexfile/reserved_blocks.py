@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.filesystem import OpenFile
+    from tierdex.indexfile.header import FileHeader
 
 RESERVE_STEP_MIN = 256 << 10
 RESERVE_STEP_MAX = 16 << 20
@@ -28,19 +29,14 @@ class ReservedBlocks:
     """What is reserved of one file, from byte 0 up to `end`. Safe to share between threads."""
 
     def __init__(
-        self,
-        file: OpenFile,
-        populate: Callable[[int, int], None],
-        *,
-        rows_begin: int,
-        full_length: int,
+        self, file: OpenFile, populate: Callable[[int, int], None], header: FileHeader
     ) -> None:
-        """Slots, up to `rows_begin`, are reserved; `populate` brings new blocks into memory."""
-        self.end = rows_begin
+        """Header and slots are reserved; `populate` brings new blocks into memory."""
         self._file = file
         self._populate = populate
-        self._rows_begin = rows_begin
-        self._full_length = full_length
+        self._rows_begin = layout.rows_position(header.slot_count)
+        self._full_length = header.full_length
+        self.end = self._rows_begin
         self._growing = threading.Lock()  # held while `end` changes
         self._has_stopped = False
         self._has_slots = False  # in memory
