@@ -52,7 +52,9 @@ class Collected:
         self.missing: list[FileMissing] = []
         self.counts = np.zeros(batch.count, np.int64)  # rows found, repeated locations included
         self._cut = np.zeros(batch.count, bool)  # a file may hold more rows than it was asked for
-        self.deferred = np.zeros(batch.count, bool)  # answered one by one, no file is asked any more
+        self.deferred = np.zeros(
+            batch.count, bool
+        )  # answered one by one, no file is asked any more
 
     def add(self, found: FileMatches, limit: int) -> None:
         sizes = np.diff(found.offsets)
