@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 import threading
 
 import pytest
@@ -180,3 +183,24 @@ def test_answers_are_the_same_however_small_the_cache(make_index, tmp_path):
     index.run_compaction()
     assert offsets(index.query("orders", key="A")) == [5, 4, 3, 2, 1, 0]
     assert list((tmp_path / "data" / "uploaded").iterdir()) == []
+
+
+def test_closed_index_holds_no_descriptor(make_index, tmp_path):
+    index = make_index()
+    put(index, "A", 1)
+    index.roll()
+    index.run_compaction()
+    assert index.query("orders", key="A").entries
+    assert open_below(tmp_path / "data" / "uploaded")
+    index.close()
+    gc.collect()
+    assert open_below(tmp_path) == []
+
+
+def open_below(folder):
+    """Return the files below a folder that this process has open; a mapping counts, too."""
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [path for path in found if path.startswith(str(folder))]

@@ -66,6 +66,10 @@ class LocalQueries:
         self._seeds: dict[str, int] = {}
         self._plan = _Plan(None, ())
 
+    def close(self) -> None:
+        """Let go of the files of the last plan."""
+        self._plan = _Plan(None, ())
+
     def learn(self, topic: str) -> None:
         """Remember a topic that was found legal: its lookups may come here from now on."""
         if len(self._seeds) >= _TOPICS_REMEMBERED:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.put_request import PutChecker
     from tierdex.index_service.query import QueryRunner
     from tierdex.index_service.remote import RemoteFlush
+    from tierdex.index_service.sidecar_cache import SidecarCache
     from tierdex.index_service.surroundings import ViewSurroundings
     from tierdex.index_service.watermark import Watermarks
     from tierdex.index_service.writer import Writer
@@ -55,6 +56,7 @@ class Parts:
     clock: Clock
     store: Store
     table: FileTable
+    sidecars: SidecarCache
     surroundings: ViewSurroundings
     queries: QueryRunner
     local_queries: LocalQueries
@@ -84,6 +86,9 @@ class Parts:
             self.executor.shutdown(wait=False, cancel_futures=True)
             with self.table.snapshot() as snapshot:
                 self.table.remove(*snapshot.files)
+            # Now, not when the collector of cycles comes by: each open file is a descriptor.
+            self.local_queries.close()
+            self.sidecars.close()
             self.store.close()
             if self.writing is not None:
                 _release(self.writing, at_once=has_stopped)

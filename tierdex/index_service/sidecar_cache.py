@@ -204,6 +204,11 @@ class SidecarCache:
         if known is not None and not self._read_only:
             self._remove(known[0])
 
+    def close(self) -> None:
+        """Let all sidecars go; the copies stay for the next start."""
+        with self._lock:
+            self._open.clear()
+
     def _remove(self, path: Path) -> None:
         """Unlink a copy. One that stays harms nobody: the next start counts it again and evicts it."""
         try:

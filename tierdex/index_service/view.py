@@ -129,6 +129,7 @@ def make_parts(
         clock=seams.clock,
         store=view.store,
         table=view.table,
+        sidecars=view.sidecars,
         surroundings=surroundings,
         queries=queries,
         local_queries=LocalQueries(
