@@ -14,7 +14,7 @@ import contextlib
 import json
 import logging
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -98,7 +98,7 @@ class Campaign:
         finally:
             os.close(receiving)
             self._kill()
-        code = self.process.wait()
+            code = self.process.wait()
         if self.stopped or (self.case is None and code == 0):
             return
         late = f"no end in {self.case_limit_s:.0f} s"
@@ -119,9 +119,11 @@ class Campaign:
     def _listen(self, pipe):
         """Take messages until the process has said goodbye or died; return False if it hangs."""
         rest = b""
+        selector = selectors.PollSelector()  # select() knows no descriptor above 1,023
+        selector.register(pipe, selectors.EVENT_READ)
         while True:
             limit = _START_LIMIT_S if self.case is None else self.case_limit_s
-            if not select.select([pipe], [], [], limit)[0]:
+            if not selector.select(limit):
                 return False
             data = os.read(pipe, 1 << 16)
             if not data:
