@@ -66,6 +66,7 @@ def cluster(tmp_path_factory):
                 "-h", "127.0.0.1", "-c", "1", "-m", "1g", "-d", str(folder / f"work{number}"),
                 "--webui-port", "0", f"spark://127.0.0.1:{port}",
             )  # fmt: skip
+        assert pack_environment(folder / "env.tar") > 0  # while they start
         wait_for(lambda: workers_of(web) == 2, START_S, folder)
         yield f"spark://127.0.0.1:{port}", folder
     finally:
@@ -99,8 +100,7 @@ def wait_for(condition, seconds, folder):
 @pytest.mark.timeout(600)
 def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
     master, folder = cluster
-    archive = tmp_path / "env.tar"
-    assert pack_environment(archive) > 0
+    archive = folder / "env.tar"
     store = f"file://{tmp_path}/store"
     bare = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     # The driver's own environment must not reach the executors by accident.
