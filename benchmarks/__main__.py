@@ -38,7 +38,7 @@ def main() -> int:
     watch = Stopwatch()
     with tempfile.TemporaryDirectory(prefix="tierdex-bench-", dir=arguments.folder) as root:
         scale = 0.1 if arguments.quick else 1.0
-        bench = Bench(scale, Path(root), is_alone=len(arguments.only or ()) == 1)
+        bench = Bench(scale, Path(root))
         warm_memory(bench.size(8 << 30))
         for name in arguments.only or PARTS:
             begin = watch.elapsed()

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Bench:
-    """One run. `scale` is 1 for the full size, 0.1 for the quick one; `is_alone`: of a single part."""
+    """One run. `scale` is 1 for the full size, 0.1 for the quick one."""
 
     scale: float
     root: Path
-    is_alone: bool = False
     rows: list[Row] = field(default_factory=list)
     plots: dict[str, Any] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)

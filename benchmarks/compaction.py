@@ -6,9 +6,7 @@ The index runs its own compactor by hand, with the store down, so that what is t
 
 from __future__ import annotations
 
-import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +15,11 @@ from benchmarks.bench import newest_file, store_that_is_down
 from benchmarks.data import Block
 from benchmarks.floor import floor_compact, load_floor
 from benchmarks.measure import Row, seconds, take_turns
+from benchmarks.memory import PeakMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from benchmarks.bench import Bench
     from tierdex import Index
@@ -66,7 +66,7 @@ def run(bench: Bench) -> None:
             limit=60.0,
         )
     )
-    peak = float(np.median(peaks)) / MIB
+    peak = max(peaks) / MIB
     bench.add(
         Row(
             4, "compaction: peak memory beyond the page cache", "MiB", peak, ratio=peak, limit=256.0
@@ -113,32 +113,3 @@ def fill(bench: Bench, folder: Path, blocks: list[Block], bits: int) -> Index:
     for block in blocks:
         index.put_batch(**block.entries)
     return index
-
-
-class PeakMemory:
-    """Samples this process's anonymous memory; `bytes` is how far it rose."""
-
-    def __enter__(self) -> PeakMemory:
-        self._before = anonymous_bytes()
-        self.bytes = 0
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def _watch(self) -> None:
-        while not self._done.wait(0.01):
-            self.bytes = max(self.bytes, anonymous_bytes() - self._before)
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-        self.bytes = max(self.bytes, anonymous_bytes() - self._before)
-
-
-def anonymous_bytes() -> int:
-    """Return this process's resident memory that is not a file's."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) << 10
-    return 0

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.compaction import anonymous_bytes
 from benchmarks.data import START_MS, TOPIC, Block
 from benchmarks.measure import ROUNDS, Row
+from benchmarks.memory import anonymous_bytes, release_unused
 from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.ids import SystemIds
@@ -51,6 +51,7 @@ def published(bench: Bench, folder: Path) -> None:
         taken, memory = [], []
         for number in range(ROUNDS):
             read_before = store.total.bytes_read
+            release_unused()
             before, begin = anonymous_bytes(), time.perf_counter()
             index = Index.open(folder / f"data-{count}-{number}", store=store, background=False)
             taken.append(time.perf_counter() - begin)
