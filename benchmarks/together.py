@@ -3,6 +3,8 @@
 The index runs as it does in production, with its background threads, over a local store. One thread
 puts batches of new keys at about half of the speed that it reached alone, another asks a thousand
 keys a second. (One that asked without a pause would hold the interpreter, and the puts would crawl.)
+Two cores compact less than half of what one can put, and local work goes before uploads: so the puts
+wait while three files are on their way, as long as it takes to upload one.
 It asks for what was put lately, as those do who follow a message: such a key has one entry in
 a local file, idle or busy, so that the two measure the same work. Files are small enough that
 several rolls and compactions fall into the measured time, which lasts until there were some.
@@ -31,6 +33,7 @@ BATCH = 10_000
 _MEASURED_S = 8.0
 _MOST_S = 40.0  # until a compaction and an upload have ended
 _PAUSE_S = 0.001  # between two queries
+_BACKLOG = 3  # files
 _RECENT_BATCHES = 60
 _ASKED_OF_A_BATCH = 500
 
@@ -128,6 +131,12 @@ class Puts:
             due = max(due + self._period, now - 10 * self._period)
             if due > now:
                 time.sleep(due - now)
+            while self._count % 10 == 0 and not stop.is_set() and self._is_behind():
+                time.sleep(0.01)
+
+    def _is_behind(self) -> bool:
+        waiting = [file for file in self._index.files() if file.state != "uploaded"]
+        return len(waiting) > _BACKLOG
 
     def put_next(self) -> float:
         block = Block(self._count % BATCH, BATCH)  # four digits; then they come again
