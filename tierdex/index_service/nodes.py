@@ -158,7 +158,7 @@ class Nodes:
         node that was not listed yet, after that was read. Read again, it is there.
         """
         states = [log.state for log in self._logs.values()]
-        replaced = frozenset[FileRef]().union(*(state.replaced for state in states))
+        replaced = _replaced_by(states)
         unexplained = frozenset(
             ref
             for state in states
@@ -240,7 +240,7 @@ class Nodes:
         dropped = state.dropped.get(handle.uuid)
         if dropped is None or dropped.reason is not RemoveReason.REPLACED or handle.row is None:
             return False
-        replaced = frozenset[FileRef]().union(*(log.state.replaced for log in self._logs.values()))
+        replaced = _replaced_by(log.state for log in self._logs.values())
         return not is_replaced(handle.row, handle.node, replaced)
 
     def _calm(self) -> Calm:
@@ -254,7 +254,7 @@ class Nodes:
     def _listed(self) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""
         states = {node: log.state for node, log in self._logs.items()}
-        replaced = frozenset[FileRef]().union(*(state.replaced for state in states.values()))
+        replaced = _replaced_by(states.values())
         return {
             (row.number, node): row
             for node, state in states.items()
@@ -315,3 +315,8 @@ class Nodes:
         if handle.sealed_at_ms is None or (log := self._logs.get(handle.node)) is None:
             return False
         return is_hidden(log.state.retention, topic, handle.sealed_at_ms, self._clock.now_ms())
+
+
+def _replaced_by(states: Iterable[ManifestState]) -> frozenset[FileRef]:
+    """Return the files that a merge listed in any of these manifests stands for."""
+    return frozenset[FileRef]().union(*(state.replaced for state in states))
