@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tierdex.indexfile.columns import address
-from tierdex.indexfile.kernels.plain_keys import hash_plain_keys
+from tierdex.indexfile.kernels.key_column import hash_key_column
 
 
 class NotPlainError(Exception):
@@ -40,7 +40,7 @@ class PlainKeys(NamedTuple):
 
     def hash_into(self, out: int) -> None:
         """Write the hashes (u8) to the address `out`. Raises NotPlainError."""
-        if not hash_plain_keys(*self[:8], out):
+        if not hash_key_column(*self[:8], out):
             raise NotPlainError
 
     def hashes(self) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""Hashing the keys of a batch lookup in one go: bounds, lengths, ASCII and hash of each.
+"""Where the keys of a batch of lookups lie, and whether all of them are plain.
 
 A batch of lookups comes from a caller, so nothing about it is believed; but nearly always it is plain:
-short ASCII keys of one topic. Then one pass does it all. Depends on hashing, text_scan, intrinsics.
+ASCII keys that lie in the column. `key_column` hashes them apart, `chain_columns` while it walks.
+Depends on intrinsics, text_scan.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.hashing import xxh64
-from tierdex.indexfile.kernels.intrinsics import load_i32, load_i64, store_u64
+from tierdex.indexfile.kernels.intrinsics import load_i32, load_i64
 from tierdex.indexfile.kernels.text_scan import is_ascii
 
 
@@ -33,32 +33,3 @@ def bytes_are_plain(
     if first < 0 or first > last or last > data_bytes:
         return False
     return bool(is_text or is_ascii(data + first, data + last))
-
-
-@kernel
-def hash_plain_keys(
-    offsets: int,
-    width: int,
-    data: int,
-    data_bytes: int,
-    count: int,
-    most_bytes: int,
-    seed: int,
-    is_text: bool,
-    out: int,
-) -> bool:
-    """Write the hashes (u8) of `count` > 0 keys, all seeded with `seed`, to `out`.
-
-    False: some key does not have 1 to `most_bytes` bytes, or see `bytes_are_plain`.
-    """
-    if not bytes_are_plain(offsets, width, data, data_bytes, count, is_text):
-        return False
-    begin = key_bound(offsets, width, 0)
-    for i in range(count):
-        end = key_bound(offsets, width, i + 1)
-        length = end - begin
-        if length < 1 or length > most_bytes or end > data_bytes:
-            return False
-        store_u64(out + 8 * i, xxh64(data + begin, length, np.uint64(seed)))
-        begin = end
-    return True
