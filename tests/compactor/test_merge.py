@@ -7,6 +7,7 @@ import pytest
 from tests.index_service.conftest import offsets, put
 from tests.lifecycle.rows import make_row
 from tierdex.compactor.merge import plan_merge
+from tierdex.errors import AlreadyExistsError, CorruptFileError
 from tierdex.lifecycle.manifest import ManifestState
 from tierdex.settings import load_settings
 
@@ -84,3 +85,53 @@ def test_a_lost_part_is_set_aside_and_the_rest_goes_on(make_index, store, clock)
     answer = index.query("orders", key="A")
     assert not answer.complete
     assert len(answer.missing) == 1
+
+
+def alter_answers_about(store, name, count):
+    """Let the next `count` answers about objects whose keys hold `name` be altered on their way."""
+    sound, left = store.get, [count]
+
+    def get(key, position=None, length=None):
+        data = sound(key, position, length)
+        if name not in key or not left[0]:
+            return data
+        left[0] -= 1
+        return bytes([data[0] ^ 1]) + data[1:]
+
+    store.get = get
+
+
+def test_a_part_altered_on_its_way_is_merged_later(make_index, store, clock):
+    index = make_index(store=store, merge_min_files=3)
+    fill(index, 3)
+    alter_answers_about(store, "/files/", 1)
+    index.run_compaction()
+    assert len(index.files()) == 3
+    assert index.compaction_status()["last_error"]["job"] == "merge"
+    clock.advance(600)
+    index.run_compaction()
+    assert len(index.files()) == 3
+    clock.advance(3600)
+    index.run_compaction()
+    assert len(index.files()) == 1
+    assert offsets(index.query("orders", key="A")) == [2, 1, 0]
+
+
+def test_a_manifest_altered_on_its_way_sets_no_file_aside(make_index, store, clock):
+    index = make_index(store=store, merge_min_files=3)
+    fill(index, 3)
+    create = store.put_if_absent
+
+    def create_unanswered(key, data):
+        create(key, data)
+        if len(store.objects()) == 4:  # the merge's commit
+            alter_answers_about(store, "/manifest/", 2)
+            raise AlreadyExistsError("412 on our own success")
+
+    store.put_if_absent = create_unanswered
+    with pytest.raises(CorruptFileError):
+        index.run_compaction()
+    store.put_if_absent = create
+    index.run_compaction()
+    assert len(index.files()) == 1
+    assert index.compaction_status()["totals"]["merged"] == 0  # it had been

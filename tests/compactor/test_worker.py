@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.index_service.conftest import offsets, put
-from tierdex.errors import FencedError, StoreUnavailableError
+from tierdex.errors import CorruptFileError, FencedError, StoreUnavailableError
+from tierdex.testing.faulty_store import Fault, FaultyStore
 
 
 def fill(index, count):
@@ -100,6 +101,45 @@ def test_a_damaged_manifest_quarantines_no_file(make_index, store):
     assert states(index) == ["compacted"]
     assert offsets(index.query("orders", key="A")) == [0]
     assert index.compaction_status()["last_error"]["job"] == "publish"
+
+
+@pytest.fixture
+def commit_to_read_back(make_index, store):
+    """An index whose own commit took effect unanswered: it is read before anything is built upon it."""
+    faulty = FaultyStore(store)
+    index = make_index(store=faulty)
+    fill(index, 1)
+    faulty.fail("put_if_absent", fault=Fault.FAIL_AFTER)
+    with pytest.raises(StoreUnavailableError):
+        index.run_compaction()
+    return index, faulty
+
+
+@pytest.mark.parametrize("fault", [Fault.ALTERED_BODY, Fault.SHORT_BODY])
+def test_a_manifest_altered_on_its_way_is_told_and_read_again_later(
+    commit_to_read_back, store, clock, fault
+):
+    index, faulty = commit_to_read_back
+    step = index._parts.writing.compactor.step
+    faulty.fail("get", fault=fault, count=2)
+    assert 0 < step() <= 1  # a pause, and no end
+    assert states(index) == ["compacted"]
+    last_error = index.compaction_status()["last_error"]
+    assert (last_error["job"], "/manifest/" in last_error["error"]) == ("publish", True)
+    clock.advance(1)
+    step()
+    assert states(index) == ["uploaded"]
+    assert len(store.objects()) == 1
+
+
+def test_run_all_raises_what_is_wrong_with_a_manifest(commit_to_read_back, store):
+    index, faulty = commit_to_read_back
+    faulty.fail("get", fault=Fault.ALTERED_BODY, count=4)  # two for the refresh that goes before
+    with pytest.raises(CorruptFileError, match="/manifest/"):
+        index.run_compaction()
+    index.run_compaction()
+    assert states(index) == ["uploaded"]
+    assert len(store.objects()) == 1
 
 
 def test_what_does_not_verify_after_writing_is_written_again(make_index, store, monkeypatch):

@@ -8,6 +8,7 @@ from tierdex.lifecycle import changes
 from tierdex.lifecycle.manifest import Change, NodeKind, RemoveReason
 from tierdex.lifecycle.manifest_codec import encode_hint
 from tierdex.lifecycle.manifest_log import Draft, list_nodes
+from tierdex.testing.faulty_store import Fault, FaultyStore
 
 
 def add(log, *seeds):
@@ -131,6 +132,17 @@ def test_corrupt_newest_commit_is_not_taken_for_the_end(store):
     with pytest.raises(CorruptFileError):
         reader.refresh()
     assert reader.state.number == 5
+
+
+def test_commit_altered_on_its_way_is_read_again(store):
+    log = filled(store, 5)
+    reader = make_log(faulty := FaultyStore(store))
+    reader.load()
+    add(log, 6)
+    faulty.fail("get", fault=Fault.ALTERED_BODY)
+    store.requests.clear()
+    assert reader.refresh() == log.state
+    assert store.requests == {"get": 3}
 
 
 def test_hole_in_the_history_is_not_taken_for_its_end(store):

@@ -25,7 +25,7 @@ from tierdex.errors import (
 )
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.faulty_store import FaultyStore
+from tierdex.testing.faulty_store import Fault, FaultyStore
 from tierdex.testing.scheduler import InlineExecutor
 from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
@@ -43,8 +43,10 @@ SMALL = {
     "look_ahead": 2,
     "max_staleness": 1e9,
 }
-# What an operation may raise when the store or the disk is unwell; anything else is a bug.
+# What an operation may raise when the store or the disk is unwell; anything else is a bug, but
+# for a CorruptFileError about what was altered on its way: `World.refuse_damage` tells.
 UNWELL = (UnavailableError, StoreRefusedError, ConflictError, OSError)
+ALTERED = (Fault.SHORT_BODY, Fault.ALTERED_BODY)
 
 
 class Site:
@@ -139,7 +141,8 @@ class Site:
             try:
                 self.open()
                 break
-            except (*UNWELL, CorruptFileError):  # a manifest altered on its way is refused as well
+            except (*UNWELL, CorruptFileError) as error:
+                self.world.refuse_damage(error)
                 self.world.clock.advance(1)
         self.world.heal()
         if self.index is None:
@@ -401,6 +404,13 @@ class World:
         for name in names:
             self.sites[name] = Site(self, name)
 
+    def refuse_damage(self, error):
+        """Raise an error that calls an object damaged unless the store has altered that very object."""
+        if isinstance(error, CorruptFileError) and not any(
+            struck.key == error.path and struck.fault in ALTERED for struck in self.store.history
+        ):
+            raise error
+
     def heal(self):
         """Everything works again from here on."""
         self.store.chances = {}
@@ -468,6 +478,7 @@ __all__ = [
     "SMALL",
     "UNWELL",
     "BacklogFullError",
+    "CorruptFileError",
     "Lookup",
     "OwnershipError",
     "Site",

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 
 from tests.stateful.model import Lookup
-from tests.stateful.world import UNWELL, World
+from tests.stateful.world import UNWELL, CorruptFileError, World
 from tierdex.index_service.maintenance import PutFlusher, WriterTending
 from tierdex.testing.faulty_store import Fault
 from tierdex.testing.scheduler import SeededScheduler
@@ -79,9 +79,10 @@ class Simulation:
                     site.open()
                 chosen(self, site)
                 self.counts[chosen.__name__] += 1
-            except UNWELL as error:
+            except (*UNWELL, CorruptFileError) as error:
                 self.counts[type(error).__name__] += 1
                 self.note(f"  {type(error).__name__}")
+                self.world.refuse_damage(error)
                 if not self.is_unwell and not site.model.uncertain:
                     raise
             self.world.clock.advance(self.random.choice((0.0, 0.01, 1.0)))

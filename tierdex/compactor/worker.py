@@ -54,6 +54,7 @@ _RETRYABLE = (
     UnavailableError, StoreRefusedError, ConflictError, FloorError, CorruptFileError, OSError,
 )  # fmt: skip
 _HOUSEKEEPING_S = 30.0  # between two looks for what to merge, expire and collect
+_UNMERGEABLE_S = 3600.0  # a part that could not be read is left alone; it may be sound after all
 
 
 class Unit(NamedTuple):
@@ -90,7 +91,7 @@ class Compactor:
         self._local_backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
         self._housekeeping_at = float("-inf")
         self._collect_at = float("-inf")
-        self._unmergeable: set[bytes] = set()
+        self._unmergeable: dict[bytes, float] = {}  # uuid -> until when
         self._busy = threading.Lock()  # one unit at a time, whoever asks for it
         self._is_stopping = False
         self.fenced: FencedError | None = None
@@ -160,10 +161,7 @@ class Compactor:
             raise
         except CorruptFileError as error:
             parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
-            if unit.handle is None:
-                logger.warning(unit.job, extra={"error": str(error)})
-                return 0
-            if error.path != str(unit.handle.path):
+            if unit.handle is None or error.path != str(unit.handle.path):
                 raise  # the manifest, or what was just written: no fault of the file
             parts.quarantine(unit.handle, error.reason)
             parts.show_manifest()  # of a file that is published, too, that one answers from now on
@@ -234,7 +232,9 @@ class Compactor:
                 yield Unit("expire", "", 0, True, lambda: expire(parts, rows))
             yield Unit("replace", "", 0, True, lambda: drop_replaced(parts, self._other_states()))
             # Not with a local copy that still answers: it has the number that the merge will have.
-            excluded = self._unmergeable | local_uuids(parts)
+            waiting = self._unmergeable.items()
+            self._unmergeable = {uuid: until for uuid, until in waiting if now < until}
+            excluded = self._unmergeable.keys() | local_uuids(parts)
             group = plan_merge(parts.claim.get().state, parts.settings, excluded)
             if group:
                 items = sum(row.item_count for row in group)
@@ -246,14 +246,19 @@ class Compactor:
         self._housekeeping_at = now  # nothing was left to do
 
     def _merge(self, group: tuple[FileRow, ...]) -> int:
+        parts = self._parts
         try:
-            return merge_published(self._parts, group)
+            return merge_published(parts, group)
         except (CorruptFileError, NotFoundError) as error:
-            # Queries name the damaged or lost file; merging goes on without this group.
-            self._unmergeable.update(row.uuid for row in group)
-            if isinstance(error, CorruptFileError):
+            manifests = parts.claim.get().log.paths.manifest_prefix
+            if isinstance(error, CorruptFileError) and error.path.startswith(manifests):
                 raise
-            raise CorruptFileError(group[-1].object_key, f"a file to merge: {error}") from error
+            # Queries name the damaged or lost file; merging goes on without this group.
+            until = parts.clock.monotonic() + _UNMERGEABLE_S
+            self._unmergeable.update((row.uuid, until) for row in group)
+            parts.progress.fail("merge", "", error, parts.clock.now_ms())
+            logger.warning("merge", extra={"error": str(error)})
+            return 0
 
 
 _COUNTED = {

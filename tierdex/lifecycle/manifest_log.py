@@ -12,7 +12,8 @@ below the newest checkpoint may be *collected*: overwritten by a tombstone that 
 so that whoever stalled there finds the way instead of a free number.
 
 The hint is an optimisation: best effort, possibly old, never trusted. Without it the folder is
-listed once. A hole in the history is damage (CorruptFileError), never taken for its end.
+listed once. A hole in the history is damage (CorruptFileError), never taken for its end; so is an
+object that does not verify when it was read twice, since the first answer may be altered on its way.
 
 Requests: `refresh` with nothing new 1 GET; `load` with a hint 2 GET, 1 LIST and 1 GET a change since
 the checkpoint; `commit` 1 PUT, 1 more at a checkpoint.
@@ -250,6 +251,15 @@ class ManifestLog:
             raise CorruptFileError(self.paths.manifest(number), "named, but missing") from error
 
     def _read(self, number: int) -> Commit | Tombstone:
+        """Return what lies under a number; what does not verify is read a second time."""
+        try:
+            return self._read_once(number)
+        except CorruptFileError as error:
+            # Altered on its way, perhaps: what the store itself holds damaged stays so.
+            logger.warning("manifest read again", extra={"node": self.node, "error": str(error)})
+            return self._read_once(number)
+
+    def _read_once(self, number: int) -> Commit | Tombstone:
         key = self.paths.manifest(number)
         return decode_manifest(self.store.get(key), key=key, node=self.node, number=number)
 
