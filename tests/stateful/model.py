@@ -3,13 +3,15 @@
 A put is a number in put order. What was acknowledged at a level is a prefix of that order; what an
 index may answer after a failure is `puts[:n]` for one n that is not below what was acknowledged.
 
-Depends on nothing of Tierdex.
+Depends on fading, and on nothing of Tierdex.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from tests.stateful.fading import Fading
 
 LEVELS = ("os", "disk", "remote")
 
@@ -65,6 +67,7 @@ class NodeModel:
     )  # puts that raised: applied or not, nobody knows
     leaving: list[set] = field(default_factory=list)  # files whose expiry nobody confirmed
     next_offset: int = 0
+    fading: Fading = field(default_factory=Fading)
 
     def acknowledge(self, level, count=None):
         """Everything put so far (or the first `count`) has `level`, and every weaker level."""
@@ -75,6 +78,15 @@ class NodeModel:
     def expected(self, lookup, *, ever=False):
         """Return the locations that answer, newest put first, each once; `ever`: expired ones too."""
         return _newest_first(self._matching(lookup, ever=ever))
+
+    def may_be_answer(self, lookup, found):
+        """Return whether `found` is what is expected, with or without what retention may take."""
+        faded = self.fading.faded
+        expected = [
+            entry for entry in self.expected(lookup)
+            if entry[0] not in faded or entry in found
+        ]  # fmt: skip
+        return found == expected
 
     def was_expected(self, lookup, found):
         """Return whether `found` is the answer of the first puts, however many."""
@@ -95,19 +107,20 @@ class NodeModel:
         return {
             put.location for number, put in enumerate(self.puts)
             if lookup.matches(put) and number not in self.gone and number not in self.uncertain
-        } - leaving  # fmt: skip
+        } - leaving - self.fading.faded  # fmt: skip
 
     def resolve(self, survivors):
         """Learn which of the puts that raised were applied after all; forget the others."""
         for number in sorted(self.uncertain, reverse=True):
-            if self.puts[number].location not in survivors:
+            location = self.puts[number].location
+            if location not in survivors and location not in self.fading.faded:
                 del self.puts[number]
                 self.gone = {n - (n > number) for n in self.gone}
                 for level in LEVELS:
                     self.acknowledged[level] -= self.acknowledged[level] > number
         self.uncertain = set()
         for locations in self.leaving:
-            if not locations & survivors:
+            if not locations & survivors and not locations <= self.fading.faded:
                 self.expire(locations)
         self.leaving = []
 
@@ -122,19 +135,20 @@ class NodeModel:
         """
         self.resolve(survivors)
         floor = self.acknowledged[level]
-        lost = self.locations(floor) - survivors
+        faded = self.fading.faded
+        lost = self.locations(floor) - survivors - faded
         assert not lost, f"{self.name}: acknowledged at {level!r} and lost: {sorted(lost)[:5]}"
         known = {put.location for put in self.puts}
         phantoms = survivors - known
         assert not phantoms, f"{self.name}: never put: {sorted(phantoms)[:5]}"
         for count in range(len(self.puts), floor - 1, -1):
-            if self.locations(count) == survivors:
+            if self.locations(count) - faded == survivors - faded:
                 self._cut(count)
                 return
         missing = sorted(
             number
             for number, put in enumerate(self.puts)
-            if put.location not in survivors and number not in self.gone
+            if put.location not in survivors | faded and number not in self.gone
         )
         raise AssertionError(
             f"{self.name}: survivors are no prefix of {len(self.puts)} puts: first missing "

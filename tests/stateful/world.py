@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.stateful.fading import Fading
 from tests.stateful.model import Lookup, NodeModel, Put
 from tierdex import Index
 from tierdex.clock import ManualClock
@@ -56,7 +57,11 @@ class Site:
         self.world = world
         self.disk = SimulatedFileSystem(clock=world.clock)
         # Nodes put different messages: one location is answered once, whoever put it.
-        self.model = NodeModel(name, next_offset=len(world.sites) * 1_000_000_000)
+        self.model = NodeModel(
+            name,
+            next_offset=len(world.sites) * 1_000_000_000,
+            fading=Fading(world.settings.get("retention"), world.settings.get("topic_retention")),
+        )
         self.index = None
         self.opened = 0
         self.comparisons = 0
@@ -66,6 +71,10 @@ class Site:
     @property
     def name(self):
         return self.model.name
+
+    @property
+    def compactor_parts(self):
+        return self.index._parts.writing.compactor._parts
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -98,9 +107,7 @@ class Site:
     def count_work(self):
         """Add what the compactor of this life did to the world's counts."""
         if self.index is not None:
-            self.world.counts.update(
-                asdict(self.index._parts.writing.compactor._parts.progress.totals)
-            )
+            self.world.counts.update(asdict(self.compactor_parts.progress.totals))
 
     def reopen(self):
         """Close and open again: nothing is lost."""
@@ -173,6 +180,7 @@ class Site:
         """Whatever raises inside leaves these puts uncertain."""
         first = len(self.model.puts)
         self.model.puts += puts
+        self.model.fading.note([put.location for put in puts], self.world.clock.now_ms())
         try:
             yield
         except BaseException:
@@ -230,7 +238,7 @@ class Site:
         expired = self.index.expire(before=before)
         for info in expired:
             assert info.node == self.name
-            assert items[info.file_id].sealed_at < before
+            assert items[info.file_id].sealed_at < before or not held.get(info.file_id)
             self.model.expire(held.get(info.file_id, set()))
         self.model.leaving = unsure
         return expired
@@ -266,8 +274,10 @@ class Site:
     def check_lookup(self, lookup, page=1000):
         """The own node's entries are the model's, in order; those of others a prefix of theirs."""
         self.refresh_beside_others()
+        self.world.look_at_clock()
         found = self.entries(lookup, page)
         self.check_found(lookup, found)
+        self.check_retention([found])
         return found
 
     def refresh_beside_others(self):
@@ -278,19 +288,30 @@ class Site:
         ids = [entry.file_id for entry in found]
         assert ids == sorted(ids, key=_file_order, reverse=True)
         ours, wanted = located(e for e in found if e.node == self.name), self.model.expected(lookup)
-        assert ours == wanted, (self.name, lookup, ours, wanted)
+        assert self.model.may_be_answer(lookup, ours), (self.name, lookup, ours, wanted)
         for other in self.world.sites.values():
             if other is not self:
                 other.check_seen_elsewhere(
                     lookup, located(e for e in found if e.node == other.name)
                 )
 
+    def check_retention(self, found):
+        """None of these entries is of a topic whose retention has passed since its file was sealed."""
+        fading, now_ms = self.model.fading, self.world.clock.now_ms()
+        if fading.is_on and self.compactor_parts.claim.is_claimed:  # else the rules are not known
+            sealed_ms = {info.file_id: info.sealed_at for info in self.index.files()}
+            for entry in {entry for entries in found for entry in entries}:
+                assert not fading.is_over([entry.topic], sealed_ms[entry.file_id], now_ms), entry
+
     def check_seen_elsewhere(self, lookup, found):
         """`found` is what another node saw of us: the answer of some prefix of our puts."""
-        if self.model.leaving or self.model.uncertain:  # we have not looked what became of those
-            assert is_subsequence(found, self.model.expected(lookup, ever=True)), (lookup, found)
+        model = self.model
+        if (
+            model.leaving or model.uncertain or model.fading.faded
+        ):  # not looked what became of those
+            assert is_subsequence(found, model.expected(lookup, ever=True)), (lookup, found)
         else:
-            assert self.model.was_expected(lookup, found), (self.name, lookup, found)
+            assert model.was_expected(lookup, found), (self.name, lookup, found)
 
     def check_beside_faults(self, lookup, page=1000):
         """Whatever fails below: no wrong entry, none out of order, and what is missing is said."""
@@ -299,6 +320,7 @@ class Site:
             found = located(e for e in answer.entries if e.node == site.name)
             possible = site.model.expected(lookup, ever=site is not self)  # what others show is old
             assert is_subsequence(found, possible), (site.name, lookup, found)
+        self.world.look_at_clock()
         if answer.complete and answer.next_cursor is None:
             found = {location for location, _ in located(answer.entries)}
             lost = self.model.certain(lookup) - found
@@ -316,13 +338,16 @@ class Site:
 
     def check_all(self):
         """Every key and message ID answers as the model says; every file is sound."""
+        self.world.look_at_clock()
         if self.model.uncertain or self.model.leaving:
             self.index.refresh()  # an expiry may have taken effect though its answer was lost
             self.model.resolve(self.survivors())
         self.refresh_beside_others()
         lookups = self.model.lookups
-        for lookup, found in zip(lookups, self.entries_of_all(lookups), strict=True):
+        found_of_all = self.entries_of_all(lookups)
+        for lookup, found in zip(lookups, found_of_all, strict=True):
             self.check_found(lookup, found)
+        self.check_retention(found_of_all)
         self.check_files()
 
     def check_files(self):
@@ -340,6 +365,7 @@ class Site:
         }
 
     def learn_survivors(self, level):
+        self.world.look_at_clock()
         self.model.cut_to_survivors(self.survivors(), level)
         self.check_all()
 
@@ -358,7 +384,7 @@ class Site:
         promised = set()
         if self.index is None:
             return promised
-        leaving = set().union(*self.model.leaving)
+        leaving = set().union(*self.model.leaving) | self.model.fading.faded
         for queue in {(put.topic, put.queue_id) for put in self.model.puts}:
             end = self.index.watermark(*queue)[level]
             promised |= {
@@ -371,7 +397,7 @@ class Site:
         return promised
 
     def check_kept(self, promised):
-        lost = promised - self.model.locations(len(self.model.puts))
+        lost = promised - self.model.locations(len(self.model.puts)) - self.model.fading.faded
         assert not lost, f"below the watermark and lost: {sorted(lost)[:5]}"
 
     def check_watermarks(self):
@@ -411,6 +437,16 @@ class World:
         ):
             raise error
 
+    def look_at_clock(self):
+        for site in self.sites.values():
+            site.model.fading.look(self.clock.now_ms())
+
+    def step_clock(self, milliseconds):
+        """Set the wall clock forwards or back; no time passes."""
+        self.look_at_clock()
+        self.clock.step(milliseconds)
+        self.look_at_clock()
+
     def heal(self):
         """Everything works again from here on."""
         self.store.chances = {}
@@ -441,10 +477,11 @@ class World:
         for site in self.sites.values():
             if site.fenced:
                 continue
-            listed = {
-                row.object_key
-                for row in site.index._parts.writing.compactor._parts.claim.get().state.files.values()
-            }
+            rows = site.compactor_parts.claim.get().state.files.values()
+            for row in rows:
+                over = site.model.fading.is_over(row.topics, row.sealed_at_ms, self.clock.now_ms())
+                assert not over, f"expired, and listed: {row}"
+            listed = {row.object_key for row in rows}
             stored = {found.key for found in self.objects.list(f"nodes/{site.name}/files/")}
             assert listed == stored, (listed - stored, stored - listed)
 

@@ -26,6 +26,13 @@ CHANCES = {
 CALLS = (
     "open", "write", "sync", "mapping_sync", "rename", "map", "reserve", "sync_folder", "unlink", "read",
 )  # fmt: skip
+# Half of the seeds keep everything until somebody expires it by hand.
+RETENTIONS = (
+    *({} for _ in range(3)),
+    {"retention": 300.0},
+    {"retention": 5000.0, "topic_retention": {TOPICS[0]: 60.0}},
+    {"topic_retention": {TOPICS[0]: 200.0, TOPICS[1]: 4500.0}},
+)
 # What a hundred seeds must come to, each at least that often: the walk reaches everything.
 REACHED = {
     **dict.fromkeys(
@@ -35,6 +42,7 @@ REACHED = {
     ),
     **{f"step of {name}": 300 for name in ("compactor", "flush", "refresh", "tend")},
     "sealed": 200, "compacted": 200, "published": 200, "merged": 10, "files expired": 20,
+    "expired": 100, "faded": 1000,
     "collected": 20, "crash within a call": 20, "crash beside store faults": 10,
     "unsynced effect kept": 100, "unsynced effect lost": 100, "OSError": 2, "fail-before": 50,
     **dict.fromkeys(
@@ -63,6 +71,7 @@ class Simulation:
             sidecar_cache_bytes=self.random.choice((0, 5000, 1 << 30)),
             roll_after=self.random.choice((5.0, 3600.0)),
             grace_time=self.random.choice((10.0, 3600.0)),
+            **self.random.choice(RETENTIONS),
         )
         self.schedulers = {}
         self.is_unwell = self.is_disk_unwell = False
@@ -91,6 +100,9 @@ class Simulation:
         self.world.settle()
         self.world.close()
         self.counts.update(self.world.counts)
+        self.counts["faded"] += sum(
+            len(site.model.fading.faded) for site in self.world.sites.values()
+        )
         return self.trace
 
     def note(self, line):
@@ -181,7 +193,7 @@ class Simulation:
         self.world.clock.advance(self.random.choice((1, 40, 4000)))
 
     def step_clock(self, site):
-        self.world.clock.step(self.random.choice((-3_600_000, -5, 60_000)))
+        self.world.step_clock(self.random.choice((-3_600_000, -5, 60_000)))
 
     # -- fate ------------------------------------------------------------------------------------
 

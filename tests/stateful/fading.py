@@ -1,0 +1,54 @@
+"""Which puts retention may have hidden or dropped by now, whatever the clock has done since.
+
+An entry's age counts from the sealing of its file, which the model does not see. But no file is sealed
+before what it holds was put: until the topic's retention has passed since the put, counted from the
+lowest time that the clock has shown meanwhile, the entry must be found. From then on it may be found
+or not, for ever: the clock may be set back, and a merge makes a file as young as its newest part.
+
+Depends on nothing of Tierdex.
+"""
+
+from __future__ import annotations
+
+
+class Fading:
+    """The puts of one node that retention may take, by location (topic, ...)."""
+
+    def __init__(self, default_s=None, topics_s=None):
+        self._default_s, self._topics_s = default_s, topics_s or {}
+        self._lowest_ms = {}  # location -> lowest time shown since the put
+        self._looked_ms = None
+        self.faded = set()  # locations that need not be found any more
+
+    @property
+    def is_on(self):
+        return self._default_s is not None or bool(self._topics_s)
+
+    def note(self, locations, now_ms):
+        """These were put now."""
+        for location in locations:
+            if self._limit_ms(location[0]) is not None:
+                self._lowest_ms[location] = now_ms
+
+    def look(self, now_ms):
+        """Look at the clock: before anything is compared, before the clock is set, and after."""
+        if now_ms == self._looked_ms:
+            return
+        self._looked_ms = now_ms
+        for location, lowest_ms in list(self._lowest_ms.items()):
+            if now_ms - lowest_ms >= self._limit_ms(location[0]):
+                self.faded.add(location)
+                del self._lowest_ms[location]
+            elif now_ms < lowest_ms:
+                self._lowest_ms[location] = now_ms
+
+    def is_over(self, topics, sealed_ms, now_ms):
+        """Say whether the retention of all these topics has passed in a file sealed then."""
+        limits = [self._limit_ms(topic) for topic in topics]
+        return sealed_ms is not None and all(
+            limit is not None and now_ms - sealed_ms >= limit for limit in limits
+        )
+
+    def _limit_ms(self, topic):
+        limit_s = self._topics_s.get(topic, self._default_s)
+        return None if limit_s is None else round(limit_s * 1000)
