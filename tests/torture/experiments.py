@@ -182,7 +182,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "interleaving", "threads that change places at any line, as a seed says", "seeds",
-        _interleaving, dose=5000, small_dose=8, minutes=60,
+        _interleaving, dose=1500, small_dose=8, minutes=20,
     ),
     Experiment(
         "soak", "small lives: memory, descriptors, mappings, disk", "cycles", _soak,

@@ -163,11 +163,15 @@ class InterleavedIndex:
         log.acknowledged = log.in_files = numbers.stop
 
     def work(self, worker):
+        source = random.Random(self.source.random())
         while not self.is_over:
             try:
-                worker.step()
+                is_idle = worker.step() > 0
             except (*UNWELL, CorruptFileError):
                 assert self.has_faults or self.closes
+                is_idle = True
+            if is_idle:
+                self.threads.rest(source.randrange(40))
             self.threads.point()
 
     def ask(self):

@@ -25,12 +25,18 @@ from pathlib import Path
 import tierdex
 
 _ROOT = str(Path(tierdex.__file__).parent)
+# Whatever threads share. Of `indexfile` that is the file being written, and what is remembered of a
+# published one; the rest turns bytes that nobody changes into values of one thread.
 _LOOKED_AT = tuple(
-    f"{_ROOT}/{part}/" for part in ("index_service", "lifecycle", "compactor", "indexfile")
-)
+    f"{_ROOT}/{part}" for part in (
+        "index_service/", "lifecycle/", "compactor/", "indexfile/chained", "indexfile/batch",
+        "indexfile/compacted.py", "indexfile/sidecar.py", "indexfile/dictionary.py",
+        "indexfile/filter.py", "indexfile/predecessor.py", "indexfile/reserved_blocks.py",
+    )
+)  # fmt: skip
 # Locks that were made long before ours are, of a dataclass, of numba's compiler (which calls what
 # makes the intrinsics) and of cached properties: no point inside.
-_FILES_LEFT_ALONE = (f"{_ROOT}/compactor/progress.py", f"{_ROOT}/indexfile/kernels/")
+_FILES_LEFT_ALONE = (f"{_ROOT}/compactor/progress.py",)
 _NAMES_LEFT_ALONE = ("extra", "dtype", "has_end_offsets", "_part_uuids")
 _LIMIT_S = 300.0
 
@@ -48,7 +54,7 @@ class _Actor:
         self.name, self.body = name, body
         self.baton = allocate_lock()
         self.baton.acquire()
-        self.is_over, self.is_free = False, None
+        self.is_over, self.is_free, self.may_give_up = False, None, False
 
     @property
     def may_run(self):
@@ -66,7 +72,8 @@ class Interleaving:
         self.failure, self.changes = None, 0
         self.done = allocate_lock()
         self._local = threading.local()
-        self._traces, self._quiet = {}, 0
+        self._traces, self._quiet = {}, False
+        self._at_line, self._at_end_of_quiet = self._trace_line, self._trace_quiet  # bound once
 
     # -- what an experiment calls ------------------------------------------------------------------
 
@@ -112,8 +119,12 @@ class Interleaving:
             return
         self.left -= 1
         if self.left <= 0:
-            self.left = 1 + int(self.source.expovariate(1 / self.every))
-            self._change()
+            self._come_to_change()
+
+    def rest(self, changes):
+        """Let others go on until the baton has changed hands that often, or nobody else can."""
+        until = self.changes + changes
+        self.wait(lambda: self.changes >= until, may_give_up=True)
 
     def wait(self, is_free, may_give_up=False):
         """Wait until it is free. Return False when nobody is left who could free it."""
@@ -123,16 +134,14 @@ class Interleaving:
                 raise Deadlock("outside of a run")
             return True
         while not is_free():
-            actor.is_free = is_free
-            others = [each for each in self.actors if each is not actor and each.may_run]
+            actor.is_free, actor.may_give_up = is_free, may_give_up
+            others = [each for each in self.actors if each is not actor]
             try:
-                if not others:
-                    if may_give_up:
-                        return False
-                    raise Deadlock(", ".join(each.name for each in self.actors if not each.is_over))
-                self._hand_over(actor, self.source.choice(others))
+                if may_give_up and not any(each.may_run for each in others):
+                    return False
+                self._hand_over(actor, self.source.choice(self._able(others)))
             finally:
-                actor.is_free = None
+                actor.is_free, actor.may_give_up = None, False
         return True
 
     # -- the baton -----------------------------------------------------------------------------------
@@ -160,17 +169,26 @@ class Interleaving:
         if not left:
             self.done.release()
             return
-        able = left if self.failure is not None else [each for each in left if each.may_run]
-        if not able:
-            self.failure = Deadlock(", ".join(each.name for each in left))
-            able = left
+        try:
+            able = left if self.failure is not None else self._able(left)
+        except Deadlock as error:
+            self.failure, able = error, left
         self._hand_to(self.source.choice(able))
 
-    def _change(self):
+    def _come_to_change(self):
+        self.left = 1 + int(self.source.expovariate(1 / self.every))
         able = [each for each in self.actors if each.may_run]
         chosen = self.source.choice(able)
         if chosen is not self.holder:
             self._hand_over(self.holder, chosen)
+
+    def _able(self, actors):
+        """Return those of them who may run or, when nobody may, give up waiting."""
+        able = [each for each in actors if each.may_run]
+        able = able or [each for each in actors if not each.is_over and each.may_give_up]
+        if not able:
+            raise Deadlock(", ".join(each.name for each in self.actors if not each.is_over))
+        return able
 
     def _hand_over(self, actor, chosen):
         self.changes += 1
@@ -187,32 +205,37 @@ class Interleaving:
 
     def _trace(self, frame, event, argument):
         del event, argument
+        if self._quiet:
+            return None
         code = frame.f_code
         trace = self._traces.get(code, self)
         if trace is self:
             trace = self._traces[code] = self._choose_trace(code)
-        if trace == self._trace_quiet:
-            self._quiet += 1
+        if trace is self._at_end_of_quiet:
+            self._quiet = True
         return trace
 
     def _choose_trace(self, code):
         if not code.co_filename.startswith(_LOOKED_AT):
             return None
         alone = code.co_filename.startswith(_FILES_LEFT_ALONE) or code.co_name in _NAMES_LEFT_ALONE
-        return self._trace_quiet if alone else self._trace_line
+        return self._at_end_of_quiet if alone else self._at_line
 
     def _trace_line(self, frame, event, argument):
+        """A point at each line; what `point` does, without a call while the baton stays."""
         del frame, argument
-        if event == "line":
-            self.point()
-        return self._trace_line
+        if event == "line" and not self._quiet:
+            self.left -= 1
+            if self.left <= 0:
+                self._come_to_change()
+        return self._at_line
 
     def _trace_quiet(self, frame, event, argument):
         """No point until this frame returns, nor in what it calls."""
         del frame, argument
         if event == "return":
-            self._quiet -= 1
-        return self._trace_quiet
+            self._quiet = False
+        return self._at_end_of_quiet
 
 
 class Lock:

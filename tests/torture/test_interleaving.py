@@ -92,3 +92,35 @@ def test_event_wakes_who_waits_for_it():
 
     threads.run({"a": wait, "b": wake})
     assert order == ["set", "woken"]
+
+
+def test_who_rests_lets_the_others_go_first():
+    threads, order = Interleaving(6, every=1), []
+
+    def rest():
+        for _ in range(3):
+            threads.rest(5)
+            order.append("rested")
+
+    def work():
+        for _ in range(60):
+            order.append("worked")
+            threads.point()
+
+    threads.run({"a": rest, "b": rest, "c": work})
+    assert order.count("rested") == 6
+    assert order.count("worked") == 60
+    assert order[0] == "worked"
+
+
+def test_all_who_rest_go_on_when_nobody_else_can():
+    threads = Interleaving(7, every=1)
+    threads.run({name: lambda: threads.rest(1000) for name in "abc"})
+
+
+def test_deadlock_beside_somebody_who_rests_is_found():
+    threads = Interleaving(3, every=1)
+    with threads.locks():
+        event = threading.Event()
+    with pytest.raises(Deadlock):
+        threads.run({"a": event.wait, "b": lambda: threads.rest(1000)})
