@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import CursorExpiredError, InvalidRequestError
 from tierdex.index_service.cursor import Cursor, decode_cursor, digest_query, fingerprint_location
+from tierdex.storage_layer.memory import MemoryStore
 
 
 def test_a_cursor_survives_its_way_through_text():
-    cursor = Cursor(
-        digest_query("t", 0), fingerprint_location(("t", 1, 2)), "00000000000000000007-a"
-    )
+    location = fingerprint_location(("t", 1, 2))
+    cursor = Cursor(digest_query("t", 0), location, 7, bytes(8), "00000000000000000007-a")
     assert decode_cursor(cursor.encode(), cursor.query_digest) == cursor
 
 
@@ -26,7 +26,7 @@ def test_any_other_text_is_refused(text):
 
 
 def test_a_changed_letter_is_refused():
-    good = Cursor(b"12345678", bytes(16), "00000000000000000007-a").encode()
+    good = Cursor(b"12345678", bytes(16), 0, bytes(8), "00000000000000000007-a").encode()
     for place in range(len(good)):
         other = "B" if good[place] == "A" else "A"
         with pytest.raises(InvalidRequestError):
@@ -79,6 +79,67 @@ def test_a_cursor_survives_a_merge(make_index):
     assert offsets(first) + offsets(second) == list(range(11, -1, -1))
 
 
+@pytest.fixture
+def nodes(make_index, tmp_path, clock):
+    """Return (publish, reader): two nodes whose files lie between each other's, and a reader."""
+    store = MemoryStore()
+    writers = {
+        name: make_index(tmp_path / name, store=store, node=name, merge_min_files=3)
+        for name in "ab"
+    }
+    reader = make_index(None, store=store)
+
+    def publish(name, *numbers):
+        clock.advance(1)
+        writers[name].roll()  # the next file gets a number of now
+        for number in numbers:
+            put(writers[name], "A", number)
+        writers[name].roll()
+        clock.advance(60)
+        writers[name].run_compaction()
+        reader.refresh()
+
+    return publish, reader
+
+
+def test_a_cursor_that_entries_were_merged_across_is_refused(nodes):
+    publish, reader = nodes
+    publish("a", 1)
+    publish("b", 2)
+    publish("a", 3)
+    first = reader.query("orders", key="A", max_count=2)
+    assert offsets(first) == [3, 2]
+    publish("a", 4)  # and merges 1, 3 and 4, which come all before 2 now
+    assert len(reader.files()) == 2
+    with pytest.raises(CursorExpiredError, match="both sides"):
+        reader.query("orders", key="A", cursor=first.next_cursor)
+
+
+def test_a_cursor_whose_file_was_merged_away_from_its_place_is_refused(nodes):
+    publish, reader = nodes
+    publish("a", 0, 1)
+    publish("a", 2)
+    publish("b", 3)
+    first = reader.query("orders", key="A", max_count=3)
+    assert offsets(first) == [3, 2, 1]
+    publish("a", 4)  # and merges: 3 would come a second time
+    with pytest.raises(CursorExpiredError, match="both sides"):
+        reader.query("orders", key="A", cursor=first.next_cursor)
+
+
+def test_pages_go_on_beside_merged_files_while_entries_come(nodes):
+    publish, reader = nodes
+    publish("a", 1)
+    publish("b", 0, 2)
+    publish("a", 3)
+    publish("a", 4)
+    first = reader.query("orders", key="A", max_count=4)
+    assert offsets(first) == [4, 3, 1, 2]
+    publish("a", 5)
+    second = reader.query("orders", key="A", cursor=first.next_cursor)
+    assert (offsets(second), second.complete) == ([0], True)
+
+
 def test_entries_that_came_meanwhile_do_not_shift_the_pages(index):
     fill(index, 6)
     first = index.query("orders", key="A", max_count=3)
@@ -101,28 +162,71 @@ def test_a_cursor_whose_entry_is_hidden_by_now_goes_on(make_index, clock):
     assert offsets(first) + offsets(second) == [3, 2, 1]
 
 
+def test_a_location_put_again_meanwhile_is_not_lost(index):
+    fill(index, 6)
+    pages = [index.query("orders", key="A", max_count=2)]
+    index.roll()
+    put(index, "A", 1)  # replayed, and not returned so far
+    put(index, "A", 5)  # returned already
+    while pages[-1].next_cursor is not None:
+        pages.append(index.query("orders", key="A", max_count=2, cursor=pages[-1].next_cursor))
+        put(index, "A", 0)
+    assert [offset for page in pages for offset in offsets(page)] == [5, 4, 3, 2, 1, 0]
+
+
+def test_a_location_put_again_into_the_same_file_is_not_lost(index):
+    fill(index, 6)
+    first = index.query("orders", key="A", max_count=3)
+    put(index, "A", 1)
+    put(index, "A", 3)  # the cursor's own: what page one returned may come again
+    second = index.query("orders", key="A", cursor=first.next_cursor)
+    assert set(offsets(first) + offsets(second)) == set(range(6))
+
+
+def test_what_was_returned_comes_once_though_others_came_meanwhile(index):
+    fill(index, 4)
+    index.roll()
+    for offset in (9, 1, 8):  # 1 is here twice from the start
+        put(index, "A", offset)
+    first = index.query("orders", key="A", max_count=3)
+    put(index, "A", 10)
+    second = index.query("orders", key="A", max_count=2, cursor=first.next_cursor)
+    put(index, "A", 11)
+    third = index.query("orders", key="A", max_count=2, cursor=second.next_cursor)
+    assert [offsets(page) for page in (first, second, third)] == [[8, 1, 9], [3, 2], [0]]
+
+
+def test_a_cursor_of_a_batch_goes_on_as_one_of_a_query_does(index):
+    fill(index, 4)
+    index.roll()
+    put(index, "A", 1)
+    batch = index.query_batch([{"topic": "orders", "key": "A", "max_count": 2}])
+    single = index.query("orders", key="A", max_count=2)
+    assert batch[0].next_cursor == single.next_cursor
+    assert offsets(index.query("orders", key="A", cursor=batch[0].next_cursor)) == [2, 0]
+
+
+def cursor_text(location, file_id):
+    digest = digest_query("orders", 0, "A", -(1 << 63), (1 << 63) - 1)
+    return Cursor(digest, location, 0, bytes(8), file_id).encode()
+
+
 def test_a_cursor_of_an_unknown_file_has_expired(index):
     fill(index, 3)
-    request = ("orders", 0, "A", -(1 << 63), (1 << 63) - 1)
     location = fingerprint_location(("orders", 1, 10, 0))
     index.flush()
     file_id = index.files()[0].file_id
-    stranger = Cursor(digest_query(*request), location, "00000000000000000001-default").encode()
-    with pytest.raises(CursorExpiredError):
-        index.query("orders", key="A", cursor=stranger)
-    absent = Cursor(digest_query(*request), bytes(16), file_id).encode()
-    with pytest.raises(CursorExpiredError):
-        index.query("orders", key="A", cursor=absent)
-    assert offsets(
-        index.query(
-            "orders", key="A", cursor=Cursor(digest_query(*request), location, file_id).encode()
-        )
-    ) == [0]
+    for cursor in (
+        cursor_text(location, "00000000000000000001-default"),
+        cursor_text(bytes(16), file_id),
+    ):
+        with pytest.raises(CursorExpiredError):
+            index.query("orders", key="A", cursor=cursor)
+    assert offsets(index.query("orders", key="A", cursor=cursor_text(location, file_id))) == [0]
 
 
 @pytest.mark.parametrize("file_id", ["", "x", "7-", "00000000000000000007-A", "0" * 30])
 def test_a_forged_file_id_is_refused(index, file_id):
     fill(index, 1)
-    digest = digest_query("orders", 0, "A", -(1 << 63), (1 << 63) - 1)
     with pytest.raises(InvalidRequestError):
-        index.query("orders", key="A", cursor=Cursor(digest, bytes(16), file_id).encode())
+        index.query("orders", key="A", cursor=cursor_text(bytes(16), file_id))

@@ -3,7 +3,7 @@
 Matches come newest file first; within a lookup that is the order of the entries. Locations that a
 lookup has seen are dropped, then what is beyond its `max_count`. Most lookups have one match, and
 nothing of that to be done: entries are made column by column, a thousand in the time of a few calls.
-Depends on collected, answer, cursor, rows.
+Depends on collected, answer, paging, rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tierdex.index_service.answer import Answer
-from tierdex.index_service.cursor import Cursor, fingerprint_location
+from tierdex.index_service.paging import CursorMaker
 from tierdex.index_service.rows import entries_of, location_of
 
 if TYPE_CHECKING:
@@ -44,8 +44,13 @@ def answers_of(
             answers[number].missing.append(row.missing)
             answers[number].complete = False
     wanted = batch.max_count
+    cursors = CursorMaker(collected.files)
     for number in np.flatnonzero((collected.counts > 1) | (collected.counts >= wanted)).tolist():
-        _finish(answers[number], int(wanted[number]), request_of, number)
+        locations = _finish(answers[number], int(wanted[number]))
+        if len(locations) == wanted[number]:
+            file_id = answers[number].entries[-1].file_id
+            digest = request_of(number).digest()
+            answers[number].next_cursor = cursors.after(digest, file_id, locations)
     return answers
 
 
@@ -74,17 +79,10 @@ def _hidden_topics(
     return {topic for topic in {entry.topic for entry in entries} if hides(found.handle, topic)}
 
 
-def _finish(
-    answer: Answer, max_count: int, request_of: Callable[[int], QueryRequest], number: int
-) -> None:
-    """Drop repeated locations and what is beyond `max_count`; say where to go on."""
+def _finish(answer: Answer, max_count: int) -> list[tuple[Any, ...]]:
+    """Drop repeated locations and what is beyond `max_count`; return the locations that stay."""
     seen: dict[tuple[Any, ...], Entry] = {}
     for entry in answer.entries:
         seen.setdefault(location_of(entry), entry)
     answer.entries = list(seen.values())[:max_count]
-    if len(answer.entries) == max_count:
-        last = answer.entries[-1]
-        digest = request_of(number).digest()
-        answer.next_cursor = Cursor(
-            digest, fingerprint_location(location_of(last)), last.file_id
-        ).encode()
+    return list(seen)[:max_count]

@@ -225,8 +225,8 @@ class BatchQueryRunner:
             items=self._settings.query_max_items + 64 * batch.count,
             entries=max(self._settings.query_max_entries, batch.count),
         )
-        collected = Collected(batch, budget)
         with self._table.snapshot() as snapshot:
+            collected = Collected(batch, budget, snapshot.files)
             for handle in snapshot.files:
                 wanted = _wanted_of(collected, handle)
                 if not len(wanted):

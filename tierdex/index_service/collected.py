@@ -45,9 +45,11 @@ class FileMissing(NamedTuple):
 class Collected:
     """Matches newest file first. One thread."""
 
-    def __init__(self, batch: LookupBatch, budget: Budget) -> None:
+    def __init__(self, batch: LookupBatch, budget: Budget, files: tuple[FileHandle, ...]) -> None:
+        """`files` are those of the snapshot, whether asked or not."""
         self.batch = batch
         self.budget = budget
+        self.files = files
         self.matches: list[FileMatches] = []
         self.missing: list[FileMissing] = []
         self.counts = np.zeros(batch.count, np.int64)  # rows found, repeated locations included

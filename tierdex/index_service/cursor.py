@@ -6,6 +6,9 @@ file, so a cursor survives roll, compaction, upload and restart; a merged file l
 was made of, so it survives that too. Nothing in it is a position, hence nothing in it can go stale
 silently: when the location is not found where it must be, the cursor has expired.
 
+It also sums up the locations that were returned up to there, and the merged files that reach across
+its place: see paging.py.
+
 Depends on errors and the standard library.
 """
 
@@ -14,24 +17,34 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import NamedTuple
+import struct
+from typing import Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
 
-_VERSION = b"\x01"
+MERGES_BYTES: Final = 8
+SUM_MODULUS: Final = 1 << 64
+
+_VERSION = 2
 _DIGEST_BYTES = 8
-_FINGERPRINT_BYTES = 16
+_HEAD = struct.Struct(f"<B{_DIGEST_BYTES}s16sQ{MERGES_BYTES}s")
 
 
 class Cursor(NamedTuple):
-    """Go on in file `file_id`, after the entry whose location has this fingerprint."""
+    """Go on in file `file_id`, after the entry whose location has this fingerprint.
+
+    `returned` is the sum of `weigh` over all entries of this page and those before it, `merges`
+    stands for the merged files with parts on both sides of `file_id`.
+    """
 
     query_digest: bytes
     fingerprint: bytes
+    returned: int
+    merges: bytes
     file_id: str
 
     def encode(self) -> str:
-        raw = _VERSION + self.query_digest + self.fingerprint + self.file_id.encode()
+        raw = _HEAD.pack(_VERSION, *self[:-1]) + self.file_id.encode()
         check = hashlib.blake2b(raw, digest_size=4).digest()
         return base64.urlsafe_b64encode(check + raw).decode().rstrip("=")
 
@@ -41,12 +54,13 @@ def decode_cursor(text: str, query_digest: bytes) -> Cursor:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         check, raw = raw[:4], raw[4:]
-        if hashlib.blake2b(raw, digest_size=4).digest() != check or raw[:1] != _VERSION:
+        if hashlib.blake2b(raw, digest_size=4).digest() != check:
             raise ValueError("checksum")
-        digest = raw[1 : 1 + _DIGEST_BYTES]
-        fingerprint = raw[1 + _DIGEST_BYTES : 1 + _DIGEST_BYTES + _FINGERPRINT_BYTES]
-        file_id = raw[1 + _DIGEST_BYTES + _FINGERPRINT_BYTES :].decode()
-    except (ValueError, binascii.Error) as error:
+        version, digest, fingerprint, returned, merges = _HEAD.unpack_from(raw)
+        if version != _VERSION:
+            raise ValueError("version")
+        file_id = raw[_HEAD.size :].decode()
+    except (ValueError, binascii.Error, struct.error) as error:
         raise InvalidRequestError(
             "not a cursor; pass `next_cursor` of the answer before, unchanged", field="cursor"
         ) from error
@@ -56,7 +70,7 @@ def decode_cursor(text: str, query_digest: bytes) -> Cursor:
             "the same as in the query that returned it",
             field="cursor",
         )
-    return Cursor(digest, fingerprint, file_id)
+    return Cursor(digest, fingerprint, returned, merges, file_id)
 
 
 def digest_query(*parts: object) -> bytes:
@@ -70,4 +84,9 @@ def digest_query(*parts: object) -> bytes:
 
 def fingerprint_location(location: tuple[object, ...]) -> bytes:
     """Return 16 bytes that stand for one location, whatever form its file has."""
-    return hashlib.blake2b(repr(location).encode(), digest_size=_FINGERPRINT_BYTES).digest()
+    return hashlib.blake2b(repr(location).encode(), digest_size=16).digest()
+
+
+def weigh(fingerprint: bytes) -> int:
+    """Return a number below `SUM_MODULUS` that stands for a fingerprint in a sum of many."""
+    return int.from_bytes(fingerprint[:8], "little")

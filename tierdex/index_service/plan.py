@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierdex.lifecycle.paths import parse_file_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierdex.index_service.request import QueryRequest
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileSnapshot
@@ -44,7 +46,7 @@ def plan_query(snapshot: FileSnapshot, request: QueryRequest) -> Plan:
     return Plan(candidates, outside, other_topics)
 
 
-def find_covering(files: tuple[FileHandle, ...], file_id: str) -> FileHandle | None:
+def find_covering(files: Sequence[FileHandle], file_id: str) -> FileHandle | None:
     """Return the file that holds the entries of `file_id`: itself, or what it was merged into."""
     number, node = parse_file_id(file_id)
     for handle in files:

@@ -3,7 +3,7 @@
 ::
 
     snapshot -> plan (time, topics) -> local files inline, published ones by bounded look-ahead
-             -> walk in file order: skip to the cursor, drop repeated locations, count -> answer
+             -> walk in file order: take what is of this page, count -> answer
 
 Order: file number descending, then arrival descending within the file; the same before and after
 compaction and upload. Files are asked in parallel but *consumed* in this order, and a file is only
@@ -21,20 +21,19 @@ from __future__ import annotations
 import logging
 from collections import deque
 from concurrent.futures import CancelledError, Executor, Future
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tierdex.errors import (
     CorruptFileError,
-    CursorExpiredError,
     IncompleteAnswerError,
     NotFoundError,
     StoreRefusedError,
     UnavailableError,
 )
 from tierdex.index_service.answer import Answer, Explain, FileExplain, Missing, Stage
-from tierdex.index_service.cursor import Cursor, fingerprint_location
 from tierdex.index_service.local_files import query_reader
-from tierdex.index_service.plan import Plan, find_covering, plan_query
+from tierdex.index_service.paging import Page
+from tierdex.index_service.plan import Plan, plan_query
 from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
 from tierdex.index_service.rows import make_entry
 
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.reader import QueryReader
     from tierdex.index_service.request import QueryRequest
     from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileSnapshot, FileTable
+    from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -150,11 +149,10 @@ class QueryRunner:
         with self._table.snapshot() as snapshot:
             started = self._clock.monotonic()
             plan = plan_query(snapshot, request)
-            attempt = _Attempt(request, plan, self._surroundings, self._clock, started, as_of)
+            page = Page(request.cursor, snapshot.files)
+            attempt = _Attempt(request, plan, page, self._surroundings, self._clock, started, as_of)
             if after is not None:
                 attempt.follow(after)
-            if request.cursor is not None:
-                attempt.aim(request.cursor, snapshot)
             budget = Budget(
                 requests=self._settings.query_max_requests,
                 items=self._settings.query_max_items,
@@ -242,6 +240,7 @@ class _Attempt:
         self,
         request: QueryRequest,
         plan: Plan,
+        page: Page,
         surroundings: Surroundings,
         clock: Clock,
         started: float,
@@ -254,32 +253,19 @@ class _Attempt:
         self._may_replan = True
         self._request = request
         self._plan = plan
+        self._page = page
         self._surroundings = surroundings
         self._clock = clock
         self._started = started
         self._planned = clock.monotonic()
-        self._seen: set[tuple[object, ...]] = set()
         self._files: list[FileExplain] = []
         self._meters: list[FileMeter] = []
-        self._last: tuple[FileHandle, tuple[object, ...]] | None = None
         self._stopped = False
-        self._cursor: Cursor | None = None
-        self._cursor_file: FileHandle | None = None
 
     def follow(self, before: _Attempt) -> None:
         """Replace an attempt whose plan was old: what it spent counts, another one is not made."""
         self._may_replan = False
         self._meters += before._meters
-
-    def aim(self, cursor: Cursor, snapshot: FileSnapshot) -> None:
-        """Go on after the cursor's entry. Raises CursorExpiredError when its file is gone."""
-        self._cursor, self._cursor_file = cursor, find_covering(snapshot.files, cursor.file_id)
-        if self._cursor_file is not None:
-            return
-        raise CursorExpiredError(
-            f"the file {cursor.file_id} was expired or merged away; query again without cursor",
-            field="cursor",
-        )
 
     def consume(self, reads: _Reads) -> None:
         while not self._stopped:
@@ -287,8 +273,8 @@ class _Attempt:
             if read is None:
                 break
             self._consume_file(read)
-        if self._cursor is not None and not self._stopped:
-            self._refuse_cursor(self._cursor.file_id)  # its file no longer answers this query
+        if not self._stopped:
+            self._page.check_begun()  # else the cursor's file no longer answers this query
 
     def note_unasked(self, reads: _Reads) -> None:
         """List the files that were not needed; one asked ahead may have cost a request all the same."""
@@ -305,7 +291,7 @@ class _Attempt:
                 matched += self._take(read, chunk)
             while not self._stopped and (chunk := next(read.chunks, None)) is not None:
                 matched += self._take(read, chunk)
-            self._check_cursor_was_found(read.handle)
+            self._page.check_begun(read.handle)
         except FILE_ERRORS as error:
             self._note_missing(read.handle, error)
             line.outcome = "missing"
@@ -330,45 +316,21 @@ class _Attempt:
         handle, reader, request = read.handle, read.reader, self._request
         candidates = reader.candidates(chunk)
         for location, timestamp in candidates:
-            skipping = self._cursor is not None
-            if self._is_cursor(handle, location):
-                self._cursor = None
-            if location in self._seen or self._surroundings.hides(handle, location[0]):
-                continue
-            self._seen.add(location)
-            if skipping:
+            is_hidden = self._surroundings.hides(handle, location[0])
+            if not self._page.takes(handle, location, is_hidden=is_hidden):
                 continue
             names, function = reader.location_names(), reader.hash_function
             self.entries.append(make_entry(handle, names, location, timestamp, function))
-            self._last = (handle, location)
             if len(self.entries) >= request.max_count:
                 self._stopped = True
                 break
         return len(candidates)
 
-    def _is_cursor(self, handle: FileHandle, location: tuple[Any, ...]) -> bool:
-        return (
-            self._cursor is not None
-            and handle is self._cursor_file
-            and fingerprint_location(location) == self._cursor.fingerprint
-        )
-
-    def _check_cursor_was_found(self, handle: FileHandle) -> None:
-        if handle is self._cursor_file and self._cursor is not None and not self._stopped:
-            self._refuse_cursor(handle.file_id)
-
-    def _refuse_cursor(self, file_id: str) -> None:
-        raise CursorExpiredError(
-            f"the entry that the cursor names is no longer in file {file_id}; query again without "
-            "cursor",
-            field="cursor",
-        )
-
     def _note_missing(self, handle: FileHandle, error: Exception) -> None:
         if isinstance(error, NotFoundError) and self._may_replan:
             self.plan_is_old = self._stopped = True  # what was found is thrown away
             return
-        if handle is self._cursor_file and self._cursor is not None:
+        if self._page.begins_in(handle):
             # Without this file nobody knows where the page begins: neither skip nor repeat.
             raise UnavailableError(
                 f"the file {handle.file_id}, in which the cursor points, cannot be read ({error}); "
@@ -378,11 +340,9 @@ class _Attempt:
         self.missing.append(Missing(handle.file_id, str(error) or type(error).__name__))
 
     def next_cursor(self) -> str | None:
-        if not self._stopped or self._last is None:
+        if not self._stopped or not self.entries:
             return None
-        handle, location = self._last
-        digest = self._request.digest()
-        return Cursor(digest, fingerprint_location(location), handle.file_id).encode()
+        return self._page.next_cursor(self._request.digest(), self.entries[-1].file_id)
 
     def explain(self, settings: Settings) -> Explain:
         plan, files = self._plan, self._files

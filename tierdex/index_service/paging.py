@@ -1,0 +1,158 @@
+"""Which entries of a query's walk belong to the page that is asked for, and where the next one begins.
+
+::
+
+    walk, newest first:   new since then | pages before ......... C | this page ......... | the next
+                          `passed`: the last occurrence of each     `cursor`
+
+Up to the cursor's entry C everything is passed over. Most of it was returned by the pages before, and
+is not returned again where a location comes a second time. What was put meanwhile was not: a location
+of it that comes again behind C is still owed. The cursor's sum tells the two apart: what was returned
+lies next to C, and adds up to it. Where no such stretch does (another node published in between),
+nothing counts as returned: rather an entry twice than one never.
+
+A merge may move entries over C, in either direction, where files of other nodes lie in between. Such
+a cursor has expired. Depends on cursor, plan and lifecycle's handles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import CursorExpiredError
+from tierdex.index_service.cursor import (
+    MERGES_BYTES,
+    SUM_MODULUS,
+    Cursor,
+    fingerprint_location,
+    weigh,
+)
+from tierdex.index_service.plan import find_covering
+from tierdex.lifecycle.paths import parse_file_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tierdex.lifecycle.file_handle import FileHandle
+
+Location = tuple[Any, ...]
+
+
+class Page:
+    """One page of one walk. One thread."""
+
+    def __init__(self, cursor: Cursor | None, files: Sequence[FileHandle]) -> None:
+        """`files` are all of the snapshot. Raises CursorExpiredError when they cannot bridge."""
+        self._before = self._cursor = cursor
+        self._cursors = CursorMaker(files)
+        self._file = None if cursor is None else self._cursors.file_of(cursor)
+        self._passed: dict[Location, None] = {}
+        self._returned: set[Location] = set()
+        self._entries: dict[Location, None] = {}
+
+    def takes(self, handle: FileHandle, location: Location, *, is_hidden: bool) -> bool:
+        """Say whether the walk's next entry is one of this page; it is then counted as returned."""
+        if self._cursor is not None:
+            self._pass(self._cursor, handle, location, is_hidden=is_hidden)
+            return False
+        if is_hidden or location in self._entries or location in self._returned:
+            return False
+        self._entries[location] = None
+        return True
+
+    def _pass(
+        self, cursor: Cursor, handle: FileHandle, location: Location, *, is_hidden: bool
+    ) -> None:
+        if not is_hidden:
+            self._passed.pop(location, None)  # to the end: its last occurrence counts
+            self._passed[location] = None
+        if handle is self._file and fingerprint_location(location) == cursor.fingerprint:
+            self._returned = _stretch(reversed(self._passed), cursor.returned)
+            self._cursor = None
+            self._passed = {}
+
+    def begins_in(self, handle: FileHandle) -> bool:
+        """Say whether the cursor's entry must be in this file, and was not met so far."""
+        return self._cursor is not None and handle is self._file
+
+    def check_begun(self, handle: FileHandle | None = None) -> None:
+        """Raise CursorExpiredError if the entry was not met, in `handle` or (None) anywhere."""
+        if self._cursor is not None and (handle is None or handle is self._file):
+            raise CursorExpiredError(
+                f"the entry that the cursor names is no longer in file {self._cursor.file_id}; "
+                "query again without cursor",
+                field="cursor",
+            )
+
+    def next_cursor(self, digest: bytes, file_id: str) -> str:
+        """Return where the page after this one begins: behind its last entry, in `file_id`."""
+        returned = 0 if self._before is None else self._before.returned
+        return self._cursors.after(digest, file_id, self._entries, returned)
+
+
+class CursorMaker:
+    """Makes and places cursors over the files of one snapshot. One thread."""
+
+    def __init__(self, files: Sequence[FileHandle]) -> None:
+        self._files = files
+        self._merges: dict[str, bytes] = {}
+
+    def after(
+        self, digest: bytes, file_id: str, page: Iterable[Location], returned: int = 0
+    ) -> str:
+        """Return the cursor behind the last location of `page`, which is in file `file_id`.
+
+        `returned` is the sum of the pages before.
+        """
+        fingerprints = list(map(fingerprint_location, page))
+        total = (returned + sum(map(weigh, fingerprints))) % SUM_MODULUS
+        merges = self._merges.get(file_id)
+        if merges is None:
+            merges = self._merges[file_id] = self._merges_across(file_id)
+        return Cursor(digest, fingerprints[-1], total, merges, file_id).encode()
+
+    def file_of(self, cursor: Cursor) -> FileHandle:
+        """Return the file that holds the cursor's entry now. Raises CursorExpiredError."""
+        file_id = cursor.file_id
+        found = find_covering(self._files, file_id)
+        if found is None:
+            raise CursorExpiredError(
+                f"the file {file_id} was expired or merged away; query again without cursor",
+                field="cursor",
+            )
+        low, high = sorted((parse_file_id(file_id), found.key))
+        # What lies between changed sides: it was before the cursor, and is behind its file now.
+        changed_sides = any(low < handle.key < high for handle in self._files)
+        if changed_sides or self._merges_across(file_id) != cursor.merges:
+            raise CursorExpiredError(
+                f"files on both sides of {file_id} were merged; query again without cursor",
+                field="cursor",
+            )
+        return found
+
+    def _merges_across(self, file_id: str) -> bytes:
+        """Return what stands for the merged files with parts on both sides of a file's place."""
+        place = parse_file_id(file_id)
+        digest = None
+        for handle in self._files:
+            parts = () if handle.row is None else handle.row.parts
+            if not parts or handle.number < place[0]:
+                continue  # a merged file has the number of its newest part
+            places = {handle.key, *((part.number, part.node) for part in parts)}
+            if place not in places and min(places) < place < max(places):
+                digest = digest or hashlib.blake2b(digest_size=MERGES_BYTES)
+                digest.update(handle.uuid)
+        return bytes(MERGES_BYTES) if digest is None else digest.digest()
+
+
+def _stretch(backwards: Iterator[Location], total: int) -> set[Location]:
+    """Return the locations, going back from the cursor, that add up to `total`; none if none do."""
+    found: set[Location] = set()
+    reached = 0
+    for location in backwards:
+        found.add(location)
+        reached = (reached + weigh(fingerprint_location(location))) % SUM_MODULUS
+        if reached == total:
+            return found
+    return set()
