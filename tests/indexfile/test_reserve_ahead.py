@@ -6,6 +6,7 @@ from tests.indexfile.chained_files import FILESYSTEM, make_file, make_part
 from tests.indexfile.faulty_disk import FaultyFileSystem
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.reserved_blocks import RESERVE_STEP_MAX
 
 SLOTS = 8
 ROWS_BEGIN = layout.rows_position(SLOTS)
@@ -36,7 +37,7 @@ def test_what_is_reserved_stays_below_twice_what_is_used(tmp_path):
     for _ in range(3):
         file.reserve_ahead()
     used = file._used_bytes() - ROWS_BEGIN
-    assert file.bytes_used - ROWS_BEGIN <= 2 * used + layout.BLOCK_BYTES + (16 << 20)
+    assert file.bytes_used - ROWS_BEGIN <= 2 * used + layout.BLOCK_BYTES + RESERVE_STEP_MAX
     assert file.bytes_used - ROWS_BEGIN >= 2 * used
 
 
@@ -67,6 +68,24 @@ def test_closed_file_reserves_nothing(tmp_path):
     fill(file, 3)
     file.close()
     file.reserve_ahead(expected_bytes=8 << 20)
+
+
+def test_append_waits_for_no_more_than_the_step_that_gives_it_room(tmp_path):
+    """Who reserves ahead holds the lock nearly all the time."""
+    blocks = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)._blocks
+    needed = blocks.end + (1 << 20)
+    append = threading.Thread(target=blocks.make_room, args=(needed,), daemon=True)
+    with blocks._growing:
+        append.start()
+        blocks._reserve_up_to(needed + layout.BLOCK_BYTES)
+        append.join(60)
+        assert not append.is_alive()
+
+
+def test_reserving_ahead_ends_however_fast_the_appends_are(tmp_path):
+    blocks = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)._blocks
+    blocks.reserve_ahead(lambda: blocks.end, expected=8 << 20)  # all that is reserved is used up
+    assert blocks.end >= ROWS_BEGIN + (8 << 20)
 
 
 def test_appends_and_reservations_side_by_side_keep_the_file_sound(tmp_path):

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from tierdex.indexfile.header import FileHeader
 
 RESERVE_STEP_MIN = 256 << 10
-RESERVE_STEP_MAX = 16 << 20
-_AHEAD_MAX = 96 << 20  # what a second of fast puts may fill
+RESERVE_STEP_MAX = 4 << 20  # 9 ms where a virtual machine's host gives the memory only now, else 1
+_AHEAD_MAX = 96 << 20  # what a quarter of a second of the fastest puts may fill
+_LOOK_AGAIN_S = 0.001
 
 
 class ReservedBlocks:
@@ -53,19 +54,25 @@ class ReservedBlocks:
 
     def make_room(self, needed: int) -> None:
         """Reserve up to the byte `needed`, and a step beyond when the disk has it. Raises OSError."""
-        if needed <= self.end:
-            return
-        with self._growing:
-            if needed <= self.end:
-                return
-            target = max(needed, self._next_step())
-            try:
-                self._reserve_up_to(target)
-            except OSError:
-                # The disk may still have what this append needs, if not what the next ones will.
-                if target == needed:
-                    raise
-                self._reserve_up_to(needed)
+        while needed > self.end:
+            # One who reserves ahead takes the lock again at once, and would get it before us each
+            # time; a step of theirs is what we wait for.
+            if self._growing.acquire(timeout=_LOOK_AGAIN_S):
+                try:
+                    if needed > self.end:
+                        self._grow_for(needed)
+                finally:
+                    self._growing.release()
+
+    def _grow_for(self, needed: int) -> None:
+        target = max(needed, self._next_step())
+        try:
+            self._reserve_up_to(target)
+        except OSError:
+            # The disk may still have what this append needs, if not what the next ones will.
+            if target == needed:
+                raise
+            self._reserve_up_to(needed)
 
     def are_short(self, used: int) -> bool:
         """Say whether appends, which have come to byte `used`, will soon have to wait for blocks."""
@@ -75,15 +82,16 @@ class ReservedBlocks:
         """Reserve as much again as is used, or `expected` bytes, in bounds. Raises OSError.
 
         What is reserved stays below twice what is used, or `expected`. A file that expects more than
-        its slots take has them brought into memory too.
+        its slots take has them brought into memory too. The goal is that of the beginning: appends as
+        fast as the disk would else keep the caller here, who has more to make than these blocks.
         """
         if expected > self._rows_begin and not self._has_stopped:
             self.expect_items(expected)
+        now = used()
+        goal = now + max(self._goal(now), min(expected, _AHEAD_MAX, self._full_length - now))
         while True:
             with self._growing:
-                now = used()
-                goal = max(self._goal(now), min(expected, _AHEAD_MAX, self._full_length - now))
-                if self._has_stopped or self.end - now >= goal:
+                if self._has_stopped or self.end >= goal:
                     return
                 self._reserve_up_to(self._next_step())
 
