@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from tierdex.clock import ManualClock
@@ -109,3 +112,22 @@ def test_closed_store_makes_one_attempt(store, faulty, clock):
         store.get("key")
     assert faulty.calls("get") == 1
     assert clock.monotonic() == 0
+
+
+def test_error_that_was_handled_keeps_nothing_of_its_callers(store):
+    """A ring of error and frames would keep a file mapped until the collector comes by."""
+
+    class Held:
+        pass
+
+    def ask() -> weakref.ref[Held]:
+        held = Held()
+        with pytest.raises(NotFoundError):
+            store.get("nothing")
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert ask()() is None
+    finally:
+        gc.enable()

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
@@ -64,7 +65,14 @@ class RetryPolicy:
 
     def call(self, function: Callable[..., T], *args: object) -> T:
         """Return `function(*args)`; raises the error of the last attempt."""
-        return self._retrying(function, *args)
+        try:
+            return self._retrying(function, *args)
+        except Exception as error:
+            # tenacity keeps the error in a frame that the error's traceback keeps: a ring, and with it
+            # the callers' frames and the files that they had at hand, until the collector comes by and
+            # gives back hundreds of megabytes in the middle of somebody's put.
+            traceback.clear_frames(error.__traceback__)
+            raise
 
     def close(self) -> None:
         """End all waits: attempts that fail from now on are not repeated."""
