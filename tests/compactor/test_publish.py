@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.index_service.conftest import offsets, put
@@ -91,3 +93,47 @@ def test_the_sidecar_is_cut_from_the_local_file(index, store):
     answer = index.query("orders", key="A", explain=True)
     assert (answer.explain.sidecar_requests, answer.explain.requests) == (0, 1)
     assert [verb for verb, _ in store.calls] == ["get"]
+
+
+ALL_VERBS = {"get", "list", "put_if_absent", "upload", "delete"}
+
+
+def watch(index, monkeypatch):
+    """Ask after every change of the file table; return what was found each time."""
+    table, seen = index._parts.table, []
+    change = table.change
+
+    def change_and_ask(**what):
+        change(**what)
+        seen.append(offsets(index.query("orders", key="A")))
+
+    monkeypatch.setattr(table, "change", change_and_ask)
+    return seen
+
+
+def test_a_superseded_local_copy_and_its_successor_are_never_both_unseen(
+    make_index, store, tmp_path, monkeypatch
+):
+    """An old copy of a folder, whose newest file was published and merged since, under its number."""
+    owner = make_index(store=store, node="n", merge_min_files=2)
+    put(owner, "B", 0)
+    owner.roll()
+    owner.run_compaction()
+    put(owner, "A", 1)
+    owner.roll()
+    for _ in range(2):
+        owner._parts.writing.compactor.step()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    owner.run_compaction()
+    assert [file.state for file in owner.files()] == ["uploaded"]
+    owner.close()
+
+    store.broken = ALL_VERBS
+    copy = make_index(tmp_path / "copy", store=store, node="n", merge_min_files=2)
+    assert [file.state for file in copy.files()] == ["compacted"]
+    store.broken = set()
+    seen = watch(copy, monkeypatch)
+    copy.run_compaction()
+    assert [file.state for file in copy.files()] == ["uploaded"]
+    assert seen
+    assert all(found == [1] for found in seen), seen
