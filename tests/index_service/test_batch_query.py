@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from tests.index_service.conftest import SMALL, offsets, put
 from tierdex import Index
 from tierdex.clock import ManualClock
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, TierdexError
 from tierdex.ids import SeededIds
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import FaultyStore
 
 TOPICS = ["a", "b"]
 KEYS = ["k0", "k1", "k2"]
@@ -195,3 +197,32 @@ def test_as_many_entries_as_lookups_are_told_apart(index):
     table = pa.table({"topic": ["orders"] * 3, "key": ["b", "absent", "a"]})
     found = index.query_batch_arrow(table, max_count=64)
     assert found.column("lookup").to_pylist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize("form", ["chained", "compacted", "both"])
+@pytest.mark.parametrize("several", [0, 3, 40])
+def test_keys_with_several_entries_among_many_with_one_have_all_of_them(make_index, form, several):
+    store = FaultyStore(MemoryStore(), ids=SeededIds(1), clock=ManualClock())
+    index = make_index(store=store)
+    keys = [f"k{number}" for number in range(40)]
+    for number, key in enumerate(keys):
+        put(index, key, number)
+    if form == "both":
+        index.roll()
+    for number, key in enumerate(keys[:several]):
+        put(index, key, number)  # the same location again
+        put(index, key, 100 + number)
+    if form != "chained":
+        compact_locally(index, store)
+    put(index, "last", 1000, topic="other")
+    lookups = [{"topic": "orders", "key": key} for key in ["absent", *keys, "é", keys[0]]]
+    answers = index.query_batch(lookups)
+    assert answers == [index.query(**lookup) for lookup in lookups]
+    assert [len(answer.entries) for answer in answers[1:41]] == [2] * several + [1] * (40 - several)
+    assert len({id(answer.missing) for answer in answers}) == len(answers)
+
+
+def compact_locally(index, store):
+    index.roll()
+    with store.outage(), pytest.raises(TierdexError):
+        index.run_compaction()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,8 +61,8 @@ class LookupBatch:
         return self.count == 0 or int(self.topic_index.min()) > NO_TOPIC
 
 
-def batch_of_plain(settings: Settings, lookups: object) -> LookupBatch | None:
-    """Return lookups that are all a topic and a key, any time, checked without an object for each.
+def topics_and_keys_of(settings: Settings, lookups: object) -> tuple[list[Any], list[str]] | None:
+    """Return the topics and the keys of lookups that have nothing else, looked at as a whole.
 
     None: some lookup has something else, or something wrong; `make_requests` looks at each.
     """
@@ -74,11 +73,22 @@ def batch_of_plain(settings: Settings, lookups: object) -> LookupBatch | None:
     if settings.max_count_limit < DEFAULT_MAX_COUNT:
         return None
     try:
-        topics, keys = (list(map(itemgetter(name), lookups)) for name in _PLAIN_FIELDS)
+        keys = [lookup["key"] for lookup in lookups]
+        topics = [lookup["topic"] for lookup in lookups]
     except KeyError:
         return None
-    if set(map(type, keys)) != {str}:
+    return (topics, keys) if set(map(type, keys)) == {str} else None
+
+
+def batch_of_plain(settings: Settings, lookups: object) -> LookupBatch | None:
+    """Return lookups that are all a topic and a key, any time, checked without an object for each.
+
+    None as `topics_and_keys_of`.
+    """
+    plain = topics_and_keys_of(settings, lookups)
+    if plain is None:
         return None
+    topics, keys = plain
     count = len(keys)
     try:
         texts = pa.array(keys, pa.string())

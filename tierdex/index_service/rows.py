@@ -10,14 +10,18 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tierdex.index_service.answer import Entry
 from tierdex.index_service.reader import Candidate
 from tierdex.indexfile.layout import TOPIC_MASK
+from tierdex.indexfile.newest_columns import OFFSETS, PLACES, QUEUES, SIZES, TIMES
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterable, Iterator
 
+    from tierdex.index_service.uniform_batch import Newest
     from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
@@ -108,6 +112,31 @@ def entries_of(
     )
     same = (handle.file_id, handle.state.value, handle.node, None, None, None)
     return list(map(_entry_of, zip(*columns, *map(repeat, same), strict=False)))
+
+
+def entries_of_newest(topic: str, newest: Newest, which: np.ndarray | None) -> Iterator[Entry]:
+    """Yield the entries of the rows `which` (i8; None: all) of columns, in order."""
+    columns, places = newest
+    numbers: list[list[int]] = [
+        (values if which is None else values[which]).tolist()
+        for values in (
+            columns.column(QUEUES, np.int32),
+            columns.column(OFFSETS, np.int64),
+            columns.column(SIZES, np.uint32),
+            columns.column(TIMES, np.int64),
+        )
+    ]
+    names: list[Iterable[str]] = []
+    place = columns.column(PLACES, np.int32)
+    files = [(each.file_id, each.state.value, each.node) for each in places]
+    if len(files) == 1:
+        names = [repeat(name) for name in files[0]]
+    elif files:
+        of_row = (place if which is None else place[which]).tolist()
+        names = [map(column.__getitem__, of_row) for column in zip(*files, strict=True)]
+    nothing = repeat(None)
+    rows = zip(repeat(topic), *numbers, *names, nothing, nothing, nothing, strict=False)
+    return map(_entry_of, rows)
 
 
 def location_of(entry: Entry) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
 """The plain batch of lookups: keys of one topic, any time, the same `max_count` for all.
 
 Most batches are of this kind, and for them a call of 1,000 keys can cost little more than the walk
-through the files. Whatever is out of the ordinary (several topics, nulls, keys beyond ASCII, message
+through the files. Of columns only the newest entry of each key is wanted, or all when that is nearly
+always one. Whatever is out of the ordinary (several topics, nulls, keys beyond ASCII, message
 IDs, a published file that has to be asked, a file in trouble, an answer that may be cut short) makes
 these functions return None: then the general way is gone from the start.
 
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from tierdex.errors import InvalidRequestError
 from tierdex.index_service.collected import FileMatches
-from tierdex.index_service.lookup_batch import plain_keys_of
-from tierdex.index_service.request import check_integer
+from tierdex.index_service.lookup_batch import plain_keys_of, topics_and_keys_of
+from tierdex.index_service.request import DEFAULT_MAX_COUNT, check_integer
 from tierdex.indexfile.chained_reader import ChainedReader
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _INDEX = pa.int32()
 _TEXT = pa.dictionary(_INDEX, pa.string())
 _STRING = pa.string()
+_FEW = 8  # one key in so many may have several entries before columns do not pay
 
 
 class UniformBatch(NamedTuple):
@@ -99,6 +102,22 @@ def _zeros(count: int) -> Any:
     return pa.py_buffer(np.zeros(count, np.int32))
 
 
+def uniform_batch_of_dicts(settings: Settings, lookups: object) -> UniformBatch | None:
+    """Return the same of lookups as dicts, of which all entries are wanted."""
+    plain = topics_and_keys_of(settings, lookups)
+    if plain is None:
+        return None
+    topics, keys = plain
+    if type(topics[0]) is not str or topics.count(topics[0]) != len(topics):
+        return None
+    try:
+        texts = pa.array(keys, pa.string())
+        found = plain_keys_of(texts, topics[0], settings.max_key_bytes, is_text=True)
+    except (InvalidRequestError, NotPlainError, UnicodeEncodeError, pa.ArrowException):
+        return None
+    return UniformBatch(topics[0], found, DEFAULT_MAX_COUNT)
+
+
 class Newest(NamedTuple):
     """The newest entry of each key, as columns; places[i] is the file that a row's place i means."""
 
@@ -112,12 +131,15 @@ def ask_newest(
     hides: Callable[[FileHandle, str], bool],
     most: WorkLimit,
 ) -> Newest | None:
-    """Return the newest entry of each key; like `ask_uniform`, for a `max_count` of 1.
+    """Return the newest entry of each key; like `ask_uniform`.
 
-    Raises NotPlainError, BudgetExceededError.
+    With a `max_count` above 1 it is told apart where it is not the only one. Raises NotPlainError, also
+    when that are many keys, and BudgetExceededError.
     """
-    memory = pa.allocate_buffer(newest_bytes(batch.keys.key_count))
-    columns = NewestColumns(batch.keys, memory, memory.address, most.items)
+    count = batch.keys.key_count
+    memory = pa.allocate_buffer(newest_bytes(count))
+    most_again = None if batch.max_count == 1 else count // _FEW
+    columns = NewestColumns(batch.keys, memory, memory.address, most.items, most_again)
     places: list[FileHandle] = []
     for handle in files:
         if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
@@ -134,7 +156,7 @@ def ask_newest(
             continue
         columns.take_from(reader, tag, len(places))
         places.append(handle)
-        if columns.is_complete:
+        if columns.is_complete and batch.max_count == 1:
             break
     columns.hash_keys()  # when no file was asked, nobody has looked at them
     return Newest(columns, places)

@@ -8,9 +8,10 @@
 
     memory: times i8 | offsets i8 | hashes u8 | places i4 | sizes u4 | queues i4 | found u1
 
-Row i belongs to key i; rows of keys that no file holds are not set (`found`). Only files of the
-message schema can be asked. One thread. Depends on plain_keys, chained_reader, compacted and their
-kernels.
+Row i belongs to key i; rows of keys that no file holds are not set (`found`). With `most_again` every
+file is asked for every key, and `found` is 2 where there is more than one entry; when these are too many,
+the keys are not plain. Only files of the message schema can be asked. One thread. Depends on plain_keys,
+chained_reader, compacted and their kernels.
 """
 
 from __future__ import annotations
@@ -47,17 +48,25 @@ class NewestColumns:
     """What was found so far. `places` says from which call of `take_from` a row came."""
 
     __slots__ = (
-        "_hashed", "_keys", "_missing", "_most", "_place", "_wanted", "_words", "found", "memory",
+        "_hashed", "_keys", "_missing", "_most", "_most_again", "_place", "_wanted", "_words", "found",
+        "memory",
     )  # fmt: skip
 
     def __init__(
-        self, keys: PlainKeys, memory: Any, place: int, most_items: int = NO_LIMIT.items
+        self,
+        keys: PlainKeys,
+        memory: Any,
+        place: int,
+        most_items: int = NO_LIMIT.items,
+        most_again: int | None = None,
     ) -> None:
         """Begin with nothing found; `memory` begins at address `place`.
 
-        At most `most_items` may be walked.
+        At most `most_items` may be walked; `most_again` is how many entries of one file may be further
+        ones of their keys, None when only the newest is wanted.
         """
         count = keys.key_count
+        self._most_again = most_again
         self._keys = keys
         self._hashed = False
         self._wanted: np.ndarray | None = None  # i8; None: all
@@ -73,10 +82,11 @@ class NewestColumns:
         """Say what the next call of the kernel asks for."""
         keys, wanted, place = self._keys, self._wanted, self._place
         count = keys.key_count
+        asks_all = self._most_again is not None
         words = np.frombuffer(self.memory, np.int64, k.COLUMN_WORDS, _BYTES * count)
         words[:] = (
             place + HASHES * count,
-            self._missing,
+            count if asks_all else self._missing,
             0 if wanted is None else address(wanted),
             tag,
             file.published,
@@ -92,6 +102,7 @@ class NewestColumns:
             0 if self._hashed else keys.offsets,
             *keys[1:4],
             *keys[5:8],
+            k.NEWEST if self._most_again is None else self._most_again,
         )  # fmt: skip
 
     @property
@@ -101,7 +112,7 @@ class NewestColumns:
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every key was found."""
+        """Say whether every key was found, once or more often."""
         return self._missing == 0
 
     def column(self, begin: int, dtype: type[np.generic]) -> np.ndarray:
@@ -120,7 +131,7 @@ class NewestColumns:
         Raises NotPlainError, CorruptFileError, BudgetExceededError.
         """
         assert file.schema == MESSAGE_SCHEMA, "another schema"
-        if self._missing < self._keys.key_count:
+        if self._most_again is None and self._missing < self._keys.key_count:
             self._wanted = np.flatnonzero(self.found == 0)
         if isinstance(file, CompactedFile):
             self.hash_keys()
@@ -138,17 +149,28 @@ class NewestColumns:
         hashes = self.column(HASHES, np.uint64)
         if self._wanted is not None:
             hashes = hashes[self._wanted]
-        most = WorkLimit(self._most)
+        limit = 1 if self._most_again is None else 2
         offsets, rows = file.find_many(
-            hashes, np.full(len(hashes), tag, np.uint32), limit=1, most=most
+            hashes,
+            np.full(len(hashes), tag, np.uint32),
+            limit=limit,
+            most=WorkLimit(self._most),
         )
-        which = np.flatnonzero(offsets[1:] - offsets[:-1])
+        self._most -= len(rows)
+        sizes = offsets[1:] - offsets[:-1]
+        which = np.flatnonzero(sizes)
+        if self._most_again is not None:
+            again = which[(self.found[which] > 0) | (sizes[which] > 1)]
+            if len(again) > self._most_again:
+                raise NotPlainError
+            which = which[self.found[which] == 0]
+            self.found[again] = 2
+        rows = rows[offsets[which]]
         lookup = which if self._wanted is None else self._wanted[which]
-        self.found[lookup] = 1
+        self.found[lookup] += self.found[lookup] == 0
         self.column(TIMES, np.int64)[lookup] = rows["timestamp"]
         self.column(OFFSETS, np.int64)[lookup] = rows["offset"]
         self.column(PLACES, np.int32)[lookup] = place
         self.column(SIZES, np.uint32)[lookup] = rows["size"]
         self.column(QUEUES, np.int32)[lookup] = rows["queue_id"]
         self._missing -= len(lookup)
-        self._most -= len(lookup)

@@ -1,8 +1,9 @@
 """The newest match of many keys in a chained file, written as columns at once.
 
 What a batch of lookups asks for nearly always: one entry a key, of any time, in the fields of the
-message schema. Keys are hashed on the way when they were not before: that work is done while memory
-is waited for.
+message schema. Or all entries of a key, which nearly always are one: then a chain is walked to its
+end, and what has more than one is told apart. Keys are hashed on the way when they were not before:
+that work is done while memory is waited for.
 
 ::
 
@@ -39,6 +40,7 @@ from tierdex.indexfile.kernels.compile import kernel
 from tierdex.indexfile.kernels.hashing import xxh64
 from tierdex.indexfile.kernels.intrinsics import (
     load_i64,
+    load_u8,
     load_u32,
     load_u64,
     mul_high,
@@ -57,7 +59,7 @@ C_WANTED = 2  # i8 lookups to ask for; 0: all
 C_TAG = 3
 C_PUBLISHED = 4
 C_PLACE = 5  # number of this file, for the column of places
-C_FOUND = 6  # u1
+C_FOUND = 6  # u1: matches, 2 for more
 C_PLACES = 7  # i4
 C_TIMES = 8  # i8
 C_OFFSETS = 9  # i8
@@ -74,10 +76,12 @@ C_KEY_DATA_BYTES = 19
 C_KEY_MOST_BYTES = 20
 C_KEY_SEED = 21
 C_KEY_IS_TEXT = 22
-COLUMN_WORDS = 23
+C_MOST_AGAIN = 23  # matches beyond a lookup's first; above it NOT_PLAIN; NEWEST: none is looked for
+COLUMN_WORDS = 24
 
+NEWEST = -1
 NOT_PLAIN = -(1 << 61)
-"""What `take_newest` answers when some key is not plain."""
+"""What `take_newest` answers when some key is not plain, or has too many matches."""
 
 _LANES = 32
 _AHEAD = 32
@@ -113,21 +117,26 @@ def _first_key(words: int) -> Any:
 
 
 @kernel
-def _take_item(words: int, place: int, lookup: int) -> None:
-    """Copy the fields of the item at `place` to the columns of a lookup."""
-    store_u8(word(words, C_FOUND) + lookup, np.uint8(1))
+def _take_item(words: int, place: int, lookup: int) -> Any:
+    """Copy the fields of the item at `place` to the columns of a lookup; 1 when it has some already."""
+    found = word(words, C_FOUND) + lookup
+    if load_u8(found) != 0:
+        store_u8(found, np.uint8(2))
+        return 1
+    store_u8(found, np.uint8(1))
     store_u32(word(words, C_PLACES) + 4 * lookup, np.uint32(word(words, C_PLACE)))
     store_i64(word(words, C_TIMES) + 8 * lookup, load_i64(place + _TIME))
     store_u64(word(words, C_OFFSETS) + 8 * lookup, load_u64(place + word(words, C_OFFSET_POSITION)))
     store_u32(word(words, C_SIZES) + 4 * lookup, load_u32(place + word(words, C_SIZE_POSITION)))
     store_u32(word(words, C_QUEUES) + 4 * lookup, load_u32(place + word(words, C_QUEUE_POSITION)))
+    return 0
 
 
 @kernel
 def take_newest(view: Any, words: int) -> Any:
     """Write the newest match of each wanted lookup to the columns (see C_*, at address `words`).
 
-    Returns (lookups found or an error, items walked).
+    Returns (lookups found here first, or an error; items walked).
     """
     slots, slot_count = view[V_SLOTS], np.uint64(view[V_SLOT_COUNT])
     item_bytes, base, row_limit = view[V_ITEM_BYTES], view[V_ROWS], view[V_ROW_LIMIT]
@@ -137,7 +146,8 @@ def take_newest(view: Any, words: int) -> Any:
     lookups, hashes = np.empty(_LANES, np.int64), np.empty(_LANES, np.uint64)
     places = np.empty(_LANES, np.int64)
     hits, hit_places = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
-    found, walked, running, hit = 0, 0, 0, 0
+    found, again, walked, running, hit = 0, 0, 0, 0, 0
+    most_again = word(words, C_MOST_AGAIN)
     hash_column, wanted = word(words, C_HASHES), word(words, C_WANTED)
     offsets, width, data = (
         word(words, C_KEY_OFFSETS),
@@ -183,11 +193,13 @@ def take_newest(view: Any, words: int) -> Any:
             running += row != 0
             taken += 1
         for a in range(hit):
-            _take_item(words, hit_places[a], hits[a])
+            again += _take_item(words, hit_places[a], hits[a])
         found += hit
         hit = 0
+        if most_again != NEWEST and again > most_again:
+            return np.int64(NOT_PLAIN), walked
         if running == 0:
-            return found, walked
+            return found - again, walked
         if walked > word(words, C_MOST_ITEMS):
             return TOO_MUCH, walked
         still = 0
@@ -201,11 +213,13 @@ def take_newest(view: Any, words: int) -> Any:
             following = base + (np.int64(load_u32(place + _LINK)) - 1) * item_bytes
             if following >= place:
                 return BAD_CHAIN, walked
+            goes_on = following >= base
             if load_u64(place) == hashes[a] and load_u32(place + _TAG) == tag and place <= newest:
                 prefetch(place + item_bytes - 1)
                 hits[hit], hit_places[hit] = lookups[a], place
                 hit += 1
-            elif following >= base:
+                goes_on &= most_again != NEWEST
+            if goes_on:
                 prefetch(following)
                 prefetch(following + _HEAD_BYTES - 1)
                 lookups[still], hashes[still], places[still] = lookups[a], hashes[a], following
