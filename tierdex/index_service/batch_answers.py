@@ -15,7 +15,7 @@ import numpy as np
 
 from tierdex.index_service.answer import Answer
 from tierdex.index_service.paging import CursorMaker
-from tierdex.index_service.rows import entries_of, location_of
+from tierdex.index_service.rows import entries_of, entries_of_newest, location_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Entry, Missing
     from tierdex.index_service.collected import Collected, FileMatches
     from tierdex.index_service.request import QueryRequest
+    from tierdex.index_service.uniform_batch import Newest
     from tierdex.lifecycle.file_handle import FileHandle
 
 
@@ -52,6 +53,24 @@ def answers_of(
             digest = request_of(number).digest()
             answers[number].next_cursor = cursors.after(digest, file_id, locations)
     return answers
+
+
+def answers_of_newest(
+    topic: str, newest: Newest, everywhere: Sequence[Missing], as_of: int
+) -> list[Answer]:
+    """Return an answer a key of `topic`, as if the entry in the columns were its only one."""
+    columns = newest.columns
+    found: np.ndarray | None = None if columns.is_complete else np.flatnonzero(columns.found)
+    made = entries_of_newest(topic, newest, found)
+    if found is None:
+        entries = [[entry] for entry in made]
+    else:
+        entries = [[] for _ in range(columns.count)]
+        for number, entry in zip(found.tolist(), made, strict=True):
+            entries[number].append(entry)
+    missing = [list(everywhere) for _ in entries] if everywhere else [[] for _ in entries]
+    complete = not everywhere
+    return list(map(Answer, entries, repeat(complete), missing, repeat(None), repeat(as_of)))
 
 
 def _entries_by_lookup(

@@ -7,6 +7,7 @@
         published  filter and directory for all, neighbouring pages fetched once, decoded once
     -> matches by lookup -> answers, or one Arrow table
 
+Most batches are keys of one topic in local files: these are tried first, as columns (uniform_batch).
 The work a file costs grows with the lookups that reach it and, for a published one, with the pages
 they touch. A lookup whose matches in one file may be more than what was asked for there (a hot key
 with repeated locations) is answered by the single query instead, which is exact for it.
@@ -17,13 +18,13 @@ Depends on the modules of single queries and on indexfile.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Missing
-from tierdex.index_service.batch_answers import answers_of
+from tierdex.index_service.batch_answers import answers_of, answers_of_newest
 from tierdex.index_service.batch_local import ask_local
 from tierdex.index_service.batch_pages import ask_published
 from tierdex.index_service.collected import Collected, FileMatches, FileMissing
@@ -41,7 +42,12 @@ from tierdex.index_service.query import FILE_ERRORS
 from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
 from tierdex.index_service.request import make_request, make_requests
 from tierdex.index_service.table_missing import with_missing
-from tierdex.index_service.uniform_batch import Newest, ask_newest, ask_uniform, uniform_batch_of
+from tierdex.index_service.uniform_batch import (
+    ask_newest,
+    ask_uniform,
+    uniform_batch_of,
+    uniform_batch_of_dicts,
+)
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
@@ -56,11 +62,15 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.index_service.query import QueryRunner, Surroundings
     from tierdex.index_service.request import QueryRequest
+    from tierdex.index_service.uniform_batch import UniformBatch
     from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings
 
+    Hides = Callable[[FileHandle, str], bool]
+
+Found = TypeVar("Found")
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 10_000  # items, and entries, of a batch that is answered without waiting
@@ -95,22 +105,48 @@ class BatchQueryRunner:
 
         Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
         """
-        batch, request_of = self._batch_of(lookups)
+        uniform = uniform_batch_of_dicts(self._settings, lookups)
+        checked = self._batch_of(lookups) if uniform is None else None
         self._surroundings.catch_up()
+        answers = None if uniform is None else self._answer_uniform(uniform, lookups)
+        if answers is None:
+            answers = self._answer(*(checked or self._batch_of(lookups)))
+        if fail:
+            _refuse_incomplete(missing for answer in answers for missing in answer.missing)
+        return answers
+
+    def _answer_uniform(self, batch: UniformBatch, lookups: Any) -> list[Answer] | None:
+        """Answer keys that have one entry each, nearly always, in local files; None: not so."""
+        as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
+        newest = self._ask_uniform(batch, ask_newest)
+        if newest is None:
+            return None
+        everywhere = self._surroundings.missing()
+        answers = answers_of_newest(batch.topic, newest, everywhere, as_of)
+        several = np.flatnonzero(newest.columns.found > 1).tolist()
+        if several:
+            again = self._answer(*self._batch_of([lookups[number] for number in several]))
+            for number, answer in zip(several, again, strict=True):
+                answers[number] = answer
+                answer.as_of = as_of
+        return answers
+
+    def _answer(
+        self, batch: LookupBatch, request_of: Callable[[int], QueryRequest]
+    ) -> list[Answer]:
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         collected = self._collect(batch)
         everywhere = self._surroundings.missing()
         answers = answers_of(request_of, collected, everywhere, self._surroundings.hides, as_of)
-        if not collected.is_certain:
-            found = np.fromiter((len(answer.entries) for answer in answers), np.int64, len(answers))
-            doubtful = collected.doubtful(found).tolist()
-            again = map(request_of, doubtful)
-            singles = self._run_singles(again, len(doubtful), collected.budget, fail=False)
-            for number, single in zip(doubtful, singles, strict=True):
-                answers[number] = single
-                single.as_of = as_of
-        if fail:
-            _refuse_incomplete(missing for answer in answers for missing in answer.missing)
+        if collected.is_certain:
+            return answers
+        found = np.fromiter((len(answer.entries) for answer in answers), np.int64, len(answers))
+        doubtful = collected.doubtful(found).tolist()
+        again = map(request_of, doubtful)
+        singles = self._run_singles(again, len(doubtful), collected.budget, fail=False)
+        for number, single in zip(doubtful, singles, strict=True):
+            answers[number] = single
+            single.as_of = as_of
         return answers
 
     def _batch_of(self, lookups: object) -> tuple[LookupBatch, Callable[[int], QueryRequest]]:
@@ -168,22 +204,29 @@ class BatchQueryRunner:
         batch = uniform_batch_of(self._settings, table, max_count)
         if batch is None:
             return None
+        if max_count == 1:
+            newest = self._ask_uniform(batch, ask_newest, most)
+            return None if newest is None else table_of_newest(batch.topic, newest, as_of)
+        found = self._ask_uniform(batch, ask_uniform, most)
+        return None if found is None else table_of_uniform(batch.topic, found, max_count, as_of)
+
+    def _ask_uniform(
+        self,
+        batch: UniformBatch,
+        ask: Callable[[UniformBatch, Iterable[FileHandle], Hides, WorkLimit], Found | None],
+        most: WorkLimit | None = None,
+    ) -> Found | None:
+        """Return what `ask` finds in the files of now; None: go the general way."""
         if most is None:
             most = WorkLimit(
                 self._settings.query_max_items + 64 * batch.keys.key_count,
                 max(self._settings.query_max_entries, batch.keys.key_count),
             )
-        ask = ask_newest if max_count == 1 else ask_uniform
         with self._table.snapshot() as snapshot:
             try:
-                found = ask(batch, snapshot.files, self._surroundings.hides, most)
+                return ask(batch, snapshot.files, self._surroundings.hides, most)
             except (NotPlainError, *FILE_ERRORS):
                 return None
-        if found is None:
-            return None
-        if isinstance(found, Newest):
-            return table_of_newest(batch.topic, found, as_of)
-        return table_of_uniform(batch.topic, found, max_count, as_of)
 
     def _run_singles(
         self, requests: Iterable[QueryRequest], count: int, budget: Budget, *, fail: bool
