@@ -36,7 +36,8 @@ class ScriptedS3:
         self._thread.start()
 
     def then(self, *behaviours):
-        """Queue what happens to the next requests; a name, or (status, code[, headers])."""
+        """Queue what happens to the next requests: a name, (status, code[, headers]), or the body
+        of a 200."""
         self._behaviours.extend(behaviours)
 
     def reset(self):
@@ -79,6 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._hang_up()
         if isinstance(behaviour, tuple):
             return self._refuse(*behaviour)
+        if isinstance(behaviour, bytes):
+            return self._answer(200, {}, behaviour, "well")
         status, headers, answer = self._serve(key, body)
         if behaviour == "hang up after":
             return self._hang_up()
@@ -118,6 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         if status != 204:
+            self.send_header("Content-Length", str(length))
+        if behaviour == "two lengths":
             self.send_header("Content-Length", str(length))
         self.end_headers()
         if behaviour == "cut":

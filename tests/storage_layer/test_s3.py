@@ -195,6 +195,13 @@ def test_server_that_ignores_ranges_is_answered_from_the_whole(store, server):
         store.get("a/key", 990, 20)
 
 
+@pytest.mark.parametrize("length", [5, None])
+def test_length_that_is_told_twice_is_no_error(store, server, length):
+    server.objects[PATH] = BODY
+    server.then("two lengths")
+    assert store.get("a/key", 0, length) == BODY[:length]
+
+
 def test_redirect_is_left_to_boto3(store, server):
     server.objects[PATH] = BODY
     server.then((307, "TemporaryRedirect"))
@@ -233,6 +240,15 @@ def test_session_token_is_signed_into_the_lean_get(make_store, server, monkeypat
     assert make_store().get("a/key", 3, 5) == BODY[3:8]
     assert server.headers[-1]["x-amz-security-token"] == "a-token"
     assert "x-amz-security-token" in server.headers[-1]["authorization"]
+
+
+@pytest.mark.parametrize("lost", ["Key", "Size", "LastModified"])
+def test_listing_with_an_altered_entry_is_an_error(store, server, lost):
+    entry = "<Key>a/key</Key><Size>1</Size><LastModified>2026-01-01T00:00:00Z</LastModified>"
+    text = f"<ListBucketResult><Contents>{entry}</Contents><IsTruncated>false</IsTruncated>"
+    server.then(f"{text}</ListBucketResult>".replace(f"{lost}>", "Kex>").encode())
+    with pytest.raises(StoreUnavailableError, match=lost):
+        list(store.list("a/"))
 
 
 # -- conditional writes ---------------------------------------------------------------------------------
@@ -318,6 +334,17 @@ def test_failed_upload_is_aborted_and_invisible(radosgw, monkeypatch):
     assert radosgw.client.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
     assert list(store.list("")) == []
     store.close()
+
+
+def test_upload_whose_completion_says_nothing_has_failed(make_store, server):
+    store = make_store(multipart_bytes=600)
+    server.then(
+        b"<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+    )
+    server.then("well", "well", b"")
+    with pytest.raises(StoreUnavailableError, match="was cut"):
+        store.upload("a/key", PatternSource(1000), 1000)
+    assert [verb for verb, _ in server.seen] == ["POST", "PUT", "PUT", "POST", "DELETE"]
 
 
 def fail_some_parts(store, monkeypatch, failing):

@@ -159,15 +159,18 @@ class S3Store:
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
         check_prefix(prefix)
+        where = self._where(prefix)
         for page in self._list_pages(prefix, StartAfter=start_after):
             for entry in page.get("Contents", []):
-                modified_ms = round(entry["LastModified"].timestamp() * 1000)
-                yield StoredObject(entry["Key"], entry["Size"], modified_ms)
+                key, size = member_of(entry, "Key", where), member_of(entry, "Size", where)
+                modified_ms = round(member_of(entry, "LastModified", where).timestamp() * 1000)
+                yield StoredObject(key, size, modified_ms)
 
     def list_folders(self, prefix: str) -> Names:
         check_folder_prefix(prefix)
+        where = self._where(prefix)
         return sorted(
-            folder["Prefix"][len(prefix) : -1]
+            member_of(folder, "Prefix", where)[len(prefix) : -1]
             for page in self._list_pages(prefix, Delimiter="/")
             for folder in page.get("CommonPrefixes", [])
         )

@@ -71,10 +71,12 @@ class MultipartUpload:
     def _complete(self) -> None:
         parts = [{"PartNumber": n, "ETag": tag} for n, tag in enumerate(self._tags, 1)]
         with translated(self._where):
-            self._client.complete_multipart_upload(
+            done: Any = self._client.complete_multipart_upload(
                 **self._target,  # type: ignore[arg-type]
                 MultipartUpload={"Parts": parts},  # type: ignore[typeddict-item]
             )
+        # A server says 200 before it has put the parts together: only the body says that it did.
+        member_of(done, "ETag", self._where)
 
     def _abort(self, error: BaseException) -> None:
         """Drop the parts: of an upload that nobody ends they are stored, and paid for."""
