@@ -5,24 +5,30 @@
 * A caller that closes its sending half after a whole request gets its answer all the same.
 * Bytes that are not HTTP are answered as every other error: with a problem.
 
-How it watches: one timer a connection, not one a request. Depends on uvicorn, h11, problems.
+A request in its plainest form passes h11 by (`plain_request`, `plain_cycle`). What else comes is
+h11's to read, and to refuse; both begin only where the request before is over.
+
+How it watches: two timers a connection, none a request. Depends on uvicorn, h11, problems.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import h11
 import orjson
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tierdex.app.plain_cycle import PlainCycle
+from tierdex.app.plain_request import PlainRequest, read_plain_request
 from tierdex.app.problems import PROBLEM_JSON, HttpRefusalError, problem_document
 from tierdex.errors import InvalidRequestError, UnavailableError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
@@ -64,6 +70,9 @@ class Connection(H11Protocol):
         self._idle_since = 0.0  # when it was made, or its last answer was complete
         self._has_ended = False  # nothing more will come; what came is still answered
         self._is_refused = False  # an answer was given that ends it; what still comes is not read
+        self._plain: PlainCycle | None = None  # the plain request that is not over yet
+        self._body_left = 0  # bytes of its body that have not come
+        self._behind = b""  # what came behind it
         self._unsent = 0
         self._watch: asyncio.TimerHandle | None = None
 
@@ -83,6 +92,16 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
+        if self._plain is None:
+            request = read_plain_request(data, LARGEST_HEAD_BYTES) if self._is_between() else None
+            if request is None:
+                self._give_to_h11(data)
+                return
+            self._begin(request)
+            data = data[request.head_bytes :]
+        self._take(data)
+
+    def _give_to_h11(self, data: bytes) -> None:
         if len(data) <= LARGEST_HEAD_BYTES:
             super().data_received(data)
             return
@@ -91,6 +110,70 @@ class Connection(H11Protocol):
         for begin in range(0, len(data), piece):
             if not self._is_refused:
                 super().data_received(data[begin : begin + piece])
+
+    def _is_between(self) -> bool:
+        """Say whether h11 is done with all that it was given."""
+        conn = self.conn
+        return conn.their_state is h11.IDLE is conn.our_state and not conn.trailing_data[0]
+
+    def _begin(self, request: PlainRequest) -> None:
+        """Let the application work on a plain request, as H11Protocol does for others."""
+        raw_path, _, query_string = request.target.partition(b"?")
+        self.scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,  # type: ignore[typeddict-item]
+            "method": request.method,
+            "root_path": self.root_path,
+            "path": self.root_path + unquote(raw_path.decode()),
+            "raw_path": self.root_path.encode() + raw_path,
+            "query_string": query_string,
+            "headers": request.headers,
+            "state": self.app_state.copy(),
+        }
+        self._plain = self.cycle = PlainCycle(
+            scope=self.scope,
+            conn=self.conn,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            on_response=self._plain_answered,
+        )
+        self._body_left = request.body_bytes
+        if not self._body_left:
+            self._plain.take(b"", more=False)
+        self._plain.start(self.loop, self.app, self.tasks)
+
+    def _take(self, data: bytes) -> None:
+        """Take what comes while a plain request is not over: its body, then what is behind it."""
+        cycle = self._plain
+        assert cycle is not None
+        if self._body_left:
+            piece, data = data[: self._body_left], data[self._body_left :]
+            self._body_left -= len(piece)
+            if not cycle.response_complete:  # else nobody reads it any more
+                cycle.take(piece, more=self._body_left > 0)
+                if len(cycle.body) > HIGH_WATER_LIMIT:
+                    self.flow.pause_reading()
+        if data:
+            self._behind += data
+            self.flow.pause_reading()
+        if cycle.response_complete and not self._body_left:
+            self._take_up_next()
+
+    def _take_up_next(self) -> None:
+        self._plain = None
+        data, self._behind = self._behind, b""
+        self.flow.resume_reading()
+        if data:
+            self.data_received(data)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keep the sending half open while a whole request waits for its answer."""
@@ -103,6 +186,38 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
         super().on_response_complete()  # takes up the next request, when it is here already
+        self._end_when_last()
+
+    def _plain_answered(self) -> None:
+        self._idle_since = self.loop.time()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self.timeout_keep_alive_task is None:
+            self._keep_alive_for(self.timeout_keep_alive)
+        self.flow.resume_reading()
+        if not self._body_left:
+            self._take_up_next()
+        self._end_when_last()
+
+    def _keep_alive_for(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            seconds, self.timeout_keep_alive_handler
+        )
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection when it is idle for long; plain answers do not set the timer anew."""
+        self.timeout_keep_alive_task = None
+        if self._plain is not None and not self._plain.response_complete:
+            return  # its answer sets the timer
+        rest = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if rest > 0:
+            self._keep_alive_for(rest)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _end_when_last(self) -> None:
+        """Close a connection that nothing more comes on, once all that came is answered."""
         if not self._has_ended:
             return
         if self.cycle.response_complete:
