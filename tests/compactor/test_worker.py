@@ -20,22 +20,55 @@ def states(index):
     return [file.state for file in reversed(index.files())]
 
 
-def test_files_go_their_way_oldest_first_and_local_work_first(make_index, store):
+def states_after_each_step(index, steps):
+    seen = []
+    for _ in range(steps):
+        assert index._parts.writing.compactor.step() == 0.0
+        seen.append(states(index))
+    return seen
+
+
+def test_files_are_sealed_at_once_and_leave_one_by_one_oldest_first(make_index, store):
     index = make_index(store=store)
     fill(index, 2)
-    step = index._parts.writing.compactor.step
-    seen = []
-    for _ in range(6):
-        assert step() == 0.0
-        seen.append(states(index))
-    assert seen == [
+    assert states_after_each_step(index, 6) == [
         ["sealed", "unsealed"],
-        ["compacted", "unsealed"],
+        ["sealed", "sealed"],
         ["compacted", "sealed"],
-        ["compacted", "compacted"],
+        ["uploaded", "sealed"],
         ["uploaded", "compacted"],
         ["uploaded", "uploaded"],
     ]
+
+
+def test_a_store_that_came_back_is_asked_before_all_local_work_is_done(make_index, store, clock):
+    index = make_index(store=store)
+    fill(index, 3)
+    store.broken = {"upload"}
+    states_after_each_step(index, 5)  # three seals, a compaction; a failed upload, a compaction
+    assert states(index) == ["compacted", "compacted", "sealed"]
+    store.broken = set()
+    clock.advance(60.0)
+    assert states_after_each_step(index, 1) == [["uploaded", "compacted", "sealed"]]
+
+
+def test_run_compaction_does_all_local_work_before_a_store_that_is_away_stops_it(make_index, store):
+    index = make_index(store=store)
+    fill(index, 3)
+    store.broken = {"upload"}
+    with pytest.raises(StoreUnavailableError):
+        index.run_compaction()
+    assert states(index) == ["compacted", "compacted", "compacted"]
+
+
+def test_files_leave_while_new_ones_keep_coming(make_index, store):
+    index = make_index(store=store)
+    fill(index, 2)
+    for _ in range(9):
+        put(index, "A", 9)
+        index.roll()  # one file more with each three steps: seal, compact, publish
+        states_after_each_step(index, 3)
+    assert states(index).count("uploaded") >= 7
 
 
 def test_a_store_that_is_away_holds_up_publishing_only(make_index, store, clock):

@@ -5,11 +5,12 @@
     unsealed (rolled) --seal--> sealed --compact--> compacted --publish--> uploaded
                                                                  merge, expire, collect
 
-One *unit* is one file's step, or one round of merging, expiring or collecting. Local units come
-first (they free memory and disk), oldest file first; files are published strictly in order of their
-numbers, so that the `remote` watermark of a queue is a prefix. Units that need the store wait out a
-backoff after a failure; local ones go on. A file that turns out to be damaged is quarantined and
-named in answers; it does not stop the others.
+One *unit* is one file's step, or one round of merging, expiring or collecting. Seals come first, then
+the oldest file's publication, then compaction, oldest file first: so files leave the disk however fast
+puts are (docs/decisions/0012). Files are published strictly in order of their numbers, so that the
+`remote` watermark of a queue is a prefix. Units that need the store wait out a backoff after a failure;
+local ones go on. A file that turns out to be damaged is quarantined and named in answers; it does not
+stop the others.
 
 A fenced node publishes and deletes nothing any more. Depends on the other modules of this folder.
 """
@@ -104,7 +105,7 @@ class Compactor:
             return self._parts.settings.compact_interval if self._is_stopping else self._step()
 
     def _step(self) -> float:
-        for unit in self._units():
+        for unit in self._units(publish_first=True):
             backoff = self._store_backoff if unit.needs_store else self._local_backoff
             if backoff.remaining_s() > 0:
                 continue
@@ -123,11 +124,11 @@ class Compactor:
         return self._pause()
 
     def run_all(self) -> int:
-        """Do all that is due now and return the number of units; the first error is raised."""
+        """Do all that is due now, local work first; return the number of units, raise the first error."""
         with self._busy:
             self._housekeeping_at = self._collect_at = float("-inf")
             count = 0
-            while not self._is_stopping and any(self._run(unit) for unit in self._units()):
+            while not self._is_stopping and any(map(self._run, self._units(publish_first=False))):
                 count += 1
             return count
 
@@ -181,20 +182,28 @@ class Compactor:
 
     # -- what is due -----------------------------------------------------------------------------
 
-    def _units(self) -> Iterator[Unit]:
+    def _units(self, *, publish_first: bool) -> Iterator[Unit]:
+        """Yield what may be done now; the taker asks anew after the first that did something."""
         local = self._local_files()
         for handle in local:
             if handle.state is FileState.UNSEALED:
                 yield self._file_unit("seal", handle, needs_store=False)
-            elif handle.state is FileState.SEALED:
+        if publish_first and self.fenced is None:
+            yield from self._publication(local)
+        for handle in local:
+            if handle.state is FileState.SEALED:
                 yield self._file_unit("compact", handle, needs_store=False)
         if self.fenced is not None:
             return
         if not self._parts.claim.is_claimed:
             yield Unit("claim", "", 0, True, self._claim)
+        if not publish_first:
+            yield from self._publication(local)
+        yield from self._housekeeping()
+
+    def _publication(self, local: list[FileHandle]) -> Iterator[Unit]:
         if local and local[0].state is FileState.COMPACTED:
             yield self._file_unit("publish", local[0], needs_store=True)
-        yield from self._housekeeping()
 
     def _local_files(self) -> list[FileHandle]:
         """Return this node's local files that the writer has let go of, oldest first."""
