@@ -80,3 +80,42 @@ def test_scrub_quarantines_a_damaged_local_file(make_index, tmp_path):
     answer = index.query("orders", key="A")
     assert not answer.complete
     assert "sealed" in answer.missing[0].file
+
+
+@pytest.fixture
+def exchanged(make_index, tmp_path):
+    """An index whose two published objects are sound files of another index, of the same size."""
+    stores = {name: tmp_path / name for name in ("ours", "theirs")}
+    indexes, objects = {}, {}
+    for name, first in (("theirs", 1000), ("ours", 0)):
+        index = indexes[name] = make_index(
+            tmp_path / f"data-{name}", store=str(stores[name]), node="n",
+            merge_min_files=2, merge_below_items=0,
+        )  # fmt: skip
+        for file in range(2):
+            put(index, "A", first + file, timestamp=1000)
+            index.flush("remote")
+        objects[name] = sorted((stores[name] / "nodes" / "n" / "files").iterdir())
+    for ours, theirs in zip(objects["ours"], objects["theirs"], strict=True):
+        assert ours.stat().st_size == theirs.stat().st_size
+        ours.write_bytes(theirs.read_bytes())
+    for index in indexes.values():
+        index.close()
+    return stores["ours"], tmp_path / "data-ours"
+
+
+def test_a_sound_foreign_object_is_not_the_file(make_index, exchanged):
+    store, _ = exchanged
+    index = make_index(None, store=str(store), read_only=True)
+    answer = index.query("orders", key="A")
+    assert (answer.entries, len(answer.missing)) == ([], 2)
+    for info in index.files():
+        assert index.verify_file(info.file_id) == ["is another file than the manifest says"]
+
+
+def test_a_sound_foreign_object_is_not_merged(make_index, exchanged):
+    store, data = exchanged
+    index = make_index(data, store=str(store), node="n", merge_min_files=2)
+    index.run_compaction()
+    assert len(index.files()) == 2
+    assert "another file" in index.compaction_status()["last_error"]["error"]

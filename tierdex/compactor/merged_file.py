@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.lifecycle.manifest import FileRef, FileRow, listed_topics
 
@@ -37,15 +38,21 @@ class WrittenFile(Protocol):
 
 
 def open_published(store: Store, row: FileRow) -> CompactedFile:
-    """Open a published file for reading it from end to end; sends one request for the tail."""
+    """Open a published file for reading it from end to end; sends one request for the tail.
+
+    Raises what the store raises, and CorruptFileError when the object is not the row's, sound or not.
+    """
 
     def read(position: int, length: int) -> bytes:
         return store.get(row.object_key, position, length)
 
     tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
-    return CompactedFile.from_sidecar(
+    file = CompactedFile.from_sidecar(
         tail, read, position=row.sidecar_position, name=row.object_key
     )
+    if file.uuid != row.uuid or file.footer_crc != row.tail_crc:
+        raise CorruptFileError(row.object_key, "is another file than the manifest says")
+    return file
 
 
 def dates_of(group: Sequence[FileRow]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierdex.compactor.expire import due_for_expiry, expire
-from tierdex.errors import NotFoundError, ReadOnlyError
+from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, describe_handle
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
@@ -82,7 +82,10 @@ class Catalogue:
         if isinstance(reader, RocketmqReader):
             return reader.check()
         assert isinstance(reader, PublishedFile), reader
-        return reader.whole().check()
+        try:
+            return reader.whole().check()
+        except CorruptFileError as error:
+            return [error.reason]
 
     def compaction_status(self) -> dict[str, Any]:
         """Return the backlog, the running job, the last error and the totals."""

@@ -5,7 +5,8 @@ key is there (a run longer than `max_get_bytes` goes on as long as the query wan
 one request more: the whole sidecar, once, counted apart. A page that arrives damaged is fetched a
 second time before the file is called corrupt: the fault may lie in between.
 
-Depends on indexfile, lifecycle rows, the store, the two caches.
+Depends on compactor (how a published file is opened), indexfile, lifecycle rows, the store, the two
+caches.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from tierdex.compactor.merged_file import open_published
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.rows import RowDecoder
-from tierdex.indexfile.compacted import CompactedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.reader import Candidate, FileMeter
     from tierdex.index_service.request import QueryRequest
     from tierdex.index_service.sidecar_cache import SidecarCache
+    from tierdex.indexfile.compacted import CompactedFile
     from tierdex.indexfile.sidecar import PageSpan
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
@@ -122,16 +124,8 @@ class PublishedFile:
         self._pages.discard(self.row.object_key, position, length)
 
     def whole(self) -> CompactedFile:
-        """Open the object for reading it from end to end; sends one request for the tail."""
-        row = self.row
-
-        def read(position: int, length: int) -> bytes:
-            return self._store.get(row.object_key, position, length)
-
-        tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
-        return CompactedFile.from_sidecar(
-            tail, read, position=row.sidecar_position, name=row.object_key
-        )
+        """Open the object for reading it from end to end. Raises as `open_published`."""
+        return open_published(self._store, self.row)
 
     def read(self, position: int, length: int, meter: FileMeter) -> bytes:
         """Return a range of pages, from memory or with one request."""

@@ -76,9 +76,7 @@ def check_published(store: Store, row: FileRow) -> list[str]:
         )
         problems = [] if header == file.header else ["the header differs from its copy in the tail"]
         said = {
-            "uuid": (file.uuid, row.uuid),
             "items": (file.item_count, row.item_count),
-            "tail checksum": (file.footer_crc, row.tail_crc),
             "first time": (file.min_time, row.min_time),
             "last time": (file.max_time, row.max_time),
             "topics": (listed_topics(file.topics), row.topics),
