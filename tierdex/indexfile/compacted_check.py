@@ -13,7 +13,9 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
 from tierdex.indexfile.checksums import checksum, unit_seed
-from tierdex.indexfile.kernels.row_scan import count_topics, mark_runs
+from tierdex.indexfile.columns import address
+from tierdex.indexfile.kernels import page_check as k
+from tierdex.indexfile.kernels.row_scan import mark_runs
 from tierdex.indexfile.pages import location_masks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
 
 _PAGES_AT_ONCE = 256
 _FAULTS_MAX = 100  # a file that is broken everywhere needs no longer list
+_FAULTS = {
+    k.BAD_CHECKSUM: "checksum of page {} differs",
+    k.NOT_FULL: "page {} is not full",
+    k.BAD_FIRST_HASH: "page {} does not begin with the hash that the directory says",
+    k.BAD_TIMES: "page {} has other times than the directory says",
+    k.NOT_SORTED: "page {} is not sorted by hash",
+    k.BAD_TOPIC: "page {} names an unknown topic",
+}
 
 
 def find_damage(file: CompactedFile) -> list[str]:
@@ -38,7 +48,7 @@ def find_damage(file: CompactedFile) -> list[str]:
     if not faults:
         faults += _directory_faults(file)
     if not faults:
-        faults += _RowCheck(file).run()
+        faults += _PageCheck(file).run()
     return faults[:_FAULTS_MAX]
 
 
@@ -78,22 +88,21 @@ def _directory_faults(file: CompactedFile) -> list[str]:
     return faults
 
 
-class _RowCheck:
-    """One pass over all rows, comparing them with what the parts say."""
+class _PageCheck:
+    """One pass over all pages, comparing them with what the parts say."""
 
     def __init__(self, file: CompactedFile) -> None:
         self._file = file
         self._faults: list[str] = []
-        self._items = 0
-        self._distinct = 0
-        self._counters = np.zeros(3, np.int64)  # of mark_runs: last hash, its run, longest run
+        self._words = np.zeros(k.CHECK_WORDS, np.int64)
         self._masks = location_masks(file.schema)
         self._topics = np.zeros((len(file.topic_rows), 3), np.int64)
         self._topics[:, 2] = -1
+        self._hashes = np.empty(_PAGES_AT_ONCE * file.statistics.items_per_page, np.uint64)
         self._used: dict[str, np.ndarray] = {
             name: np.zeros(len(file.dictionaries.strings(name)), bool)
             for name in file.schema.dictionary_names
-            if name != TOPIC_DICTIONARY  # whose rows are counted
+            if name != TOPIC_DICTIONARY  # whose items are counted
         }
 
     def run(self) -> list[str]:
@@ -107,77 +116,75 @@ class _RowCheck:
         return self._faults
 
     def _pages(self, first: int, count: int) -> None:
-        span = self._file.span(first, count)
         try:
-            rows = self._file.decode_span(span, self._file.page_bytes(span))
+            span = self._file.span(first, count)
         except CorruptFileError as error:
             self._faults.append(error.reason)
-            # The pages beside the damaged one are still looked at, one by one.
-            if count > 1:
-                self._faults.pop()
-                for page in range(first, first + count):
-                    self._pages(page, 1)
             return
-        full = self._file.statistics.items_per_page
-        last_is_full = first + count < self._file.page_count
-        if len(rows) > count * full or len(rows) <= (count - 1) * full + last_is_full * (full - 1):
-            self._faults.append(f"a page of {first} to {first + count - 1} is not full")
-            return
-        self._compare_directory(first, count, rows)
-        self._count(first, rows)
+        data = self._file.page_bytes(span)
+        place = address(np.frombuffer(memoryview(data), np.uint8)) - span.position
+        sound, page = True, first
+        while page < first + count:
+            begin = page
+            page, what, hashes = k.check_pages(
+                self._file.address,
+                place,
+                page,
+                first + count - page,
+                self._hashes,
+                self._topics,
+                self._words,
+            )
+            if not self._file.filter.may_contain_many(self._hashes[:hashes]).all():
+                self._fault(first, "or one after it has a hash that the filter excludes")
+            if what != k.SOUND:
+                sound = False
+                self._faults.append(_FAULTS[what].format(page))
+                page += 1
+            elif self._words[k.C_FIRST_REPEAT] >= 0:
+                self._compare_locations(begin)
+        if sound and self._used:
+            self._note_used(first, self._rows(first, count))
 
-    def _compare_directory(self, first: int, count: int, rows: np.ndarray) -> None:
-        """Compare first hashes and time bounds of pages with the directory's entries."""
-        entries = self._file.directory.entries[first : first + count]
-        starts = np.arange(count) * self._file.statistics.items_per_page
-        times = np.ascontiguousarray(rows["timestamp"])
-        wrong = entries["first_hash"] != rows["key_hash"][starts]
-        for page in (first + np.flatnonzero(wrong)).tolist():
-            self._fault(page, "does not begin with the hash that the directory says")
-        wrong = entries["min_time"] != np.minimum.reduceat(times, starts)
-        wrong |= entries["max_time"] != np.maximum.reduceat(times, starts)
-        for page in (first + np.flatnonzero(wrong)).tolist():
-            self._fault(page, "has other times than the directory says")
+    def _rows(self, first: int, count: int) -> np.ndarray:
+        span = self._file.span(first, count)
+        return self._file.decode_span(span, self._file.page_bytes(span))
 
-    def _count(self, first: int, rows: np.ndarray) -> None:
-        """Add rows to the totals; note dictionary strings that they use."""
+    def _compare_locations(self, begin: int) -> None:
+        """Check that items of one hash have different locations, on the pages from `begin` on."""
+        first, last = (int(self._words[word]) for word in (k.C_FIRST_REPEAT, k.C_LAST_REPEAT))
+        first = max(begin, first - 1)  # where the run of its first item may have begun
+        rows = self._rows(first, last + 1 - first)
         count, size = len(rows), rows.dtype.itemsize
-        hashes = np.empty(count, np.uint64)
-        keep = np.empty(count, bool)
-        found = mark_runs(rows.ctypes.data, size, count, self._masks, keep, hashes, self._counters)
-        if found < 0:
-            self._fault(first, "or one after it is not sorted by hash")
-            return
+        hashes, keep = np.empty(count, np.uint64), np.empty(count, bool)
+        counters = np.zeros(3, np.int64)
+        mark_runs(rows.ctypes.data, size, count, self._masks, keep, hashes, counters)
         if not keep.all():
             self._fault(first, "or one after it has a location twice for one hash")
-        if not self._file.filter.may_contain_many(hashes[:found]).all():
-            self._fault(first, "or one after it has a hash that the filter excludes")
-        self._distinct += found
-        self._items += count
-        known = count_topics(rows.ctypes.data, size, count, self._topics)
-        unknown = [] if known else [TOPIC_DICTIONARY]
+
+    def _note_used(self, first: int, rows: np.ndarray) -> None:
+        """Note which dictionary strings the rows use."""
         for name, used in self._used.items():
             column = rows[name]
             if int(column.max()) >= len(used):
-                unknown.append(name)
+                self._fault(first, f"or one after it names an unknown string of dictionary {name}")
             else:
                 used[column] = True
-        for name in unknown:
-            self._fault(first, f"or one after it names an unknown string of dictionary {name}")
 
     def _totals(self) -> None:
         file, statistics = self._file, self._file.statistics
-        found = (self._items, self._distinct, int(self._counters[2]))
+        items, distinct, longest = (
+            int(self._words[word]) for word in (k.C_ITEMS, k.C_DISTINCT, k.C_LONGEST)
+        )
+        found = (items, distinct, longest)
         said = (statistics.item_count, statistics.distinct_count, statistics.longest_run)
         if found != said:
             self._faults.append(f"items, distinct hashes, longest run are {found}, not {said}")
         names = ("item_count", "min_time", "max_time")
         if any((self._topics[:, i] != file.topic_rows[name]).any() for i, name in enumerate(names)):
             self._faults.append("the items and times of a topic differ from the statistics")
-        if file.statistics.filter_bits and file.filter.key_count != self._distinct:
-            self._faults.append(
-                f"the filter has {file.filter.key_count} keys, not {self._distinct}"
-            )
+        if file.statistics.filter_bits and file.filter.key_count != distinct:
+            self._faults.append(f"the filter has {file.filter.key_count} keys, not {distinct}")
         topics = {TOPIC_DICTIONARY: self._topics[:, 0] > 0}
         for name, used in (topics | self._used).items():
             if not used.all():

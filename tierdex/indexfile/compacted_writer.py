@@ -158,7 +158,7 @@ class CompactedWriter:
         Raises CorruptFileError when they are not sorted or a value lies outside the bounds, and what
         `write` raises; the file is useless then.
         """
-        assert rows.dtype == self._schema.dtype
+        assert rows.dtype.itemsize == self._schema.item_bytes
         if len(rows):
             waiting = self._rows
             waiting.add(np.ascontiguousarray(rows))

@@ -22,6 +22,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     mul_high,
     store_u8,
     store_u32,
+    unpredictable,
 )
 
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
@@ -216,5 +217,10 @@ def rows_fingerprint(rows: int, item_bytes: int, count: int) -> Any:
     """Return the sum (i8, wrapping) of the fingerprints of `count` rows."""
     total = np.uint64(0)
     for i in range(count):
-        total += row_fingerprint(rows + i * item_bytes, item_bytes)
+        place = unpredictable(rows + i * item_bytes)
+        if item_bytes == 40:  # the message schema
+            words = load_u64(place), load_u64(place + 8), load_u64(place + 16)
+            total += five_word_fingerprint(*words, load_u64(place + 24), load_u64(place + 32))
+        else:
+            total += row_fingerprint(place, item_bytes)
     return np.int64(total)

@@ -106,6 +106,21 @@ def mul_high(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def unpredictable(typing_context: Any, value: Any) -> Any:
+    """Return `value` (i8) as a number of which the compiler knows nothing.
+
+    A loop that steps over one stays as it is written: where rows are read with multiplications of 64 bits,
+    the compiler's vectors of gathered words take twice the time.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_I64, [_I64])
+        return builder.asm(kind, "", "=r,0", arguments, side_effect=False)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
 def crc_step_u64(typing_context: Any, state: Any, value: Any) -> Any:
     """Feed 8 bytes to the CPU's CRC32C; only where HAS_SSE42_CRC."""
 

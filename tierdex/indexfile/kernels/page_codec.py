@@ -105,7 +105,10 @@ def _unpack(
     """
     mask = ~_U0 if width == 64 else (_U1 << np.uint64(width)) - _U1
     bit = np.int64(0)
-    if size == 8:  # a loop for each size: what is decided here is not decided for every value
+    if width == 0 and size == 4:
+        for i in range(count):
+            store_u32(field + i * step, np.uint32(base))
+    elif size == 8:  # a loop for each size: what is decided here is not decided for every value
         for _ in range(count):
             packed = (load_u64(column + (bit >> 3)) >> np.uint64(bit & 7)) & mask
             store_u64(field, base + scale * packed)
@@ -191,34 +194,50 @@ def hash_column(page: int) -> Any:
 
 
 @kernel
+def unpack_hashes(page: int, count: int, field: int, step: int) -> Any:
+    """Store the page's `count` hashes at `field`, `step` bytes apart; return where its columns begin."""
+    at = hash_column(page)
+    width, slope = np.int64(load_u8(page + 6)), load_u64(page + 16)
+    return at + _unpack(at, count, width, load_u64(page + 8), _U1, slope, field, step, 8)
+
+
+@kernel
+def unpack_column(
+    plan: int, c: int, header: int, at: int, count: int, field: int, step: int, size: int
+) -> Any:
+    """Store `count` values of column `c`, `size` bytes each; return (next header, next column).
+
+    `header` is where the page's next column frame stands, `at` where the column's bits begin. Offsets
+    that are relative to their queue stay so.
+    """
+    if column_word(plan, c, FRAME) == PAGE_FRAME:
+        base = load_u64(header)
+        scale = np.uint64(load_u32(header + 8))
+        width = np.int64(load_u8(header + 12))
+        header += PAGE_COLUMN_BYTES
+    else:
+        base = np.uint64(column_word(plan, c, BASE))
+        scale = _U1
+        width = column_word(plan, c, WIDTH)
+    at += _unpack(at, count, width, base, scale, _U0, field, step, size)
+    if column_word(plan, c, ROTATED) != 0:
+        for i in range(count):
+            tag = load_u32(field + i * step)
+            store_u32(field + i * step, (tag >> np.uint32(1)) | (tag << np.uint32(31)))
+    return header, at
+
+
+@kernel
 def decode_page(page: int, plan: int, rows: int) -> Any:
     """Unpack all items of a verified page into the rows at `rows`, zeroed; return their number."""
     item_bytes = plan_word(plan, ITEM_BYTES)
     count = np.int64(load_u16(page + 4))
     header = page + PAGE_HEADER_BYTES
-    at = hash_column(page)
-    width = np.int64(load_u8(page + 6))
-    slope = load_u64(page + 16)
-    at += _unpack(at, count, width, load_u64(page + 8), _U1, slope, rows, item_bytes, 8)
+    at = unpack_hashes(page, count, rows, item_bytes)
     relative = np.int64(-1)
     for c in range(plan_word(plan, COLUMN_COUNT)):
-        if column_word(plan, c, FRAME) == PAGE_FRAME:
-            base = load_u64(header)
-            scale = np.uint64(load_u32(header + 8))
-            width = np.int64(load_u8(header + 12))
-            header += PAGE_COLUMN_BYTES
-        else:
-            base = np.uint64(column_word(plan, c, BASE))
-            scale = _U1
-            width = column_word(plan, c, WIDTH)
-        position = column_word(plan, c, POSITION)
-        size = column_word(plan, c, BYTES)
-        at += _unpack(at, count, width, base, scale, _U0, rows + position, item_bytes, size)
-        if column_word(plan, c, ROTATED) != 0:
-            for i in range(count):
-                field = rows + i * item_bytes + position
-                tag = load_u32(field)
-                store_u32(field, (tag >> np.uint32(1)) | (tag << np.uint32(31)))
+        position, size = column_word(plan, c, POSITION), column_word(plan, c, BYTES)
+        header, at = unpack_column(plan, c, header, at, count, rows + position, item_bytes, size)
         if column_word(plan, c, RELATIVE) != 0:
             relative = position
     if relative >= 0:

@@ -4,7 +4,7 @@ The page's picture and the words of a plan stand in page_codec. Frames are found
 the line through the first and last one, for a column with a frame of its own the least value and the
 greatest common factor of the distances from it.
 
-Depends on the kernel decorator, intrinsics, checksum and page_codec.
+Depends on the kernel decorator, intrinsics, checksum, page_codec and row_scan.
 """
 
 from __future__ import annotations
@@ -17,11 +17,7 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.checksum import crc32c, numbered_seed
 from tierdex.indexfile.kernels.compile import kernel
 from tierdex.indexfile.kernels.intrinsics import (
-    load_i32,
     load_i64,
-    load_u8,
-    load_u16,
-    load_u32,
     load_u64,
     store_u8,
     store_u16,
@@ -49,16 +45,19 @@ from tierdex.indexfile.kernels.page_codec import (
     plan_word,
     queue_base,
 )
+from tierdex.indexfile.kernels.row_scan import gather_field
 
 OUT_OF_BOUNDS = -1
 """What `encode_pages` returns when a value is outside what the plan allows."""
 
 _TIME_POSITION = layout.ITEM_TIME_POSITION
 _WIDTH_MAX = 56  # above it, 64
+_FIRST_GUESS = 4  # values whose common factor is tried on the others
 _SCALE_MAX = np.uint64(0xFFFFFFFF)
 _SLOPE_SPAN_MAX = np.uint64(1 << 62)  # residuals of a steeper page might not fit an i8
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
+_U2 = np.uint64(2)
 _U31 = np.uint64(31)
 _U64 = np.uint64(64)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -74,29 +73,6 @@ def bit_width(value: Any) -> Any:
         value >>= _U1
         width += 1
     return width if width <= _WIDTH_MAX else 64
-
-
-@kernel
-def _gather(field: int, item_bytes: int, count: int, size: int, signed: bool, values: Any) -> None:
-    """Load one field of `count` rows into `values` (u8), sign-extended when `signed`."""
-    if size == 8:
-        for i in range(count):
-            values[i] = load_u64(field + i * item_bytes)
-    elif size == 4:
-        if signed:
-            for i in range(count):
-                values[i] = np.uint64(np.int64(load_i32(field + i * item_bytes)))
-        else:
-            for i in range(count):
-                values[i] = np.uint64(load_u32(field + i * item_bytes))
-    elif size == 2:
-        for i in range(count):
-            value = np.int64(load_u16(field + i * item_bytes))
-            values[i] = np.uint64(value - 65536 if signed and value > 32767 else value)
-    else:
-        for i in range(count):
-            value = np.int64(load_u8(field + i * item_bytes))
-            values[i] = np.uint64(value - 256 if signed and value > 127 else value)
 
 
 @kernel
@@ -125,20 +101,61 @@ def _pack(values: Any, count: int, width: int, at: int) -> Any:
 
 
 @kernel
-def _common_factor(values: Any, count: int) -> Any:
-    """Return the greatest common factor of `values` (u8), 1 when there is none or it is too great."""
+def _greatest_common_factor(a: Any, b: Any) -> Any:
+    while b != _U0:
+        a, b = b, a % b
+    return a
+
+
+@kernel
+def _divide_exactly(values: Any, count: int, factor: Any, high: Any, quotients: Any) -> Any:
+    """Write every value / `factor` to `quotients`; return which value (at most `high`) has a rest, or -1.
+
+    A division takes as long as all else that a page does to a value. Modulo 2**64 an odd number has an
+    inverse: the product is the quotient where the division is exact, and above `high / factor` elsewhere.
+    """
+    shift = _U0
+    while (factor >> shift) & _U1 == _U0:
+        shift += _U1
+    odd = factor >> shift
+    inverse = odd  # right in its lowest 3 bits; each step doubles them
+    for _ in range(5):
+        inverse *= _U2 - odd * inverse
+    greatest = high // factor
+    low_bits = (_U1 << shift) - _U1
+    rest = False
+    for i in range(count):
+        quotient = (values[i] >> shift) * inverse
+        quotients[i] = quotient
+        rest |= (quotient > greatest) | ((values[i] & low_bits) != _U0)
+    if rest:
+        for i in range(count):
+            if values[i] % factor != _U0:
+                return i
+    return -1
+
+
+@kernel
+def _divide_by_common_factor(values: Any, count: int, high: Any, quotients: Any) -> Any:
+    """Divide `values` (u8, at most `high`) by their greatest common factor, and return it.
+
+    It is 1, and nothing is divided, when it is too great, or all are zero. `quotients` is scratch.
+    """
     factor = _U0
     for i in range(count):
-        value = values[i]
-        if factor == _U0:
-            factor = value
-        elif factor == _U1:
+        factor = _greatest_common_factor(values[i], factor)
+        if factor == _U1 or (i >= _FIRST_GUESS and factor != _U0):
             break
-        elif value % factor != _U0:
-            rest = value
-            while rest != _U0:
-                factor, rest = rest, factor % rest
-    return factor if _U0 < factor <= _SCALE_MAX else _U1
+    while _U1 < factor <= high:
+        stranger = _divide_exactly(values, count, factor, high, quotients)
+        if stranger < 0:
+            break
+        factor = _greatest_common_factor(factor, values[stranger])
+    if not _U1 < factor <= _SCALE_MAX:
+        return _U1
+    for i in range(count):
+        values[i] = quotients[i]
+    return factor
 
 
 @kernel
@@ -174,7 +191,7 @@ def _encode_hashes(values: Any, count: int, page: int) -> Any:
 
 
 @kernel
-def _encode_page_frame(values: Any, count: int, signed: bool, header: int) -> Any:
+def _encode_page_frame(values: Any, count: int, signed: bool, header: int, quotients: Any) -> Any:
     """Subtract the least value, divide by the common factor, fill in `header`; return the width."""
     flip = _SIGN if signed else _U0
     low = _ALL
@@ -185,10 +202,7 @@ def _encode_page_frame(values: Any, count: int, signed: bool, header: int) -> An
         high = max(high, ordered)
     for i in range(count):
         values[i] = (values[i] ^ flip) - low
-    factor = _common_factor(values, count)
-    if factor > _U1:
-        for i in range(count):
-            values[i] //= factor
+    factor = _divide_by_common_factor(values, count, high - low, quotients)
     width = bit_width((high - low) // factor)
     store_u64(header, low ^ flip)
     store_u32(header + 8, np.uint32(factor))
@@ -227,7 +241,7 @@ def _make_relative(values: Any, count: int, rows: int, plan: int) -> Any:
 
 
 @kernel
-def _encode_page(rows: int, count: int, plan: int, values: Any, page: int) -> Any:
+def _encode_page(rows: int, count: int, plan: int, values: Any, quotients: Any, page: int) -> Any:
     """Write one page but for its checksum at `page`; return its bytes or OUT_OF_BOUNDS."""
     item_bytes = plan_word(plan, ITEM_BYTES)
     column_count = plan_word(plan, COLUMN_COUNT)
@@ -238,16 +252,16 @@ def _encode_page(rows: int, count: int, plan: int, values: Any, page: int) -> An
     store_u8(page + 7, np.uint8(framed))
     header = page + PAGE_HEADER_BYTES
     at = header + PAGE_COLUMN_BYTES * framed
-    _gather(rows, item_bytes, count, 8, False, values)
+    gather_field(rows, item_bytes, count, 8, False, values)
     at += _pack(values, count, _encode_hashes(values, count, page), at)
     for c in range(column_count):
         signed = column_word(plan, c, SIGNED) != 0
         field = rows + column_word(plan, c, POSITION)
-        _gather(field, item_bytes, count, column_word(plan, c, BYTES), signed, values)
+        gather_field(field, item_bytes, count, column_word(plan, c, BYTES), signed, values)
         if column_word(plan, c, RELATIVE) != 0 and not _make_relative(values, count, rows, plan):
             return OUT_OF_BOUNDS
         if column_word(plan, c, FRAME) == PAGE_FRAME:
-            width = _encode_page_frame(values, count, signed, header)
+            width = _encode_page_frame(values, count, signed, header, quotients)
             header += PAGE_COLUMN_BYTES
         else:
             width = column_word(plan, c, WIDTH)
@@ -275,13 +289,14 @@ def encode_pages(
     items_per_page = plan_word(plan, ITEMS_PER_PAGE)
     seed = np.uint32(plan_word(plan, PAGE_SEED))
     values = np.empty(items_per_page, np.uint64)
+    quotients = np.empty(items_per_page, np.uint64)
     written = 0
     done = 0
     while done < count:
         take = min(items_per_page, count - done)
         start = rows + done * item_bytes
         begin = out + written
-        length = _encode_page(start, take, plan, values, begin)
+        length = _encode_page(start, take, plan, values, quotients, begin)
         if length < 0:
             return length
         crc = crc32c(begin + 4, length - 4, numbered_seed(seed, np.uint64(page)))

@@ -37,19 +37,28 @@ _SMALL_RUN = 16  # runs up to here are compared pair by pair
 
 
 @kernel
-def load_ordered(field: int, size: int, signed: bool) -> Any:
-    """Load a field as u8 so that unsigned order is the field's order (the sign bit is flipped)."""
+def gather_field(
+    field: int, item_bytes: int, count: int, size: int, signed: bool, values: Any
+) -> None:
+    """Load one field of `count` rows into `values` (u8), sign-extended when `signed`."""
     if size == 8:
-        value = load_u64(field)
+        for i in range(count):
+            values[i] = load_u64(field + i * item_bytes)
     elif size == 4:
-        value = np.uint64(np.int64(load_i32(field))) if signed else np.uint64(load_u32(field))
+        if signed:
+            for i in range(count):
+                values[i] = np.uint64(np.int64(load_i32(field + i * item_bytes)))
+        else:
+            for i in range(count):
+                values[i] = np.uint64(load_u32(field + i * item_bytes))
     elif size == 2:
-        number = np.int64(load_u16(field))
-        value = np.uint64(number - 65536 if signed and number > 32767 else number)
+        for i in range(count):
+            value = np.int64(load_u16(field + i * item_bytes))
+            values[i] = np.uint64(value - 65536 if signed and value > 32767 else value)
     else:
-        number = np.int64(load_u8(field))
-        value = np.uint64(number - 256 if signed and number > 127 else number)
-    return value ^ _SIGN if signed else value
+        for i in range(count):
+            value = np.int64(load_u8(field + i * item_bytes))
+            values[i] = np.uint64(value - 256 if signed and value > 127 else value)
 
 
 @kernel
@@ -69,16 +78,19 @@ def measure_columns(rows: int, item_bytes: int, count: int, columns: Any, bounds
     `columns` i8[c, 3] has byte, size and signedness of each column. Tile after tile, so that the
     rows are in the cache for every column.
     """
+    values = np.empty(min(_TILE, count), np.uint64)
     for first in range(0, count, _TILE):
         tile = rows + first * item_bytes
         length = min(_TILE, count - first)
         for c in range(columns.shape[0]):
             low, high = bounds[c, 0], bounds[c, 1]
-            field, size, signed = tile + columns[c, 0], columns[c, 1], columns[c, 2] != 0
+            signed = columns[c, 2] != 0
+            gather_field(tile + columns[c, 0], item_bytes, length, columns[c, 1], signed, values)
+            flip = _SIGN if signed else np.uint64(0)
             for i in range(length):
-                value = load_ordered(field + i * item_bytes, size, signed)
-                low = min(low, value)
-                high = max(high, value)
+                ordered = values[i] ^ flip
+                low = min(low, ordered)
+                high = max(high, ordered)
             bounds[c, 0], bounds[c, 1] = low, high
 
 
@@ -111,13 +123,15 @@ def measure_queues(
     `least` offset and `end` offset are an open hash table. Stops early when that is half full: the
     caller makes it larger and goes on.
     """
-    place = np.int64(0)
+    offset_at, size_at, queue_at = positions[0], positions[1], positions[2]
+    mask = np.uint64(keys.shape[0] - 1)
     for i in range(count):
         row = rows + i * item_bytes
         topic = np.uint64(load_u32(row + _TAG_POSITION) & _TOPIC_MASK)
-        key = (topic << _SHIFT_32) | np.uint64(load_u32(row + positions[2]))
-        offset = load_i64(row + positions[0])
-        if keys[place] != key:
+        key = (topic << _SHIFT_32) | np.uint64(load_u32(row + queue_at))
+        offset = load_i64(row + offset_at)
+        place = np.int64(((key * _SPREAD) >> _SHIFT_32) & mask)
+        if keys[place] != key:  # it is new, or another queue has its place
             place = _queue_place(keys, key)
             if keys[place] == QUEUE_FREE:
                 if 2 * used >= keys.shape[0]:
@@ -127,7 +141,7 @@ def measure_queues(
                 end[place] = offset
                 used += 1
         least[place] = min(least[place], offset)
-        end[place] = max(end[place], offset + np.int64(load_u32(row + positions[1])))
+        end[place] = max(end[place], offset + np.int64(load_u32(row + size_at)))
     return count, used
 
 
@@ -193,7 +207,7 @@ def mark_runs(
     """
     found = 0
     previous = np.uint64(counters[0])
-    run = counters[1]
+    run, longest = counters[1], counters[2]
     i = 0
     while i < count:
         key_hash = load_u64(rows + i * item_bytes)
@@ -212,11 +226,11 @@ def mark_runs(
             run += 1
         else:
             run += _mark_run(rows, item_bytes, i, j, masks, keep)
-        counters[2] = max(counters[2], run)
+        longest = max(longest, run)
         previous = key_hash
         i = j
     counters[0] = np.int64(previous)
-    counters[1] = run
+    counters[1], counters[2] = run, longest
     return found
 
 
@@ -246,16 +260,21 @@ def keep_rows(rows: int, item_bytes: int, count: int, keep: Any) -> Any:
 @kernel
 def count_topics(rows: int, item_bytes: int, count: int, topics: Any) -> Any:
     """Add rows to `topics` i8[t, 3] (items, least and greatest time); False: a topic is unknown."""
+    topic, items, low, high = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for i in range(count):
         row = rows + i * item_bytes
-        topic = np.int64(load_u32(row + _TAG_POSITION) & _TOPIC_MASK)
-        if topic >= topics.shape[0]:
-            return False
+        this = np.int64(load_u32(row + _TAG_POSITION) & _TOPIC_MASK)
         time = load_i64(row + layout.ITEM_TIME_POSITION)
-        if topics[topic, 0] == 0:
-            topics[topic, 1] = time
-            topics[topic, 2] = time
-        topics[topic, 0] += 1
-        topics[topic, 1] = min(topics[topic, 1], time)
-        topics[topic, 2] = max(topics[topic, 2], time)
+        if this != topic or items == 0:  # what is counted stays in registers while topics repeat
+            if this >= topics.shape[0]:
+                return False
+            if items > 0:
+                topics[topic, 0], topics[topic, 1], topics[topic, 2] = items, low, high
+            topic, items = this, topics[this, 0]
+            low, high = (topics[this, 1], topics[this, 2]) if items > 0 else (time, time)
+        items += 1
+        low = min(low, time)
+        high = max(high, time)
+    if items > 0:
+        topics[topic, 0], topics[topic, 1], topics[topic, 2] = items, low, high
     return True
