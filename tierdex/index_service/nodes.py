@@ -27,7 +27,13 @@ from tierdex.index_service.answer import Missing
 from tierdex.index_service.published import PublishedFile
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import FileRef, ManifestState, RemoveReason, is_replaced
+from tierdex.lifecycle.manifest import (
+    ManifestState,
+    RemoveReason,
+    is_replaced,
+    replaced_by,
+    unexplained_drops,
+)
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
 
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.page_cache import PageCache
     from tierdex.index_service.sidecar_cache import SidecarCache
     from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifest import FileRef, FileRow
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
@@ -152,20 +158,8 @@ class Nodes:
         return requests
 
     def _lacks_replacements(self) -> bool:
-        """Say whether a node has newly dropped a file for a merge that no manifest read so far lists.
-
-        The manifests are read one after the other: the merge was committed to one of them, or to a
-        node that was not listed yet, after that was read. Read again, it is there.
-        """
-        states = [log.state for log in self._logs.values()]
-        replaced = _replaced_by(states)
-        unexplained = frozenset(
-            ref
-            for state in states
-            for dropped in state.dropped.values()
-            if dropped.reason is RemoveReason.REPLACED
-            and (ref := FileRef(state.node, dropped.uuid, dropped.number)) not in replaced
-        )
+        """Say whether a node has newly dropped a file for a merge that no manifest read so far lists."""
+        unexplained = unexplained_drops([log.state for log in self._logs.values()])
         known, self._unexplained = self._unexplained, unexplained
         return not unexplained <= known
 
@@ -240,7 +234,7 @@ class Nodes:
         dropped = state.dropped.get(handle.uuid)
         if dropped is None or dropped.reason is not RemoveReason.REPLACED or handle.row is None:
             return False
-        replaced = _replaced_by(log.state for log in self._logs.values())
+        replaced = replaced_by(log.state for log in self._logs.values())
         return not is_replaced(handle.row, handle.node, replaced)
 
     def _calm(self) -> Calm:
@@ -254,7 +248,7 @@ class Nodes:
     def _listed(self) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""
         states = {node: log.state for node, log in self._logs.items()}
-        replaced = _replaced_by(states.values())
+        replaced = replaced_by(states.values())
         return {
             (row.number, node): row
             for node, state in states.items()
@@ -315,8 +309,3 @@ class Nodes:
         if handle.sealed_at_ms is None or (log := self._logs.get(handle.node)) is None:
             return False
         return is_hidden(log.state.retention, topic, handle.sealed_at_ms, self._clock.now_ms())
-
-
-def _replaced_by(states: Iterable[ManifestState]) -> frozenset[FileRef]:
-    """Return the files that a merge listed in any of these manifests stands for."""
-    return frozenset[FileRef]().union(*(state.replaced for state in states))

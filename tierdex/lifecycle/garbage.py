@@ -22,13 +22,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tierdex.lifecycle.manifest import NO_CHANGE, Change, FileRef, is_replaced
+from tierdex.lifecycle.manifest import NO_CHANGE, Change, is_replaced, replaced_by
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifest import FileRef, FileRow, ManifestState
     from tierdex.storage_layer.base import StoredObject
 
 NUMBERS_A_STEP: Final = 256
@@ -113,7 +113,7 @@ def _plan_numbers(state: ManifestState, old_ms: int) -> range:
 
 def plan_replaced(state: ManifestState, others: Iterable[ManifestState]) -> list[FileRow]:
     """Return this node's files that merges of other nodes hold: their owner drops them."""
-    replaced = frozenset[FileRef]().union(*(other.replaced for other in others))
+    replaced = replaced_by(others)
     return [row for row in state.files.values() if is_replaced(row, state.node, replaced)]
 
 

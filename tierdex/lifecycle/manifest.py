@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 TOPICS_LISTED_MAX: Final = 64  # above it a row's `topics` is None: any topic
 Uuid = bytes  # 16 bytes; the alias also keeps the type's name apart from rows' field `bytes`
@@ -184,6 +184,27 @@ class ManifestState:
     @cached_property
     def _part_uuids(self) -> frozenset[Uuid]:
         return frozenset(part.uuid for row in self.files.values() for part in row.parts)
+
+
+def replaced_by(states: Iterable[ManifestState]) -> frozenset[FileRef]:
+    """Return the files that a merge listed in any of these manifests stands for."""
+    return frozenset[FileRef]().union(*(state.replaced for state in states))
+
+
+def unexplained_drops(states: Sequence[ManifestState]) -> frozenset[FileRef]:
+    """Return the files that were dropped for a merge which none of these manifests lists.
+
+    Manifests are read one after the other: the merge was committed to one of them, or to a node that
+    was not listed yet, after that was read. Read again, it is there.
+    """
+    replaced = replaced_by(states)
+    return frozenset(
+        ref
+        for state in states
+        for dropped in state.dropped.values()
+        if dropped.reason is RemoveReason.REPLACED
+        and (ref := FileRef(state.node, dropped.uuid, dropped.number)) not in replaced
+    )
 
 
 def is_replaced(row: FileRow, node: str, replaced: frozenset[FileRef]) -> bool:

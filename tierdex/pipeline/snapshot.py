@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tierdex.clock import SystemClock
 from tierdex.errors import NotFoundError
 from tierdex.ids import SystemIds
-from tierdex.lifecycle.manifest import FileRow, is_replaced
+from tierdex.lifecycle.manifest import FileRow, is_replaced, replaced_by, unexplained_drops
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import hidden_topics
@@ -24,10 +24,11 @@ from tierdex.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifest import FileRef, ManifestState
     from tierdex.storage_layer.base import Store
 
 _LOADS_AT_ONCE = 8
+_PASSES_MAX = 4  # each sees what was committed before the one before ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +70,29 @@ def take_snapshot(store: Store, nodes: Sequence[str] | None = None) -> Snapshot:
     Raises NotFoundError for a node of `nodes` that nobody wrote, and what the logs raise: a manifest
     that cannot be read is never taken for an empty one.
     """
+    known: frozenset[FileRef] = frozenset()
+    for _ in range(_PASSES_MAX):
+        states = _read_states(store, nodes)
+        unexplained = unexplained_drops(states)
+        if unexplained <= known:
+            break
+        known = unexplained
+    return snapshot_of(states, SystemClock().now_ms())
+
+
+def _read_states(store: Store, nodes: Sequence[str] | None) -> list[ManifestState]:
     names = list_nodes(store) if nodes is None else list(nodes)
     with ThreadPoolExecutor(_LOADS_AT_ONCE) as pool:
         states = list(pool.map(lambda name: open_log(store, name).load(), names))
     for state in states:
         if nodes is not None and state.number == 0:
             raise NotFoundError(f"there is no node {state.node}")
-    return snapshot_of(states, SystemClock().now_ms())
+    return states
 
 
 def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
     """Return what these states list together, as of `now_ms`."""
-    replaced = frozenset().union(*(state.replaced for state in states))
+    replaced = replaced_by(states)
     files = [
         ListedFile(state.node, row, _hidden(state, row, now_ms))
         for state in states
