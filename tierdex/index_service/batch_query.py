@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tierdex.clock import Clock
+    from tierdex.index_service.nodes import Calm
     from tierdex.index_service.query import QueryRunner, Surroundings
     from tierdex.index_service.request import QueryRequest
     from tierdex.index_service.uniform_batch import UniformBatch
@@ -163,10 +164,15 @@ class BatchQueryRunner:
 
         What is missing stands there too, see `table_missing`. Raises IncompleteAnswerError when `fail`.
         """
-        self._surroundings.catch_up()
-        as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
+        calm = self._surroundings.calm
+        as_of = calm.as_of
+        if self._now_ms() > calm.until:
+            self._surroundings.catch_up()
+            as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         entries = self._run_uniform(table, max_count, as_of)
         if entries is not None:
+            if self._is_still(calm):
+                return entries
             everywhere = self._surroundings.missing()
             if fail:
                 _refuse_incomplete(everywhere)
@@ -188,14 +194,15 @@ class BatchQueryRunner:
 
     def run_local(self, table: Any, *, max_count: int) -> Any | None:
         """Return what `run_arrow` would when all files are local and nothing is missing, else None."""
-        as_of, until = self._surroundings.calm
+        calm = self._surroundings.calm
         # The caller blocks for so long: keys that collide are left to somebody who may.
         most = WorkLimit(_AT_ONCE + 64 * table.num_rows, _AT_ONCE + table.num_rows)
-        entries = self._run_uniform(table, max_count, as_of, most)
-        # Looked at again after the files: a file is named as missing before it leaves.
-        if entries is None or self._surroundings.calm[1] != until or self._now_ms() > until:
-            return None
-        return entries
+        entries = self._run_uniform(table, max_count, calm.as_of, most)
+        return entries if self._is_still(calm) else None
+
+    def _is_still(self, calm: Calm) -> bool:
+        """Say whether it has been calm since; asked after the files, which are named before they leave."""
+        return self._surroundings.calm is calm and self._now_ms() <= calm.until
 
     def _run_uniform(
         self, table: Any, max_count: int, as_of: int, most: WorkLimit | None = None

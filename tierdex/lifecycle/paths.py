@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
@@ -75,6 +76,7 @@ def parse_number(name: str) -> int | None:
     return int(name)
 
 
+@lru_cache(maxsize=4096)  # asked for by every query
 def make_file_id(number: int, node: str) -> str:
     """Return the opaque id of a file, unique over nodes; ids sort as (number, node)."""
     assert _NODE_NAME.fullmatch(node), node
