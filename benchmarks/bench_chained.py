@@ -130,12 +130,6 @@ def run(path: Path, items: int, slot_count: int, *, quiet: bool = False) -> None
         created_ms=0,
     )
     measure("append, batches of 1", len(single), lambda: [small.append([part]) for part in single])
-    values = [(key_hash("orders", str(number)), number) for number in range(min(items, 20_000))]
-    measure(
-        "append_one",
-        len(values),
-        lambda: [small.append_one(h, 0, "orders", n, n, 100, 3) for h, n in values],
-    )
     small.close()
     path.unlink()
 

@@ -20,7 +20,7 @@ def test_a_full_disk_leaves_them_in_the_buffer(index, monkeypatch):
     flusher = PutFlusher(index._parts.settings, writer)
     put(index, "A", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "_over_budget", lambda: "full")
+        patch.setattr(writer._budget, "_find_excess", lambda: "full")
         writer.look_again()
         assert flusher.step() == 1.0
         assert writer.has_buffered
@@ -40,7 +40,7 @@ def test_tending_rolls_what_is_old_and_survives_a_full_disk(make_index, clock, m
         raise BacklogFullError("full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "_make_ready", full)
+        patch.setattr(writer._next_file, "_make", full)
         assert tending.step() > 0
     clock.advance(30)
     tending.step()

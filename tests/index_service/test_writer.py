@@ -354,6 +354,6 @@ def test_next_file_is_made_while_a_seal_holds_the_sync_lock(make_index):
     writer = index._parts.writing.writer
     for offset in range(6):
         put(index, "A", offset, durability="os")
-    with writer._sync_lock:
+    with writer._disk._sync_lock:
         writer.prepare_next()  # would hang here
-    assert writer._ready is not None
+    assert writer._next_file.is_made

@@ -152,60 +152,6 @@ def test_gathered_rows_equal_columns(file):
     assert rows["link"].tolist() == [99] * 3
 
 
-def test_items_appended_one_by_one_equal_a_batch(file):
-    hashes = [key_hash("t1", name) for name in "abac"]
-    for row, value in enumerate(hashes):
-        file.append_one(value, KIND_KEY, "t1", 1000 + row, 100 * row, 100, row % 2)
-    published = file.append_one(99, KIND_MESSAGE_ID, "t2", -5, 7, 8, 9)
-    assert published == file.published
-    assert offsets_of(file, key("a", "t1")) == [200, 0]
-    assert offsets_of(file, Lookup(99, KIND_MESSAGE_ID, None)) == [7]
-    assert (file.item_count, file.min_time, file.max_time) == (5, -5, 1003)
-    assert file.end_offsets() == {("t1", 0): 300, ("t1", 1): 400, ("t2", 9): 15}
-
-
-def test_messages_appended_one_by_one_in_registers_equal_packed_ones(tmp_path):
-    rows = [
-        (key_hash(f"t{n % 3}", f"key-{n % 50}"), f"t{n % 3}", n * (-1) ** n, n << 40, n % 1000, n)
-        for n in range(3000)
-    ]
-    rows.append((2**64 - 1, "t0", -(1 << 63), (1 << 63) - 1, (1 << 32) - 1, (1 << 31) - 1))
-    with closing(make_file(tmp_path / "packed")) as packed:
-        for value, topic, *others in rows:
-            packed.append_one(value, KIND_KEY, topic, *others)
-        expected = packed.snapshot, packed.end_offsets()
-    with closing(make_file(tmp_path / "quick")) as quick:
-        for row in rows:
-            published = quick.append_message(*row)
-            assert published == quick.published
-        assert (quick.snapshot, quick.end_offsets()) == expected
-        assert quick.check() == []
-        assert offsets_of(quick, key("key-49", "t2"))[:1] == [2999 << 40]
-    assert (tmp_path / "quick").read_bytes() == (tmp_path / "packed").read_bytes()
-    with closing(ChainedFile.recover(FILESYSTEM, tmp_path / "quick")) as recovered:
-        assert (recovered.snapshot, recovered.end_offsets()) == expected
-
-
-def test_items_one_by_one_fill_a_file_through_every_reservation(tmp_path):
-    file = make_file(tmp_path / "file", item_capacity=20_000)
-    for row in range(20_000):
-        file.append_one(row << 49, KIND_KEY, "t", row, row, 1, row)
-    with pytest.raises(FileFullError):
-        file.append_one(1, KIND_KEY, "t", 1, 1, 1, 1)
-    assert file.is_full
-    assert len(file.end_offsets()) == 20_000
-    assert file.check() == []
-    recovered = ChainedFile.recover(file_system(), file.path)
-    assert recovered.snapshot == file.snapshot
-
-
-@pytest.mark.parametrize("fields", [(1, -1, 0), (1, 1), (1 << 63, 1, 1), ("x", 1, 1)], ids=str)
-def test_one_item_whose_values_do_not_fit_is_refused(file, fields):
-    with pytest.raises(InvalidRequestError):
-        file.append_one(1, KIND_KEY, "t", 5, *fields)
-    assert (file.item_count, file.topics) == (0, [])
-
-
 def test_batch_without_items_changes_nothing(file):
     assert file.append([]) == 0
     assert file.append([make_part([None], topic="new")]) == 0
@@ -397,7 +343,6 @@ def test_reader_outlives_the_seal_of_its_file(file):
 
 
 def file_system():
-    from tests.indexfile.chained_files import FILESYSTEM
 
     return FILESYSTEM
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo
     from tierdex.index_service.parts import Parts, WritingParts
-    from tierdex.index_service.put_buffer import BufferedPut
     from tierdex.index_service.writer import Writer
     from tierdex.indexfile.schema import Schema
     from tierdex.storage_layer.base import Store
@@ -55,6 +54,11 @@ class Index:
         self._writer: Writer | None = None if parts.writing is None else parts.writing.writer
         self._checker = parts.checker
         self._queries = parts.queries
+        # What a plain put goes through: see PutBuffer.
+        puts = None if self._writer is None else self._writer.puts
+        self._words = 0 if puts is None else puts.address
+        self._topics = {} if puts is None else puts.topics
+        self._ways = {} if puts is None else puts.ways
 
     @classmethod
     def open(
@@ -130,37 +134,17 @@ class Index:
         Raises InvalidRequestError naming the wrong field, BacklogFullError when the disk or the
         backlog is full, FencedError when another owner took the node over.
         """
-        checker, writer = self._checker, self._writer
-        # A broker's put, in a few hundred nanoseconds; the long way below says what is wrong, if
-        # anything is. Literals, since looking a name up costs: int32, int64, uint32.
-        if (
-            type(keys) is list
-            and len(keys) == 1
-            and type(key := keys[0]) is str
-            and key.isascii()
-            and 0 < len(key) <= checker.surely_short
-            and message_id is None
-            and type(topic) is str
-            and topic in checker.topics
-            and type(queue_id) is type(offset) is type(size) is type(timestamp) is int
-            and 0 <= queue_id <= 2147483647
-            and 0 <= offset <= 9223372036854775807
-            and 0 <= size <= 4294967295
-            and -9223372036854775808 <= timestamp <= 9223372036854775807
-            and writer is not None
-        ):
-            entry: BufferedPut = (topic, key, timestamp, offset, size, queue_id)
-            if durability == "received":
-                received = writer.received
-                if len(received) < writer.received_limit:
-                    received += entry  # one step, whoever else puts meanwhile
-                    return durability
-            elif durability == "os":
-                writer.write(entry)
-                return durability
+        try:
+            seed, number = self._topics[topic]
+            take = self._ways[durability]
+        except (KeyError, TypeError):  # a new topic, or none at all; another level
+            pass
         else:
-            entry = checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
-            writer = self._writing().writer
+            if take(self._words, keys, message_id, seed, number, timestamp, offset, size, queue_id):
+                return durability
+        # The long way, which says what is wrong, if anything is.
+        entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
+        writer = self._writing().writer
         _check_level(durability)
         if durability == "received":
             writer.receive(entry)
@@ -290,7 +274,7 @@ class Index:
         self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any
     ) -> Answer | None:
         writer = self._writer
-        if writer is not None and writer.received:
+        if writer is not None and writer.puts.waits[0]:
             writer.show_buffered()
         answer = self._parts.local_queries.run(topic, key, message_id, begin, end, max_count)
         return None if self._parts.is_closed else answer

@@ -41,7 +41,6 @@ from tierdex.index_service.remote import RemoteFlush
 from tierdex.index_service.surroundings import ViewSurroundings
 from tierdex.index_service.view import Seams, View, close_view, make_parts, open_view, start_threads
 from tierdex.index_service.writer import Writer
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
@@ -124,7 +123,6 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         paths=paths,
         table=table,
         numbers=numbers,
-        schema=MESSAGE_SCHEMA,
         sync_lock=sync_lock,
         on_rolled=wake_all,
         on_short_of_room=lambda: wake(WriterTending.name),

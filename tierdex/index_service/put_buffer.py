@@ -1,47 +1,209 @@
-"""Single puts, gathered until one batch is worth writing.
+"""What single puts go through without a lock: rows that wait in memory, and the way into the open file.
 
-A bare `put` only appends to a list: `received` means that it is in this process's memory. The
-gathered entries become one batch when there are many, after a few milliseconds, and before any
-query, flush, roll or close that must see them.
+::
 
-Safe without a lock under the GIL: extending a list by a tuple, a slice and a slice's deletion are one C
-call each, so an entry put between `peek` and `drop` stays behind what was taken. Only the writer, under
-its lock, calls `peek` and `drop`; an entry leaves the buffer only after its batch was written.
+    gather ---> rows that wait --- gathered, drop ---> one batch, when the writer comes for them
+    append ---> the open file, one batch a message
 
-Depends on nothing.
+`gather` and `append` are kernels (single_puts): each call is one step for every Python thread, checks
+what it is given, and returns 0 with nothing done when a put has to go the long way. That is also how
+the ways are shut while the writer, under its lock, touches what they touch: `shut` for the file, and
+`take` and `drop` for the rows, for the moment that they need. An entry leaves the buffer only after
+its batch was written.
+
+Topics have numbers here, given when the writer first meets them; a number is never given twice.
+
+Depends on put_request, indexfile.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-# One checked entry: topic, its name, timestamp, then the location in the schema's order. The name is
-# its one key (a string), or the pair (tuple of keys, message ID or None).
-BufferedPut = tuple[Any, ...]
-ENTRY_VALUES: Final = 6
+import numpy as np
+
+from tierdex.indexfile.columns import ItemRows, address
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
+from tierdex.indexfile.kernels import single_puts as k
+from tierdex.indexfile.layout import KIND_BIT, TOPIC_MASK
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierdex.index_service.put_request import CheckedPut
+    from tierdex.indexfile.chained import ChainedFile
+
+# Messages that a file takes without the writer looking: at room, the disk's budget, what comes next.
+_MESSAGES_BETWEEN_LOOKS: Final = 256
+_TOPICS_REMEMBERED: Final = 65_536
+_pack_row = MESSAGE_SCHEMA.packer().pack
 
 
 class PutBuffer:
-    """A queue of entries that are received and not yet written."""
+    """Rows of messages that are received and not yet written, and whether a file takes them directly.
 
-    __slots__ = ("values",)
+    Everything but `gather` and `append` is called under the writer's lock, `refuse` and `shut` by
+    anybody.
+    """
 
-    def __init__(self) -> None:
-        # The values of all entries one after the other: columns are slices of it, and nobody keeps a
-        # tuple an entry alive. The same list for ever: `Index.put` appends to it directly.
-        self.values: list[Any] = []
+    __slots__ = (
+        "_cells", "_file", "_is_refusing", "_names", "_room", "_rows", "_tags", "address", "topics",
+        "waits", "ways",
+    )  # fmt: skip
 
-    def __len__(self) -> int:
-        return len(self.values) // ENTRY_VALUES
+    def __init__(self, entries: int, item_capacity: int, max_key_bytes: int) -> None:
+        """Gather so many entries of one name, fewer of more names: what one file surely takes."""
+        self._room = min(entries, item_capacity)
+        self._rows = np.zeros(self._room * MESSAGE_SCHEMA.item_bytes, np.uint8)
+        self._tags = np.zeros(_TOPICS_REMEMBERED, np.uint32)
+        # Its first byte is 1 while entries wait: the quickest question that Python can ask.
+        self.waits = bytearray(8 * k.WORDS_LENGTH)
+        self._cells = memoryview(self.waits).cast("q")
+        self._cells[k.W_ROWS] = address(self._rows)
+        self._cells[k.W_MOST_BYTES] = max_key_bytes
+        self._cells[k.W_ID_SEED] = _signed(MESSAGE_ID_SEED)
+        self._cells[k.W_TAGS] = address(self._tags)
+        self.address = address(np.frombuffer(self.waits, np.uint8))
+        # Level -> kernel; none before the first topic is known, so that nobody waits to load them.
+        self.ways: dict[str, Any] = {}
+        # The seed of a topic's keys (as i8) and its number, which both kernels want.
+        self.topics: dict[str, tuple[int, int]] = {}
+        self._names: list[str] = []
+        self._file: ChainedFile | None = None
+        self._is_refusing = False
+        self._open()
 
-    def add(self, entry: BufferedPut) -> None:
-        """Put one entry behind the others."""
-        self.values += entry
+    # -- topics ----------------------------------------------------------------------------------
 
-    def peek(self, limit: int) -> list[Any]:
-        """Return the values of the oldest `limit` entries; they stay until `drop`."""
-        return self.values[: limit * ENTRY_VALUES]
+    def has_place_for(self, topic: str) -> bool:
+        """Say whether `rows_of` knows the topic, or can learn it."""
+        return topic in self.topics or len(self._names) < _TOPICS_REMEMBERED
+
+    def forget_topics(self) -> None:
+        """Make place for new topics, unless entries wait that have old ones."""
+        self._shut_rows()
+        if not self._cells[k.W_COUNT]:
+            self.close_file()
+            self._cells[k.W_FIRST_TOPIC] += len(self._names)  # who holds a number is refused
+            self.topics.clear()
+            self._names.clear()
+        self._open()
+
+    def _number_of(self, topic: str) -> int:
+        known = self.topics.get(topic)
+        if known is None:
+            if not self.ways:
+                self.ways["received"], self.ways["os"] = k.load()
+            self._names.append(topic)  # the name first: whoever finds the number finds the name
+            number = self._cells[k.W_FIRST_TOPIC] + len(self._names) - 1
+            known = self.topics[topic] = _signed(topic_seed(topic)), number
+        return known[1] - self._cells[k.W_FIRST_TOPIC]
+
+    # -- rows that wait --------------------------------------------------------------------------
+
+    def rows_of(self, entry: CheckedPut) -> ItemRows:
+        """Return an entry as rows: keys, then the message ID."""
+        topic, keys, message_id, *location = entry
+        self._number_of(topic)  # known from now on
+        seed = topic_seed(topic)
+        rows = [_pack_row(seeded_hash(key, seed), 0, 0, *location) for key in keys]
+        if message_id is not None:
+            value = seeded_hash(message_id, MESSAGE_ID_SEED)
+            rows.append(_pack_row(value, 0, KIND_BIT, *location))
+        return ItemRows(np.frombuffer(b"".join(rows), MESSAGE_SCHEMA.dtype), [topic])
+
+    def take(self, entry: ItemRows) -> bool:
+        """Put an entry's rows behind those that wait; False when there is no room."""
+        self._shut_rows()
+        count = self._cells[k.W_COUNT]
+        begin, end = (self._row_end(number) for number in (count, count + entry.row_count))
+        fits = end <= len(self._rows)
+        if fits:
+            rows = self._rows[begin:end].view(MESSAGE_SCHEMA.dtype)
+            rows[:] = entry.rows
+            rows["tag"] |= np.uint32(self._number_of(entry.topics[0]))
+            self._cells[k.W_COUNT] = count + entry.row_count
+            self._cells[k.W_WAITS] = 1
+        self._open()
+        return fits
+
+    def can_hold(self, entry: ItemRows) -> bool:
+        """Say whether `take` would take the entry if none waited."""
+        return entry.row_count <= self._room
+
+    def gathered(self) -> ItemRows | None:
+        """Return the rows that wait, which one batch holds; they stay until `drop`."""
+        count = self._cells[k.W_COUNT]
+        if not count:
+            return None
+        rows = self._rows[: self._row_end(count)].copy().view(MESSAGE_SCHEMA.dtype)
+        numbers = rows["tag"] & np.uint32(TOPIC_MASK)
+        if (numbers == numbers[0]).all():
+            used, tags = numbers[:1], np.uint32(0)
+        else:
+            used, indexes = np.unique(numbers, return_inverse=True)
+            tags = indexes.astype(np.uint32)
+        rows["tag"] = (rows["tag"] & np.uint32(KIND_BIT)) | tags
+        return ItemRows(rows, [self._names[number] for number in used.tolist()])
 
     def drop(self, count: int) -> None:
-        """Forget the oldest `count` entries: they are written."""
-        del self.values[: count * ENTRY_VALUES]
+        """Forget the oldest `count` rows: they are written."""
+        self._shut_rows()
+        left = self._cells[k.W_COUNT] - count
+        self._rows[: self._row_end(left)] = self._rows[self._row_end(count) :][
+            : self._row_end(left)
+        ]
+        self._cells[k.W_COUNT] = left
+        self._cells[k.W_WAITS] = left > 0
+        self._open()
+
+    def _shut_rows(self) -> None:
+        self._cells[k.W_ROOM] = 0
+
+    def _open(self) -> None:
+        self._cells[k.W_ROOM] = self._room
+        if self._is_refusing:  # looked at last: `refuse` may have come in between
+            self._shut_rows()
+
+    @staticmethod
+    def _row_end(count: int) -> int:
+        return count * MESSAGE_SCHEMA.item_bytes
+
+    # -- the open file ---------------------------------------------------------------------------
+
+    def open_to(self, file: ChainedFile, topics: Iterable[str]) -> None:
+        """Let messages into `file` for a while, those of `topics` too, which it has just taken."""
+        assert not self._cells[k.W_TALLY], "open while the file was touched"
+        if file is not self._file:
+            self.close_file()
+            self._file = file
+        for topic in topics:
+            if topic in self.topics:
+                index = file.dictionaries.index(TOPIC_DICTIONARY, topic)
+                self._tags[self._number_of(topic)] = 1 + index
+        self._cells[k.W_LAST_ROW] = file.last_row_for(_MESSAGES_BETWEEN_LOOKS)
+        self._cells[k.W_TALLY] = file.tally_address()
+        if self._is_refusing or file.suspect:  # looked at last, as in `_open`
+            self.shut()
+
+    def shut(self) -> None:
+        """Let no message into the open file; nobody is half way through when this returns."""
+        self._cells[k.W_TALLY] = 0
+
+    def close_file(self) -> None:
+        """Let go of the open file."""
+        self.shut()
+        self._file = None
+        self._tags[: len(self._names)] = 0
+
+    def refuse(self) -> None:
+        """Take no more entries, neither way, from now on."""
+        self._is_refusing = True
+        self._shut_rows()
+        self.shut()
+
+
+def _signed(seed: int) -> int:
+    """Return the bits of a u8 as an i8, which kernels take."""
+    return seed - (1 << 64) if seed >> 63 else seed

@@ -14,13 +14,12 @@ states nor folders: the caller names, renames and removes files, and syncs their
 
 from __future__ import annotations
 
-import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tierdex.errors import CorruptFileError, InvalidRequestError, ReadOnlyError, TierdexError
+from tierdex.errors import CorruptFileError, ReadOnlyError, TierdexError
 from tierdex.indexfile import batch_append, layout
 from tierdex.indexfile.batch_scan import scan_anew, scan_file
 from tierdex.indexfile.chained_check import check_chained, prove
@@ -32,12 +31,9 @@ from tierdex.indexfile.columns import ItemRows, address
 from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
 from tierdex.indexfile.kernels.chain_lookup import V_ROWS, V_SLOTS
-from tierdex.indexfile.kernels.insert import append_row
-from tierdex.indexfile.kernels.message_rows import append_message
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.predecessor import Predecessor, decode_predecessor, encode_predecessor
 from tierdex.indexfile.reserved_blocks import ReservedBlocks
-from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["ChainedFile", "FileFullError", "Lookup", "Matches", "Published"]
 
 _COPY_BYTES = 1 << 20
-_TWO_64, _INT64_MAX = 1 << 64, (1 << 63) - 1
-_new_tuple: Any = tuple.__new__  # a named tuple in half of the time that its own way takes
 _SPARE_ROWS = 4096  # rows beyond two an item: the longest dictionary string always fits a new file
 
 
@@ -95,11 +89,6 @@ class ChainedFile(ChainedReader):
         self._writable = writable
         self._predecessor_synced = False
         self._blocks = ReservedBlocks(file, self._populate, header)
-        self._pack_item = header.schema.packer().pack_into
-        self._item = bytearray(header.schema.item_bytes)  # append_one's item, and the same as a row
-        self._item_row = np.frombuffer(self._item, header.schema.dtype)
-        self._item_address = address(self._item_row)
-        self._quick_rows = 0  # published rows below which append_one needs no new blocks
 
     # -- construction ----------------------------------------------------------------------------
 
@@ -332,79 +321,24 @@ class ChainedFile(ChainedReader):
         self._publish()
         return self.published
 
-    def append_one(self, key_hash: int, kind: int, topic: str, timestamp: int, *fields: int) -> int:
-        """Write a batch of one item, cheaply, and return the new `published`.
+    def tally_address(self) -> int:
+        """Return where the tally lies, which the kernels of single puts advance."""
+        return address(self._tally.array)
 
-        `fields` are the schema's, in order, none with a dictionary. Raises as `append` does.
+    def last_row_for(self, messages: int) -> int:
+        """Return how far the next row may go while so many messages, or fewer, come one by one.
+
+        Each is a batch of one item that brings no new string, and finds blocks for itself and the
+        record after it. For a file of messages; 0 when it takes none.
         """
-        view = self._current_view
-        if view is None or self.suspect or not self._writable:
-            view = self._refuse_unless_writable()
-        index = self.dictionaries.index(TOPIC_DICTIONARY, topic)
-        tag = 0 if index < 0 else index if kind == layout.KIND_KEY else index | layout.KIND_BIT
-        try:
-            self._pack_item(self._item, 0, key_hash, 0, tag, timestamp, *fields)
-        except struct.error as error:
-            raise InvalidRequestError(f"a value does not fit the schema: {error}") from error
-        rows, items, low, high = self._published
-        if index < 0 or rows >= self._quick_rows or items >= self.header.item_capacity:
-            return self._append_slowly(topic, kind)
-        # Without the tally's lock: the kernel keeps the GIL, so whoever reads end offsets meets the
-        # table before or after this item, and it is never moved here.
-        row: int = append_row(self._tally.array, self._item_address)
-        if not row:
-            return self._append_slowly(topic, kind)
-        assert view is self._current_view, "closed beside an append"
-        low = timestamp if timestamp < low else low
-        high = timestamp if timestamp > high else high
-        self._published = _new_tuple(Published, (row, items + 1, low, high))
-        return row
-
-    def append_message(
-        self, key_hash: int, topic: str, timestamp: int, offset: int, size: int, queue_id: int
-    ) -> int:
-        """Do what `append_one` does for a key in a file of messages, in a third of the time.
-
-        Each value fits the schema's dtype: here nothing checks it.
-        """
-        view, index = self._current_view, self.dictionaries.topics.get(topic)
-        rows, items, low, high = self._published
-        if (
-            index is None
-            or rows >= self._quick_rows
-            or items >= self.header.item_capacity
-            or view is None
-            or self.suspect
-            or not self._writable
-        ):
-            return self.append_one(
-                key_hash, layout.KIND_KEY, topic, timestamp, offset, size, queue_id
-            )
-        signed = key_hash - _TWO_64 if key_hash > _INT64_MAX else key_hash
-        # Without the tally's lock, as in `append_one`.
-        row: int = append_message(
-            self._tally.array, signed, index, timestamp, offset, size, queue_id
-        )
-        if not row:
-            return self.append_one(
-                key_hash, layout.KIND_KEY, topic, timestamp, offset, size, queue_id
-            )
-        assert view is self._current_view, "closed beside an append"
-        low = timestamp if timestamp < low else low
-        high = timestamp if timestamp > high else high
-        self._published = _new_tuple(Published, (row, items + 1, low, high))
-        return row
-
-    def _append_slowly(self, topic: str, kind: int) -> int:
-        """Append the packed item as any other batch: its topic is new, or blocks have to be reserved."""
-        rows = self._item_row.copy()
-        rows["tag"] = layout.KIND_BIT if kind == layout.KIND_MESSAGE_ID else 0
-        published = self.append([ItemRows(rows, [topic])])
-        # Up to this many rows, one more item and the record after it lie in reserved blocks.
-        record = layout.batch_rows(self.schema.item_bytes, 0, 0)
-        reserved = (self._blocks.end - self._rows_begin) // self.schema.item_bytes
-        self._quick_rows = min(self.header.row_capacity, reserved) - 2 * record
-        return published
+        if not self._writable or self.suspect or self.sealed:
+            return 0
+        item_bytes, next_row = self.schema.item_bytes, self._tally.next_row
+        messages = min(messages, self.item_capacity - self._tally.items)
+        reserved = (self._blocks.end - self._rows_begin) // item_bytes
+        batch, record = layout.batch_rows(item_bytes, 0, 1), layout.batch_rows(item_bytes, 0, 0)
+        in_blocks = min(self.header.row_capacity, reserved) - batch - record + 1
+        return min(next_row + (messages - 1) * batch, in_blocks)
 
     def _make_room(self, items: int, staged_bytes: int) -> None:
         """Reserve disk blocks for a batch and the record after it. Raises FileFullError, OSError."""
@@ -580,7 +514,9 @@ class ChainedFile(ChainedReader):
 
     def _bind(self) -> None:
         array = self._view.array
-        self._tally.bind(slots=int(array[V_SLOTS]), rows=int(array[V_ROWS]))
+        self._tally.bind(
+            slots=int(array[V_SLOTS]), rows=int(array[V_ROWS]), published=address(self._seen)
+        )
 
     def _refuse_unless_writable(self) -> ChainedView:
         """Return the memory to write; whoever holds it keeps it mapped."""

@@ -8,6 +8,7 @@ Depends on chained_view, chained_tally, chained_check.
 
 from __future__ import annotations
 
+import struct
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.schema import Schema
 
 
+_PUBLISHED = struct.Struct("4q")
 _NO_MESSAGE = (0,)
 _TWO_64, _INT64_MAX = 1 << 64, (1 << 63) - 1
 
@@ -65,7 +67,8 @@ class ChainedReader:
         self._current_view: ChainedView | None = view
         self._closed = False
         self._proof: Proof | None = None  # of a row_bounds that no walk has used yet
-        self._published: Published
+        self._seen = np.zeros(len(Published._fields), np.int64)  # a Published, one i8 a field
+        self._published = self._seen.data
         self._publish()
 
     # -- what the file says of itself --------------------------------------------------------------
@@ -93,25 +96,25 @@ class ChainedReader:
     @property
     def snapshot(self) -> Published:
         """What is visible now, as one consistent value."""
-        return self._published
+        return Published(*self._published.tolist())
 
     @property
     def published(self) -> int:
         """Rows that are visible; what `find` takes as its snapshot."""
-        return self._published.rows
+        return self._published[0]
 
     @property
     def item_count(self) -> int:
-        return self._published.items
+        return self._published[1]
 
     @property
     def min_time(self) -> int:
         """Least entry time, ms; above `max_time` while the file is empty."""
-        return self._published.min_time
+        return self._published[2]
 
     @property
     def max_time(self) -> int:
-        return self._published.max_time
+        return self._published[3]
 
     @property
     def topics(self) -> list[str]:
@@ -182,7 +185,7 @@ class ChainedReader:
             tag,
             begin,
             end,
-            self._published.rows,
+            self._published[0],
         )
         if found[0] < 0:
             raise view.damage(found[0])
@@ -271,12 +274,12 @@ class ChainedReader:
 
         Afterwards proves that each item came out exactly once. Raises CorruptFileError.
         """
-        view, published = self._view, self._published
+        view, published = self._view, self.published
         proof, self._proof = self._proof, None
-        if proof is None or proof.rows != published.rows:
-            proof = prove(self.header, self.path, view, published.rows)
+        if proof is None or proof.rows != published:
+            proof = prove(self.header, self.path, view, published)
         emitted = 0
-        walk = view.rows_in_hash_order(chunk_items, published.rows)
+        walk = view.rows_in_hash_order(chunk_items, published)
         while True:
             try:
                 chunk = next(walk)
@@ -295,7 +298,7 @@ class ChainedReader:
         The next `rows_in_hash_order` of the same rows is held against this proof and needs no other.
         """
         measure = RowMeasure(self.schema)
-        rows = self._published.rows
+        rows = self.published
         self._proof = prove(self.header, self.path, self._view, rows, measure)
         return measure.bounds()
 
@@ -312,6 +315,7 @@ class ChainedReader:
         raise UnavailableError(f"{self.path} is being read again from the device")
 
     def _publish(self) -> None:
-        """Make everything in the tally visible, in one step."""
+        """Make everything in the tally visible, in one step for every Python thread."""
         tally = self._tally
-        self._published = Published(tally.next_row - 1, tally.items, *tally.time_bounds)
+        bounds = tally.time_bounds
+        _PUBLISHED.pack_into(self._published, 0, tally.next_row - 1, tally.items, *bounds)

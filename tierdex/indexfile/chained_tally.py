@@ -78,10 +78,11 @@ class Tally:
     def time_bounds(self) -> tuple[int, int]:
         return int(self.array[k.T_MIN_TIME]), int(self.array[k.T_MAX_TIME])
 
-    def bind(self, *, slots: int, rows: int) -> None:
-        """Say where slot 0 and row 1 lie in memory."""
+    def bind(self, *, slots: int, rows: int, published: int = 0) -> None:
+        """Say where slot 0, row 1, and what readers may see lie in memory."""
         self.array[k.T_SLOTS] = slots
         self.array[k.T_ROWS] = rows
+        self.array[k.T_PUBLISHED] = published
 
     def restore(self, statistics: Statistics) -> None:
         """Take what a sealed file says instead of scanning its batches."""

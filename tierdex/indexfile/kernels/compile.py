@@ -46,6 +46,16 @@ def short_kernel(function: Callable[..., Any]) -> Any:
     )(function)
 
 
+def direct_call(compiled: Any, *argument_types: Any) -> Any:
+    """Return what calls a kernel with arguments of just these types, and does not look at them first.
+
+    That look is half of what a call costs. A value of another type is not refused: the types decide
+    what becomes of it (`arguments` has some that refuse).
+    """
+    compiled.compile(argument_types)
+    return compiled.overloads[argument_types].entry_point
+
+
 def inline_kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers; it is not cached on its own."""
     return _njit(nogil=True, boundscheck=False, error_model="numpy", inline="never")(function)

@@ -5,7 +5,6 @@ and the slots of a block are hashed and prefetched while the block before it is 
 
     write_items    columns -> rows, chains, CRC, tally     (append)
     link_rows      rows that are already there -> chains, CRC, tally  (append of gathered rows)
-    append_row     one row, record and all                 (append of a single item)
 
 Depends on tally, intrinsics, checksum, hashing.
 """
@@ -18,7 +17,7 @@ import numpy as np
 
 from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.checksum import crc32c, crc_step
-from tierdex.indexfile.kernels.compile import kernel, short_kernel
+from tierdex.indexfile.kernels.compile import kernel
 from tierdex.indexfile.kernels.hashing import string_hash
 from tierdex.indexfile.kernels.intrinsics import (
     load_i32,
@@ -37,15 +36,12 @@ from tierdex.indexfile.kernels.intrinsics import (
 )
 from tierdex.indexfile.kernels.tally import (
     BLOCK_ITEMS,
-    T_BATCHES,
     T_CRC,
     T_ITEM_BYTES,
-    T_NEXT_ROW,
     T_ROWS,
     T_SCRATCH,
     T_SLOT_COUNT,
     T_SLOTS,
-    T_UUID,
     ask_block,
     is_crowded,
     observe_block,
@@ -66,8 +62,6 @@ SOURCE_LENGTH = 9
 _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
-_RECORD_BYTES = layout.BATCH_RECORD_BYTES
-_MAGIC = np.uint32(layout.BATCH_MAGIC)
 
 
 @kernel
@@ -224,39 +218,6 @@ def link_rows(tally: Any, first_row: int, begin: int, count: int) -> int:
         observe_block(tally, first_row + begin, size)
         begin += size
     return begin
-
-
-@short_kernel
-def append_row(tally: Any, item: int) -> Any:
-    """Write a batch of one item, whose row without its link is at `item`; return its row number.
-
-    The caller made sure of room and blocks for this batch and the record after it. Returns 0, with
-    nothing done, when the table of end offsets is crowded. The CRC comes last, as in every append.
-    """
-    if is_crowded(tally):
-        return 0
-    item_bytes, uuid = tally[T_ITEM_BYTES], tally[T_UUID]
-    record_rows = (_RECORD_BYTES + item_bytes - 1) // item_bytes
-    row = tally[T_NEXT_ROW] + record_rows
-    record = tally[T_ROWS] + (tally[T_NEXT_ROW] - 1) * item_bytes
-    target = record + record_rows * item_bytes
-    for position in range(0, _RECORD_BYTES, 8):
-        store_u64(target + item_bytes + position, np.uint64(0))
-    for position in range(0, record_rows * item_bytes, 8):
-        store_u64(record + position, np.uint64(0))
-    store_u32(record, _MAGIC)
-    store_u32(record + 8, np.uint32(tally[T_BATCHES]))
-    store_u32(record + 12, np.uint32(1))
-    store_u64(record + 24, load_u64(uuid))
-    store_u64(record + 32, load_u64(uuid + 8))
-    for position in range(0, item_bytes, 8):
-        store_u64(target + position, load_u64(item + position))
-    tally[T_CRC] = np.int64(crc32c(record, record_rows * item_bytes, np.uint32(tally[T_CRC])))
-    link_rows(tally, row, 0, 1)
-    store_slot(record + 4, np.uint32(tally[T_CRC]))
-    tally[T_BATCHES] += 1
-    tally[T_NEXT_ROW] = row + 1
-    return np.int64(row)
 
 
 @kernel

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tierdex.indexfile.kernels.checksum import crc_step
-from tierdex.indexfile.kernels.compile import kernel, short_kernel
+from tierdex.indexfile.kernels.compile import kernel
 from tierdex.indexfile.kernels.intrinsics import (
     load_i64,
     load_u32,
@@ -28,7 +28,6 @@ from tierdex.indexfile.kernels.intrinsics import (
 from tierdex.indexfile.kernels.tally import (
     BLOCK_ITEMS,
     ENDS_FACTOR,
-    T_BATCHES,
     T_CRC,
     T_ENDS_KEYS,
     T_ENDS_MASK,
@@ -37,16 +36,13 @@ from tierdex.indexfile.kernels.tally import (
     T_MAX_TIME,
     T_MAX_TOPIC,
     T_MIN_TIME,
-    T_NEXT_ROW,
     T_ROWS,
     T_SLOT_COUNT,
     T_SLOTS,
-    T_UUID,
     ends_place,
     is_crowded,
-    note_end,
 )
-from tierdex.indexfile.layout import BATCH_MAGIC, BATCH_RECORD_BYTES, TOPIC_MASK
+from tierdex.indexfile.layout import TOPIC_MASK
 
 # Places of the columns (i8 each): addresses of contiguous values, in the schema's dtypes.
 M_HASHES = 0
@@ -63,8 +59,6 @@ OFFSET_POSITION, SIZE_POSITION, QUEUE_POSITION = 24, 32, 36
 _AHEAD = 32  # keys whose slots are on their way
 _INT64_MAX = np.int64(0x7FFFFFFFFFFFFFFF)
 _HALF = np.uint64(32)
-_MAGIC = np.uint64(BATCH_MAGIC)
-assert BATCH_RECORD_BYTES == MESSAGE_BYTES, "a record is one row"
 
 
 @kernel
@@ -131,59 +125,3 @@ def _write_block(tally: Any, columns: Any, row: int, begin: int, size: int, last
     tally[T_CRC] = np.int64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
     tally[T_MIN_TIME], tally[T_MAX_TIME] = low, high
     tally[T_ITEMS] += size
-
-
-@short_kernel
-def append_message(
-    tally: Any, key_hash: int, tag: int, timestamp: int, offset: int, size: int, queue_id: int
-) -> Any:
-    """Write a batch of one message; return its row number.
-
-    What `insert.append_row` does, its promises included; `key_hash` is the hash's bits. Returns 0, with
-    nothing done, when the table of end offsets is crowded.
-    """
-    if is_crowded(tally):
-        return np.int64(0)
-    row = tally[T_NEXT_ROW] + 1
-    record = tally[T_ROWS] + (row - 2) * MESSAGE_BYTES
-    place = record + MESSAGE_BYTES
-    head, second = _MAGIC, np.uint64(tally[T_BATCHES]) | (np.uint64(1) << _HALF)
-    uuid_1, uuid_2 = load_u64(tally[T_UUID]), load_u64(tally[T_UUID] + 8)
-    value = np.uint64(key_hash)
-    slot = tally[T_SLOTS] + 4 * np.int64(mul_high(value, np.uint64(tally[T_SLOT_COUNT])))
-    linked = np.uint64(load_u32(slot)) | (np.uint64(tag) << _HALF)
-    size_and_queue = np.uint64(size) | (np.uint64(queue_id) << _HALF)
-    for position in range(MESSAGE_BYTES, 2 * MESSAGE_BYTES, 8):
-        store_u64(place + position, np.uint64(0))  # no old batch may seem to follow this one
-    store_u64(record, head)
-    store_u64(record + 8, second)
-    store_u64(record + 16, np.uint64(0))
-    store_u64(record + 24, uuid_1)
-    store_u64(record + 32, uuid_2)
-    store_u64(place, value)
-    store_u64(place + 8, linked)
-    store_i64(place + 16, timestamp)
-    store_i64(place + 24, offset)
-    store_u64(place + 32, size_and_queue)
-    crc = np.uint64(np.uint32(tally[T_CRC]) ^ np.uint32(0xFFFFFFFF))
-    crc = crc_step(crc_step(crc_step(crc, head), second), np.uint64(0))
-    crc = crc_step(crc_step(crc, uuid_1), uuid_2)
-    crc = crc_step(crc_step(crc, value), linked)
-    crc = crc_step(crc_step(crc, np.uint64(timestamp)), np.uint64(offset))
-    found = np.uint32(crc_step(crc, size_and_queue)) ^ np.uint32(0xFFFFFFFF)
-    store_slot(slot, np.uint32(row))
-    end: Any = min(offset, _INT64_MAX - size)
-    end += size
-    topic = np.uint64(tag & np.int64(TOPIC_MASK)) << _HALF
-    capacity = np.uint64(tally[T_ENDS_MASK] + 1)
-    key = topic | np.uint64(queue_id)
-    note_end(tally, tally[T_ENDS_KEYS], tally[T_ENDS_VALUES], capacity, key, end)
-    tally[T_MIN_TIME] = min(tally[T_MIN_TIME], timestamp)
-    tally[T_MAX_TIME] = max(tally[T_MAX_TIME], timestamp)
-    tally[T_MAX_TOPIC] = max(tally[T_MAX_TOPIC], tag & np.int64(TOPIC_MASK))
-    tally[T_ITEMS] += 1
-    tally[T_CRC] = np.int64(found)
-    store_slot(record + 4, found)  # this makes the batch real
-    tally[T_BATCHES] += 1
-    tally[T_NEXT_ROW] = row + 1
-    return np.int64(row)

@@ -53,7 +53,8 @@ T_DICTIONARY_ROW = 20  # where the new dictionary entries of the last scanned ba
 T_DICTIONARY_BYTES = 21
 T_SCRATCH = 22  # address of 2 * BLOCK_ITEMS u8
 T_FINGERPRINT = 23
-TALLY_LENGTH = 24
+T_PUBLISHED = 24  # address of what readers may see: rows, items, least and greatest time (i8 each)
+TALLY_LENGTH = 25
 
 ENDS_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 ENDS_FACTOR = np.uint64(0x9E3779B97F4A7C15)

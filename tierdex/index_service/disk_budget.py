@@ -1,0 +1,85 @@
+"""Whether the disk takes more puts: what waits for the store, what is free, what a failed call means.
+
+Depends on lifecycle, settings, seams.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Final
+
+from tierdex.errors import BacklogFullError, UnavailableError
+from tierdex.lifecycle.paths import LOCAL_STATES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.settings import Settings
+
+_FULL_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_CHECK_S: Final = 0.25
+_RETRY_AFTER_S: Final = 5.0
+
+
+class DiskBudget:
+    """Refuses puts while local files pile up, or the disk fills. The caller locks."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        filesystem: FileSystem,
+        clock: Clock,
+        table: FileTable,
+        root: Path,
+    ) -> None:
+        """`root` is the data folder: its disk is the one that counts."""
+        self._settings = settings
+        self._filesystem = filesystem
+        self._monotonic = clock.monotonic
+        self._table = table
+        self._root = root
+        self._checked_at = float("-inf")
+        self._excess: str | None = None
+
+    def check(self) -> None:
+        """Raise BacklogFullError when no more may be written; looks a few times a second."""
+        now = self._monotonic()
+        if now - self._checked_at >= _CHECK_S:
+            self._checked_at = now
+            self._excess = self._find_excess()
+        if self._excess is not None:
+            raise BacklogFullError(self._excess, retry_after_s=_RETRY_AFTER_S)
+
+    def look_again(self) -> None:
+        """Let the next check find out anew whether there is room."""
+        self._checked_at = float("-inf")
+
+    def _find_excess(self) -> str | None:
+        with self._table.snapshot() as snapshot:
+            waiting = sum(handle.bytes for handle in snapshot.files if handle.state in LOCAL_STATES)
+        if waiting > self._settings.disk_budget_bytes:
+            return (
+                f"{waiting} bytes of index files wait for the store, above `disk_budget_bytes` "
+                f"({self._settings.disk_budget_bytes}); mend the store or raise the budget"
+            )
+        free = self._filesystem.free_bytes(self._root)
+        if free < self._settings.disk_reserve_bytes:
+            return (
+                f"{free} bytes are free on the disk of {self._root}, below "
+                f"`disk_reserve_bytes` ({self._settings.disk_reserve_bytes}); free some space"
+            )
+        return None
+
+
+def put_error(error: OSError) -> Exception:
+    """Say what a failed system call means for the caller of a put: nothing was applied."""
+    if error.errno in _FULL_DISK:
+        return BacklogFullError(
+            f"the disk is full: {error}; free some space", retry_after_s=_RETRY_AFTER_S
+        )
+    return UnavailableError(
+        f"the index file cannot be written: {error}", retry_after_s=_RETRY_AFTER_S
+    )

@@ -1,0 +1,96 @@
+"""The file that takes over at the next roll: made ahead of time, so that no put waits for it.
+
+It lies under a name of its own (`next.ready`) until it is renamed to its number. Whoever makes it or
+takes it holds `lock`: nobody else may make a file of that name meanwhile.
+
+Depends on lifecycle, indexfile, seams, disk_budget.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tierdex.index_service.disk_budget import put_error
+from tierdex.indexfile.chained import ChainedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+    from tierdex.indexfile.schema import Schema
+    from tierdex.settings import Settings
+
+
+class NextFile:
+    """Makes one empty file at `path` and keeps it until somebody takes it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        filesystem: FileSystem,
+        clock: Clock,
+        ids: IdSource,
+        path: Path,
+    ) -> None:
+        self._settings = settings
+        self._filesystem = filesystem
+        self._clock = clock
+        self._ids = ids
+        self.path = path
+        self.lock = threading.Lock()
+        self._file: ChainedFile | None = None
+
+    @property
+    def is_made(self) -> bool:
+        return self._file is not None
+
+    def make_ahead(self, schema: Schema) -> ChainedFile | None:
+        """Make the file unless it is there; return it. Holding `lock`. Raises as a put does."""
+        if self._file is None:
+            self._file = self._make(schema)
+        return self._file
+
+    def take(self, schema: Schema) -> ChainedFile:
+        """Return the file that was made ahead of time, or make one now. Holding `lock`."""
+        file, self._file = self._file, None
+        if file is not None and file.schema == schema:
+            return file
+        if file is not None:
+            file.close()
+        return self._make(schema)
+
+    def give_back(self, file: ChainedFile) -> None:
+        """Keep a file that was taken and could not be used. Holding `lock`."""
+        self._file = file
+
+    def drop(self) -> None:
+        """Remove the file, if there is one. Holding `lock`."""
+        if self._file is not None:
+            self._file.close()
+            self._filesystem.unlink(self.path)
+            self._file = None
+
+    def _make(self, schema: Schema) -> ChainedFile:
+        try:
+            self._filesystem.unlink(self.path)
+            return ChainedFile.create(
+                self._filesystem,
+                self.path,
+                uuid=self._ids.uuid(),
+                schema=schema,
+                slot_count=self._settings.slot_count,
+                item_capacity=self._settings.item_capacity,
+                created_ms=self._clock.now_ms(),
+            )
+        except OSError as error:
+            raise put_error(error) from error
+
+
+def reserve_ahead(file: ChainedFile, expected_bytes: int = 0) -> None:
+    """Reserve a file's disk blocks ahead; a full disk is told to the put that finds no block."""
+    with suppress(OSError):
+        file.reserve_ahead(expected_bytes)

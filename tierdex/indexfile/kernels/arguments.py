@@ -1,0 +1,164 @@
+"""Arguments that a kernel takes from Python as they are, and checks while it takes them.
+
+A call with a dozen values costs Python more in looking at them one by one (is it an int, a list of
+one string?) than a kernel needs for its work. A kernel compiled for these types looks at them itself:
+
+    INTEGER   an int that fits i8           number(x), or not is_number(x)
+    TEXT      a str, or None                text_bytes(x) at text_address(x)
+    ONE_TEXT  a list of one str, or none    the same
+
+`text_bytes` is 0 when there is no text, NOT_PLAIN for everything else: other types, subclasses, an
+empty text, more than one, lone surrogates. Never an error: whoever calls the kernel goes the long way
+then, which says what is wrong. The address holds while the kernel keeps the GIL, no longer.
+
+Depends on numba and llvmlite only; `compile.direct_call` makes what is called.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils as _cgutils
+from numba.extending import NativeValue as _NativeValue
+from numba.extending import intrinsic as _intrinsic
+from numba.extending import models, register_model
+from numba.extending import unbox as _unbox
+
+cgutils: Any = _cgutils  # numba is typed in part only
+intrinsic: Any = _intrinsic
+unbox: Any = _unbox
+NativeValue: Any = _NativeValue
+
+NOT_PLAIN: Final = -1
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+
+
+class _Taken(types.Type):
+    """A value that is taken as a pair of i8: (address, bytes) or (number, 1)."""
+
+
+class _Integer(_Taken):
+    pass
+
+
+class _Text(_Taken):
+    pass
+
+
+class _OneText(_Taken):
+    pass
+
+
+INTEGER: Final = _Integer("Integer")
+TEXT: Final = _Text("Text")
+ONE_TEXT: Final = _OneText("OneText")
+
+
+@register_model(_Integer)
+@register_model(_Text)
+@register_model(_OneText)
+class _PairModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        members = [("value", types.int64), ("extent", types.int64)]
+        models.StructModel.__init__(self, manager, kind, members)  # type: ignore[no-untyped-call]
+
+
+@unbox(_Integer)
+def _take_integer(kind: Any, given: Any, c: Any) -> Any:
+    pair = _new_pair(kind, c, extent=0)
+    with c.builder.if_then(_is_a(given, "PyLong_Type", c), likely=True):
+        overflow = cgutils.alloca_once(c.builder, _I32)
+        function = cgutils.get_or_insert_function(
+            c.builder.module,
+            ir.FunctionType(_I64, [c.pyapi.pyobj, _I32.as_pointer()]),
+            "PyLong_AsLongLongAndOverflow",
+        )
+        pair.value = c.builder.call(function, [given, overflow])
+        fits = c.builder.icmp_signed("==", c.builder.load(overflow), ir.Constant(_I32, 0))
+        pair.extent = c.builder.zext(fits, _I64)
+    return NativeValue(pair._getvalue())
+
+
+@unbox(_Text)
+def _take_text(kind: Any, given: Any, c: Any) -> Any:
+    pair = _new_pair(kind, c, extent=NOT_PLAIN)
+    is_none = c.builder.icmp_unsigned("==", given, c.pyapi.borrow_none())
+    with c.builder.if_else(is_none) as (then, otherwise):
+        with then:
+            pair.extent = ir.Constant(_I64, 0)
+        with otherwise:
+            _take_str(given, pair, c)
+    return NativeValue(pair._getvalue())
+
+
+@unbox(_OneText)
+def _take_one_text(kind: Any, given: Any, c: Any) -> Any:
+    pair = _new_pair(kind, c, extent=NOT_PLAIN)
+    builder = c.builder
+    with builder.if_else(_is_a(given, "PyList_Type", c), likely=True) as (then, otherwise):
+        with then:
+            size = c.pyapi.list_size(given)
+            with builder.if_then(_equals(builder, size, 1), likely=True):
+                _take_str(c.pyapi.list_getitem(given, ir.Constant(size.type, 0)), pair, c)
+            with builder.if_then(_equals(builder, size, 0), likely=False):
+                pair.extent = ir.Constant(_I64, 0)
+        with otherwise:
+            is_none = builder.icmp_unsigned("==", given, c.pyapi.borrow_none())
+            with builder.if_then(is_none):
+                pair.extent = ir.Constant(_I64, 0)
+    return NativeValue(pair._getvalue())
+
+
+def _new_pair(kind: Any, c: Any, *, extent: int) -> Any:
+    pair = cgutils.create_struct_proxy(kind)(c.context, c.builder)
+    pair.value = ir.Constant(_I64, 0)
+    pair.extent = ir.Constant(_I64, extent)
+    return pair
+
+
+def _is_a(given: Any, type_name: str, c: Any) -> Any:
+    """Say whether `given` is of exactly that type."""
+    found = c.pyapi.get_type(given)
+    wanted = c.builder.bitcast(c.pyapi.get_c_object(type_name), found.type)
+    return c.builder.icmp_unsigned("==", found, wanted)
+
+
+def _take_str(given: Any, pair: Any, c: Any) -> None:
+    """Let `pair` be the UTF-8 of a str that is not empty; leave it alone for anything else."""
+    with c.builder.if_then(_is_a(given, "PyUnicode_Type", c), likely=True):
+        is_good, data, size = c.pyapi.string_as_string_and_size(given)
+        with c.builder.if_else(is_good, likely=True) as (then, otherwise):
+            with then:
+                is_some = c.builder.icmp_signed(">", size, ir.Constant(size.type, 0))
+                with c.builder.if_then(is_some, likely=True):
+                    pair.value = c.builder.ptrtoint(data, _I64)
+                    pair.extent = size
+            with otherwise:
+                c.pyapi.err_clear()  # a lone surrogate
+
+
+def _equals(builder: Any, value: Any, number: int) -> Any:
+    return builder.icmp_signed("==", value, ir.Constant(value.type, number))
+
+
+def _make_reader(field: str, *kinds: type) -> Any:
+    @intrinsic
+    def read(typing_context: Any, taken: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pair = cgutils.create_struct_proxy(signature.args[0])(
+                context, builder, value=arguments[0]
+            )
+            return getattr(pair, field)
+
+        result: Any = types.int64
+        return (result(taken), generate) if isinstance(taken, kinds) else None
+
+    return read
+
+
+number = _make_reader("value", _Integer)
+is_number = _make_reader("extent", _Integer)
+text_address = _make_reader("value", _Text, _OneText)
+text_bytes = _make_reader("extent", _Text, _OneText)
