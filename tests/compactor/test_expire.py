@@ -57,6 +57,44 @@ def test_entries_in_local_files_are_hidden_while_the_store_is_away(make_index, s
     assert index.files() == []
 
 
+def test_a_merge_shows_nothing_again_that_retention_hid(make_index, clock):
+    index = make_index(topic_retention={"orders": 100.0}, merge_min_files=2, roll_after=1.0)
+    publish(index, 1)
+    put(index, "A", 1, topic="kept")
+    publish(index, 2)
+    clock.advance(100)
+    assert offsets(index.query("orders", key="A")) == []
+    clock.advance(60)
+    publish(index, 3)
+    publish(index, 4)
+    assert offsets(index.query("orders", key="A")) == [4, 3]
+    assert offsets(index.query("kept", key="A")) == [1]
+    clock.advance(60)
+    publish(index, 5)  # 60 seconds younger: it would keep 3 and 4 for as much longer
+    clock.advance(40)
+    index.run_compaction()
+    assert offsets(index.query("orders", key="A")) == [5]
+
+
+def test_a_file_that_hides_something_is_not_merged_with_one_published_late(
+    make_index, store, clock
+):
+    index = make_index(store=store, topic_retention={"orders": 100.0}, merge_min_files=3)
+    for offset in range(2):
+        put(index, "A", offset, topic="kept")
+        publish(index, offset)
+    clock.advance(9)
+    put(index, "A", 2)
+    index.roll()
+    for _ in range(2):
+        index._parts.writing.compactor.step()
+    assert [file.state for file in index.files()] == ["compacted", "uploaded", "uploaded"]
+    clock.advance(91)
+    assert offsets(index.query("orders", key="A")) == [2]
+    index.run_compaction()
+    assert offsets(index.query("orders", key="A")) == [2]
+
+
 def test_readers_follow_the_rules_in_the_manifest(make_index, store, clock):
     index = make_index(store=store, retention=10.0)
     publish(index, 1)

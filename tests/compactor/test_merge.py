@@ -9,6 +9,7 @@ from tests.lifecycle.rows import make_row
 from tierdex.compactor.merge import plan_merge
 from tierdex.errors import AlreadyExistsError, CorruptFileError
 from tierdex.lifecycle.manifest import ManifestState
+from tierdex.lifecycle.retention import make_retention
 from tierdex.settings import load_settings
 
 SETTINGS = load_settings(merge_below_items=100, merge_min_files=3, item_capacity=250)
@@ -41,6 +42,22 @@ def plan(*counts, settings=SETTINGS, unmergeable=()):
 )
 def test_runs_of_small_neighbours_are_taken(counts, taken):
     assert plan(*counts) == taken
+
+
+def test_files_of_different_age_are_no_neighbours_where_retention_passes():
+    rows = [
+        make_row(n, number=n, begin_ms=1000 * n, sealed_at_ms=1000 * n + 900, topics=("a",))
+        for n in range(9)
+    ]
+    files = {row.uuid: row for row in rows}
+
+    def taken(rules):
+        state = ManifestState(node="n", files=files, retention=rules)
+        return [row.number for row in plan_merge(state, SETTINGS)]
+
+    assert taken(make_retention(None)) == list(range(9))
+    assert taken(make_retention(None, {"a": 40, "b": 1})) == [0, 1, 2, 3]
+    assert taken(make_retention(10)) == []
 
 
 def test_a_file_that_cannot_be_merged_ends_a_run():

@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 from tests.lifecycle.rows import NOW_MS, make_row
 from tierdex.lifecycle.manifest import Retention
 from tierdex.lifecycle.retention import (
+    begins_to_hide,
     cut_off_ms,
     hidden_topics,
     is_expired,
     is_hidden,
+    is_of_an_age,
     longest_retention,
     make_retention,
     plan_expiry,
@@ -51,6 +53,32 @@ def test_age_counts_from_sealing_whatever_the_entries_times():
 def test_file_expires_at_the_very_millisecond():
     assert not is_expired(RULES, ("short",), 1_000, 1_999)
     assert is_expired(RULES, ("short",), 1_000, 2_000)
+
+
+@pytest.mark.parametrize(
+    ("topics", "span", "is_one"),
+    [
+        (("other",), 1_000, True),
+        (("other",), 1_001, False),
+        (("ever",), 1 << 50, True),
+        (("ever", "short"), 100, True),
+        (("ever", "short"), 101, False),  # the shortest decides
+        (None, 101, False),
+    ],
+)
+def test_files_of_an_age_differ_by_a_tenth_of_their_retention(topics, span, is_one):
+    rows = [
+        make_row(1, begin_ms=NOW_MS, sealed_at_ms=NOW_MS + 5, topics=("ever",)),
+        make_row(2, begin_ms=NOW_MS + 1, sealed_at_ms=NOW_MS + span, topics=topics),
+    ]
+    assert is_of_an_age(RULES, rows) is is_one
+
+
+def test_file_hides_something_when_the_first_of_its_topics_is_over():
+    row = make_row(1, sealed_at_ms=NOW_MS, topics=("short", "ever"))
+    assert not begins_to_hide(RULES, row, NOW_MS + 999)
+    assert begins_to_hide(RULES, row, NOW_MS + 1000)
+    assert not begins_to_hide(make_retention(None), row, 1 << 60)
 
 
 def test_unsealed_file_has_no_age():

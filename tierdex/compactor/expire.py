@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tierdex.lifecycle.garbage import plan_replaced
 from tierdex.lifecycle.manifest import Change, FileRow, RemoveReason
 from tierdex.lifecycle.paths import LOCAL_STATES
-from tierdex.lifecycle.retention import make_retention, plan_expiry
+from tierdex.lifecycle.retention import begins_to_hide, make_retention, plan_expiry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,13 @@ def local_uuids(parts: CompactorParts) -> set[bytes]:
     """Return the uuids of the files that lie here, published already or not."""
     with parts.table.snapshot() as snapshot:
         return {handle.uuid for handle in snapshot.files if handle.state in LOCAL_STATES}
+
+
+def hiding_uuids(parts: CompactorParts) -> set[bytes]:
+    """Return the uuids of this node's files of which retention hides something already."""
+    state, now_ms = parts.claim.get().state, parts.clock.now_ms()
+    rows = state.files.values()
+    return {row.uuid for row in rows if begins_to_hide(state.retention, row, now_ms)}
 
 
 def expire(parts: CompactorParts, rows: Sequence[FileRow]) -> int:

@@ -2,7 +2,8 @@
 
 A file a minute would make a query over a month ask 43,000 filters. Files are merged in tiers: a run
 of neighbours is taken when no member is larger than all the others together, so every entry is
-rewritten a logarithmic number of times. The merged file keeps the number of its newest part (the
+rewritten a logarithmic number of times. Files whose age differs too much for their retention are no
+neighbours (`lifecycle.retention`). The merged file keeps the number of its newest part (the
 order of entries does not change) and lists all its parts, so that cursors find their way.
 
 One commit swaps the parts for the whole; the parts' objects live on for the grace time, for readers
@@ -17,6 +18,7 @@ from tierdex.compactor.merged_file import dates_of, make_merged_row, open_publis
 from tierdex.compactor.rewrite import write_merged
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import StorePaths
+from tierdex.lifecycle.retention import is_of_an_age
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -48,6 +50,7 @@ def plan_merge(
             and len(run) < _MERGE_MAX_FILES
             and sum(part.item_count for part in run) + row.item_count <= settings.item_capacity
             and (not run or row.schema == run[0].schema)
+            and (not run or is_of_an_age(state.retention, (*run, row)))
         )
         if fits:
             run.append(row)

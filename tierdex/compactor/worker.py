@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.compactor.backoff import Backoff
 from tierdex.compactor.collect import collect_garbage
-from tierdex.compactor.expire import drop_replaced, due_for_expiry, expire, local_uuids
+from tierdex.compactor.expire import (
+    drop_replaced,
+    due_for_expiry,
+    expire,
+    hiding_uuids,
+    local_uuids,
+)
 from tierdex.compactor.merge import merge_published, plan_merge
 from tierdex.compactor.publish import publish_file
 from tierdex.compactor.rewrite import compact_file
@@ -243,7 +249,7 @@ class Compactor:
             # Not with a local copy that still answers: it has the number that the merge will have.
             waiting = self._unmergeable.items()
             self._unmergeable = {uuid: until for uuid, until in waiting if now < until}
-            excluded = self._unmergeable.keys() | local_uuids(parts)
+            excluded = self._unmergeable.keys() | local_uuids(parts) | hiding_uuids(parts)
             group = plan_merge(parts.claim.get().state, parts.settings, excluded)
             if group:
                 items = sum(row.item_count for row in group)

@@ -6,6 +6,9 @@ entries does not expire on arrival, and a wrong future time pins nothing.
 * a file expires when its age reaches the longest retention of its topics
 * an entry is hidden when its age reaches its own topic's retention, though its file be kept
 * None keeps for ever; an unsealed file has no age
+* a merged file is as old as its newest part. So what is merged differs little in age, and a file of
+  which something is hidden is merged no more: nothing hidden is returned again, and nothing is kept
+  for longer than its retention and a tenth
 
 The rules stand in the manifest, so every reader decides alike. Depends on manifest.
 """
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import FileRow
 
 KEEP_FOR_EVER = Retention()
+_SPAN_SHARE = 10  # files that are merged were sealed within this part of their retention
 
 
 def make_retention(
@@ -37,12 +41,20 @@ def longest_retention(rules: Retention, topics: Collection[str] | None) -> int |
 
     `topics` None means any topic at all, so the longest of all rules counts.
     """
-    if topics is None or not topics:
-        limits = [rules.default_ms, *rules.topics_ms.values()]
-    else:
-        limits = [rules.of(topic) for topic in topics]
+    limits = _limits(rules, topics)
     known = [limit for limit in limits if limit is not None]
     return max(known) if len(known) == len(limits) else None
+
+
+def shortest_retention(rules: Retention, topics: Collection[str] | None) -> int | None:
+    """Return the shortest retention (ms) of any of these topics; None: all are kept for ever."""
+    return min((limit for limit in _limits(rules, topics) if limit is not None), default=None)
+
+
+def _limits(rules: Retention, topics: Collection[str] | None) -> list[int | None]:
+    if topics is None or not topics:
+        return [rules.default_ms, *rules.topics_ms.values()]
+    return [rules.of(topic) for topic in topics]
 
 
 def is_expired(
@@ -64,6 +76,23 @@ def plan_expiry(
         or (before_ms is not None and row.sealed_at_ms < before_ms)
     ]
     return sorted(gone, key=lambda row: row.number)
+
+
+def is_of_an_age(rules: Retention, rows: Iterable[FileRow]) -> bool:
+    """Return whether a merge of these files would make no entry much younger than it is."""
+    rows = list(rows)
+    limits = [shortest_retention(rules, row.topics) for row in rows]
+    shortest = min((limit for limit in limits if limit is not None), default=None)
+    if shortest is None:
+        return True
+    span = max(row.sealed_at_ms for row in rows) - min(row.begin_ms for row in rows)
+    return span <= shortest // _SPAN_SHARE
+
+
+def begins_to_hide(rules: Retention, row: FileRow, now_ms: int) -> bool:
+    """Return whether entries of any of the file's topics are no longer returned."""
+    limit = shortest_retention(rules, row.topics)
+    return limit is not None and now_ms - row.sealed_at_ms >= limit
 
 
 def is_hidden(rules: Retention, topic: str, sealed_at_ms: int | None, now_ms: int) -> bool:
