@@ -3,28 +3,36 @@
 The index runs as it does in production, with its background threads, over a local store. One thread
 puts batches of new keys at about half of the speed that it reached alone, another asks a thousand
 keys a second. (One that asked without a pause would hold the interpreter, and the puts would crawl.)
-Two cores compact less than half of what one can put, and local work goes before uploads: so the puts
-wait while three files are on their way, as long as it takes to upload one.
+Two cores compact less than half of what one can put: so the puts wait while three files are on their
+way, as long as it takes to upload one.
 It asks for what was put lately, as those do who follow a message: such a key has one entry in
-a local file, idle or busy, so that the two measure the same work. Files are small enough that
-several rolls and compactions fall into the measured time, which lasts until there were some.
+a local file, idle or busy, and one file was published before the idle queries, at the same pace, so
+that the two measure the same work. Files are small enough that several rolls and compactions fall
+into the measured time, which lasts until there were some.
+
+The longest put is told apart: near a roll, where it must not stall, and elsewhere. Puts during which
+the whole machine stood still (benchmarks/standstill.py) are counted, not compared. Beside the longest
+stand its CPU time and how long it could have run but had no core.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from typing import TYPE_CHECKING
+from collections import Counter, deque
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from benchmarks.bench import newest_file
 from benchmarks.data import TOPIC, Block
 from benchmarks.measure import Row, percentile
+from benchmarks.standstill import Standstills
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from benchmarks.bench import Bench
     from tierdex import Index
@@ -36,6 +44,20 @@ _PAUSE_S = 0.001  # between two queries
 _BACKLOG = 3  # files
 _RECENT_BATCHES = 60
 _ASKED_OF_A_BATCH = 500
+_NEAR_A_ROLL_S = 0.5  # before it the next file is made, after it the last one is sealed
+
+
+class Put(NamedTuple):
+    """One put_batch: when it began, what it took, and in which file it ended. Times in seconds."""
+
+    begin: float
+    wall: float
+    cpu: float
+    waited: float  # for a core
+    file: int
+
+    def __str__(self) -> str:
+        return f"CPU {self.cpu * 1e3:.1f} ms, without a core {self.waited * 1e3:.1f}"
 
 
 def run(bench: Bench) -> None:
@@ -52,57 +74,89 @@ def together(bench: Bench, folder: Path) -> None:
     )  # fmt: skip
     try:
         puts = Puts(index, alone * 2)
+        for _ in range(capacity // BATCH):
+            puts.put_next()
+        index.roll()
+        index.run_compaction()
         for _ in range(100):
             puts.put_next()
         idle = ask_for(index, puts.recent, lambda spent: spent < 2.0)
-        rolls, stop = count_rolls(index), threading.Event()
-        puts.times.clear()
-        thread = threading.Thread(target=puts.run, args=(stop,))
-        thread.start()
-        busy = ask_for(index, puts.recent, lambda spent: is_going_on(index, spent))
-        stop.set()
-        thread.join()
-        totals = index.compaction_status()["totals"]
-        rolls = count_rolls(index) - rolls
+        puts.done.clear()
+        before, stop = done_so_far(index), threading.Event()
+        with Standstills() as standstills:
+            thread = threading.Thread(target=puts.run, args=(stop,))
+            thread.start()
+            busy = ask_for(index, puts.recent, lambda spent: is_going_on(index, spent, before))
+            stop.set()
+            thread.join()
+        meanwhile = done_so_far(index)
+        meanwhile.subtract(before)
     finally:
         index.close()
-    if not (totals["compacted"] and totals["published"]):
+    if not (meanwhile["compacted"] and meanwhile["published"]):
         bench.skip("everything at once", f"nothing was compacted and published in {_MOST_S:g} s")
         return
-    report(bench, idle, busy, puts.times, f"{rolls} rolls; {totals}")
+    report_queries(bench, idle, busy, f"meanwhile {counted(puts, meanwhile)}")
+    report_puts(bench, puts.done, standstills)
 
 
-def is_going_on(index: Index, spent: float) -> bool:
+def done_so_far(index: Index) -> Counter[str]:
+    return Counter(index.compaction_status()["totals"])
+
+
+def is_going_on(index: Index, spent: float, before: Counter[str]) -> bool:
     """Say whether to go on: until the time is over, and a compaction and an upload have ended."""
-    totals = index.compaction_status()["totals"]
-    done = totals["compacted"] > 0 and totals["published"] > 0
+    now = done_so_far(index)
+    done = all(now[what] > before[what] for what in ("compacted", "published"))
     return spent < (_MEASURED_S if done else _MOST_S)
 
 
-def report(
-    bench: Bench, idle: list[float], busy: list[float], puts: list[float], what: str
-) -> None:
+def counted(puts: Puts, meanwhile: Counter[str]) -> str:
+    names = ("sealed", "compacted", "published", "failures")
+    jobs = ", ".join(f"{meanwhile[name]} {name}" for name in names)
+    return (
+        f"{len(puts.done) * BATCH / 1e6:.1f} M entries put, {len(rolls(puts.done))} rolls, {jobs}"
+    )
+
+
+def report_queries(bench: Bench, idle: list[float], busy: list[float], what: str) -> None:
     idle_p50, busy_p50 = percentile(idle, 0.5) * 1e6, percentile(busy, 0.5) * 1e6
     p99 = percentile(busy, 0.99) * 1e3
-    note = f"{what}; {len(puts) * BATCH / 1e6:.1f} M entries put meanwhile"
     bench.add(
-        Row(10, "local query while all is busy, p99", "ms", p99, ratio=p99, limit=10.0, note=note)
+        Row(10, "local query while all is busy, p99", "ms", p99, ratio=p99, limit=10.0, note=what)
     )
     name = "local query while all is busy, p50"
     bench.add(Row(10, name, "us", busy_p50, "idle", idle_p50, busy_p50 / idle_p50, 3.0))
-    longest, median = max(puts) * 1e3, float(np.median(puts)) * 1e3
-    name = f"longest put_batch of {BATCH:,} (median {median:.2f} ms)"
-    bench.add(Row(10, name, "ms", longest, ratio=longest, limit=50.0))
     bench.plots["together"] = {
         "idle": idle[:: max(1, len(idle) // 5000)],
         "busy": busy[:: max(1, len(busy) // 5000)],
     }
 
 
-def count_rolls(index: Index) -> int:
-    """Return how many files there are or have been (a merge makes one of several)."""
-    totals = index.compaction_status()["totals"]
-    return len(index.files()) + int(totals["merged"])
+def report_puts(bench: Bench, puts: list[Put], standstills: Standstills) -> None:
+    median, times = float(np.median([put.wall for put in puts])) * 1e3, rolls(puts)
+    stopped = [put for put in puts if standstills.overlap(put.begin, put.begin + put.wall)]
+    puts = sorted(set(puts) - set(stopped), key=lambda put: put.wall)
+    near = [put for put in puts if any(abs(put.begin - at) < _NEAR_A_ROLL_S for at in times)]
+    if not near:
+        bench.skip("longest put at a roll", "nothing was rolled")
+        return
+    elsewhere = [put for put in puts if put not in set(near)]
+    name = f"longest put_batch of {BATCH:,} near a roll (median {median:.2f} ms)"
+    note = str(near[-1])
+    if stopped:
+        most = max(put.wall for put in stopped)
+        note += f"; beside {len(stopped)} puts, of up to {most * 1e3:.0f} ms, while the machine stood still"
+    wall = near[-1].wall * 1e3
+    bench.add(Row(10, name, "ms", wall, ratio=wall, limit=50.0, note=note))
+    if elsewhere:
+        name = f"longest put_batch of {BATCH:,} elsewhere"
+        bench.add(Row(10, name, "ms", elsewhere[-1].wall * 1e3, note=str(elsewhere[-1])))
+
+
+def rolls(puts: list[Put]) -> list[float]:
+    """Return when another file took over: the beginnings of the puts that found it so."""
+    return [put.begin for before, put in pairwise(puts) if put.file != before.file]
 
 
 def speed_alone(bench: Bench, folder: Path) -> float:
@@ -111,7 +165,7 @@ def speed_alone(bench: Bench, folder: Path) -> float:
         puts = Puts(index, 0.0)
         for _ in range(100):
             puts.put_next()
-    return float(np.median(puts.times))
+    return float(np.median([put.wall for put in puts.done]))
 
 
 class Puts:
@@ -121,7 +175,7 @@ class Puts:
         self._index = index
         self._period = period
         self._count = 0
-        self.times: list[float] = []
+        self.done: list[Put] = []
         self.recent: deque[list[str]] = deque(maxlen=_RECENT_BATCHES)  # some keys of each batch
 
     def run(self, stop: threading.Event) -> None:
@@ -141,13 +195,20 @@ class Puts:
     def put_next(self) -> float:
         block = Block(self._count % BATCH, BATCH)  # four digits; then they come again
         entries = block.entries
+        waited, cpu = waited_for_a_core(), time.thread_time()
         begin = time.perf_counter()
         self._index.put_batch(**entries)
         now = time.perf_counter()
-        self.times.append(now - begin)
+        cpu, waited = time.thread_time() - cpu, waited_for_a_core() - waited
+        self.done.append(Put(begin, now - begin, cpu, waited, newest_file(self._index).number))
         self._count += 1
         self.recent.append(block.keys[:_ASKED_OF_A_BATCH].to_pylist())
         return now
+
+
+def waited_for_a_core() -> float:
+    """Return for how many seconds of its life this thread could have run and had no core."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
 def ask_for(
