@@ -1,11 +1,14 @@
-"""What a job plans with: every published entry once, whatever is merged while manifests are read."""
+"""Merges of jobs beside owners and other jobs: nothing is hidden, nothing expired comes back."""
 
 from __future__ import annotations
 
 import pytest
 
 from tierdex import Index
+from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
+from tierdex.lifecycle.retention import KEEP_FOR_EVER, make_retention
+from tierdex.pipeline.merge_job import mergeable
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.snapshot import take_snapshot
@@ -31,14 +34,20 @@ def store():
     return Watched()
 
 
+def open_owner(folder, store, clock, **settings):
+    return Index.open(
+        folder, store=store, node="a", clock=clock, ids=SeededIds(1),
+        slot_count=64, item_capacity=1000, background=False, disk_reserve_bytes=0, **settings,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def owner(store, tmp_path):
     """An owner of node `a` with two published files."""
-    index = Index.open(
-        tmp_path / "a", store=store, node="a", ids=SeededIds(1), slot_count=64, item_capacity=1000,
-        background=False, disk_reserve_bytes=0,
-    )  # fmt: skip
+    clock = ManualClock()
+    index = open_owner(tmp_path / "a", store, clock)
     for offset in range(2):
+        clock.advance(1)
         index.put(topic="t", keys=["K"], queue_id=0, offset=offset, size=1, timestamp=offset)
         index.roll()
         index.run_compaction()
@@ -46,11 +55,14 @@ def owner(store, tmp_path):
     index.close()
 
 
-def merge_into_jobs(store, rows):
+def merge_into_jobs(store, rows, meanwhile=lambda: None):
+    """Merge the files of node `a` into the shared node `jobs`; return what is listed there then."""
     job = JobNode(store, "jobs")
     number = job.shared.state.number
     parts = [("a", row) for row in sorted(rows, key=lambda row: row.number)]
-    job.merge([(merge_group(store, parts, node="jobs", read_number=number, filter_bits=16), ())])
+    row = merge_group(store, parts, node="jobs", read_number=number, filter_bits=16)
+    meanwhile()
+    return job.merge([(row, ())])
 
 
 def items_by_node(snapshot):
@@ -80,3 +92,25 @@ def test_a_file_dropped_for_a_merge_that_nobody_reads_costs_one_more_look(store,
     owner.run_compaction()
     assert items_by_node(take_snapshot(store, ["a"])) == {}
     assert items_by_node(take_snapshot(store, ["a", "jobs"])) == {"jobs": 2}
+
+
+def test_a_merge_does_not_bring_back_what_expired_while_it_ran(store, owner):
+    rows = [file.row for file in take_snapshot(store).files]
+
+    def expire_the_older():
+        (expired,) = owner.expire(before=max(row.sealed_at_ms for row in rows))
+        assert expired.item_count == 1
+
+    assert not merge_into_jobs(store, rows, expire_the_older)
+    assert items_by_node(take_snapshot(store)) == {"a": 1}
+    assert len(merge_into_jobs(store, [file.row for file in take_snapshot(store).files])) == 1
+
+
+def test_files_are_not_merged_into_a_node_that_keeps_them_for_another_time(store, owner, tmp_path):
+    assert len(mergeable(take_snapshot(store), KEEP_FOR_EVER)) == 2
+    assert mergeable(take_snapshot(store), make_retention(60.0)) == []
+    owner.close()
+    a_long_time = 1e9
+    open_owner(tmp_path / "b", store, ManualClock(), retention=a_long_time).close()
+    assert mergeable(take_snapshot(store), KEEP_FOR_EVER) == []
+    assert len(mergeable(take_snapshot(store), make_retention(a_long_time))) == 2

@@ -35,6 +35,8 @@ from tierdex.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tierdex.lifecycle.manifest import Retention
+    from tierdex.pipeline.snapshot import Snapshot
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
@@ -70,8 +72,9 @@ def merge(
     """Merge the small files of `nodes` (all by default) into files of the shared node `node`.
 
     Takes files below `below_items` whose entries all lie within [begin, end] (milliseconds or RFC
-    3339), neighbours of one schema together, up to `target_items` each. `options` may hold the
-    store's credentials. Raises OwnershipError when `node` has an owner, and what the store raises.
+    3339), neighbours of one schema together, up to `target_items` each. Files of a node whose
+    retention differs from that of `node` stay as they are. `options` may hold the store's
+    credentials. Raises OwnershipError when `node` has an owner, and what the store raises.
     """
     low = MIN_TIME if begin is None else parse_time(begin, field="begin")
     high = MAX_TIME if end is None else parse_time(end, field="end")
@@ -83,9 +86,8 @@ def merge(
     snapshot = take_snapshot(store, nodes)
     files = [
         file
-        for file in snapshot.files
-        # A file with entries that retention hides keeps its own age.
-        if low <= file.row.min_time and file.row.max_time <= high and not file.hidden
+        for file in mergeable(snapshot, target.shared.state.retention)
+        if low <= file.row.min_time and file.row.max_time <= high
     ]
     groups = _plan(files, below_items=below_items, target_items=target_items, min_files=min_files)
     read_number, bits = target.shared.state.number, load_settings().filter_bits
@@ -110,6 +112,18 @@ def merge(
         bytes=sum(row.bytes for row in rows if row.uuid in listed),
         skipped=sum(map(len, groups)) - sum(map(len, done)),
     )
+
+
+def mergeable(snapshot: Snapshot, rules: Retention) -> list[ListedFile]:
+    """Return the files that may be merged into a node with these rules of retention, newest first.
+
+    Entries are kept as long as the node that lists them says: in a node with other rules they would
+    outlive their own, or go too soon. A file with entries that are hidden by now keeps its own age.
+    """
+    others = sorted(node for node, own in snapshot.retention.items() if own != rules)
+    if others:
+        logger.warning("other retention, not merged", extra={"nodes": others})
+    return [file for file in snapshot.files if file.node not in others and not file.hidden]
 
 
 def collect_garbage(

@@ -73,6 +73,7 @@ class JobNode:
         `merges` are pairs of a merged row and the uuids of its parts that this node lists. Returns
         the uuids that are listed now; a merge that lost a part to somebody else is left out.
         """
+        merges = self._without_lost_parts(merges)
         parts = {row.uuid: tuple(uuids) for row, uuids in merges}
 
         def build(state: ManifestState, current: Sequence[FileRow]) -> Change | None:
@@ -80,6 +81,25 @@ class JobNode:
 
         state = self._commit([row for row, _ in merges], build)
         return frozenset(uuid for uuid in parts if state.knows(uuid))
+
+    def _without_lost_parts(
+        self, merges: Sequence[tuple[FileRow, Sequence[bytes]]]
+    ) -> list[tuple[FileRow, Sequence[bytes]]]:
+        """Leave out merges with a part that its own node no longer lists: it may have expired.
+
+        The commit checks the parts of this node only. One of another that expires between this look
+        and the commit comes back until the merged file goes.
+        """
+        owners = {ref.node for row, _ in merges for ref in row.replaces}
+        listed = {owner: open_log(self._store, owner).load().files for owner in owners}
+        kept = []
+        for row, uuids in merges:
+            lost = [ref.uuid.hex() for ref in row.replaces if ref.uuid not in listed[ref.node]]
+            if lost:
+                logger.warning("merge left out", extra={"node": self.name, "lost": lost})
+            else:
+                kept.append((row, uuids))
+        return kept
 
     def _commit(
         self,

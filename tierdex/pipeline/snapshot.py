@@ -24,7 +24,7 @@ from tierdex.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierdex.lifecycle.manifest import FileRef, ManifestState
+    from tierdex.lifecycle.manifest import FileRef, ManifestState, Retention
     from tierdex.storage_layer.base import Store
 
 _LOADS_AT_ONCE = 8
@@ -46,10 +46,11 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Files newest first, in the order of answers; `numbers` is each node's manifest number."""
+    """Files newest first, in the order of answers; each node's manifest number and rules."""
 
     files: tuple[ListedFile, ...]
     numbers: Mapping[str, int]
+    retention: Mapping[str, Retention]
 
 
 def open_log(store: Store, node: str) -> ManifestLog:
@@ -100,7 +101,11 @@ def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
         if row.item_count and not is_replaced(row, state.node, replaced)
     ]
     files.sort(key=lambda file: (file.row.number, file.node), reverse=True)
-    return Snapshot(tuple(files), {state.node: state.number for state in states})
+    return Snapshot(
+        tuple(files),
+        {state.node: state.number for state in states},
+        {state.node: state.retention for state in states},
+    )
 
 
 def _hidden(state: ManifestState, row: FileRow, now_ms: int) -> frozenset[str]:
