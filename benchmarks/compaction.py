@@ -88,7 +88,8 @@ def compaction_of(
         index.roll()
         taken = 0.0
         for job in ("seal", "compact"):
-            unit = next(index._parts.writing.compactor._units())  # type: ignore[union-attr]
+            units = index._parts.writing.compactor._units(publish_first=True)  # type: ignore[union-attr]
+            unit = next(units)
             assert unit.job == job, unit
             with PeakMemory() as peak:
                 cpu, begin = time.thread_time(), time.perf_counter()
