@@ -93,7 +93,7 @@ class _State:
         self.disk = site.disk
         model = site.model
         self.model = list(model.puts), dict(model.acknowledged), set(model.gone)
-        self.doubts = set(model.uncertain), list(model.leaving)
+        self.doubts = set(model.uncertain), list(model.leaving), list(model.dropped)
         objects = None if world.on_one_disk else world.objects._objects
         self.objects = objects and (dict(objects.data), list(objects.keys))
         self.now = world.clock._now_ms, world.clock._monotonic_ms
@@ -102,7 +102,8 @@ class _State:
         puts, acknowledged, gone = self.model
         model = self.site.model
         model.puts, model.acknowledged, model.gone = list(puts), dict(acknowledged), set(gone)
-        model.uncertain, model.leaving = set(self.doubts[0]), list(self.doubts[1])
+        uncertain, leaving, dropped = self.doubts
+        model.uncertain, model.leaving, model.dropped = set(uncertain), list(leaving), list(dropped)
         if self.objects is not None:  # else they are on the disk
             objects = self.world.objects._objects
             objects.data, objects.keys = dict(self.objects[0]), list(self.objects[1])

@@ -57,11 +57,13 @@ def tend(site):
 
 
 def reopen(site):
+    index, site.index = site.index, None
     try:
-        site.index.close()
-        site.model.acknowledge("disk")
-    finally:
-        site.index = None
+        index.close()
+    except UNWELL:
+        site.model.drop_received()
+        raise
+    site.model.acknowledge("disk")
     site.open()
 
 

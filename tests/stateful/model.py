@@ -66,6 +66,7 @@ class NodeModel:
         default_factory=set
     )  # puts that raised: applied or not, nobody knows
     leaving: list[set] = field(default_factory=list)  # files whose expiry nobody confirmed
+    dropped: list[Put] = field(default_factory=list)  # received by what a failed `close` ended
     next_offset: int = 0
     fading: Fading = field(default_factory=Fading)
 
@@ -109,8 +110,24 @@ class NodeModel:
             if lookup.matches(put) and number not in self.gone and number not in self.uncertain
         } - leaving - self.fading.faded  # fmt: skip
 
+    def drop_received(self):
+        """`close` raised: the index is gone, and its caller knows that `received` did not become more.
+
+        DESIGN section 8 lets go of what was only received, which is in process memory, when that
+        ends; not of what was `os`; and what is left of it is a prefix (`resolve` holds it to that).
+        """
+        received = range(self.acknowledged["os"], len(self.puts))
+        self.dropped += [self.puts[number] for number in received if number not in self.uncertain]
+        self.uncertain |= set(received)
+
     def resolve(self, survivors):
-        """Learn which of the puts that raised were applied after all; forget the others."""
+        """Learn which of the puts that raised were applied after all; forget the others.
+
+        Raises AssertionError when what is left of puts that a failed close dropped is no prefix.
+        """
+        kept = [put.location in survivors for put in self.dropped]
+        assert kept == sorted(kept, reverse=True), f"{self.name}: dropped, and no prefix: {kept}"
+        self.dropped = []
         for number in sorted(self.uncertain, reverse=True):
             location = self.puts[number].location
             if location not in survivors and location not in self.fading.faded:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.stateful.world import World
+from tests.stateful.world import UNWELL, World
 from tierdex.testing.simulated_disk import SimulatedCrash
 
 
@@ -68,3 +68,35 @@ def test_power_cut_after_a_kill_within_a_seal_keeps_the_sealed_file():
             site.cut_power(lambda effect: False)
             assert len(site.model.puts) == 20
             world.close()
+
+
+@pytest.fixture
+def site_after_failed_sync():
+    """Rows on several pages that the kernel takes for clean, and the device never got."""
+    world = World(item_capacity=400)
+    site = world.sites["alpha"]
+    site.put_batch([site.make_put("t", ["A"], None, 0, i) for i in range(300)])
+    site.disk.fail("mapping_sync", 2)  # the first is the header's
+    yield site
+    world.close()
+
+
+@pytest.mark.parametrize("ending", ["close", "kill"])
+def test_next_process_does_not_believe_in_a_sync_that_failed(site_after_failed_sync, ending):
+    site = site_after_failed_sync
+    with pytest.raises(UNWELL):
+        site.flush("disk") if ending == "kill" else site.index.close()
+    site.kill()
+    site.put_batch([site.make_put("t", ["A"], None, 0, 300)], "disk")
+    site.cut_power(lambda effect: False)
+    assert len(site.model.puts) == 301
+
+
+def test_recovery_seals_nothing_that_a_failed_sync_may_have_lost(site_after_failed_sync):
+    site = site_after_failed_sync
+    with pytest.raises(UNWELL):
+        site.flush("disk")
+    site.put_batch([site.make_put("t", ["B"], None, 0, i) for i in range(5)])  # into a newer file
+    site.kill()
+    site.cut_power(lambda effect: False)
+    assert len(site.model.puts) == 300

@@ -32,6 +32,7 @@ from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
 from tierdex.indexfile.kernels.chain_lookup import V_ROWS, V_SLOTS
 from tierdex.indexfile.layout import Form
+from tierdex.indexfile.old_pages import write_recovered
 from tierdex.indexfile.predecessor import Predecessor, decode_predecessor, encode_predecessor
 from tierdex.indexfile.reserved_blocks import ReservedBlocks
 
@@ -163,8 +164,9 @@ class ChainedFile(ChainedReader):
     def recover(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
         """Open the unsealed file of a process that is gone, ready for appends.
 
-        Trusts the header and the batches that verify, nothing else: chains are built anew. A file
-        whose seal was finished before the crash is returned sealed. Raises CorruptFileError,
+        Trusts the header and the batches that verify, nothing else: chains are built anew, and all
+        is written again, since an earlier sync may have failed. A file whose seal was finished
+        before the crash is returned sealed. Raises CorruptFileError,
         UnsupportedFormatError, OSError.
         """
         file = filesystem.open(path, writable=True)
@@ -174,13 +176,11 @@ class ChainedFile(ChainedReader):
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
             tally, dictionaries = scan_anew(file.read_at, header, path, slots)
-            # A copied file may have holes where the writer had blocks: a store must not fail.
             used = header.row_end(tally.next_row - 1)
-            file.reserve(0, used)
+            write_recovered(file, header, slots, used)
             result = cls._over(
                 path, header, file, writable=True, tally=tally, dictionaries=dictionaries
             )
-            result._view.data[layout.HEADER_BYTES :][: slots.nbytes] = slots.view(np.uint8)
             result._blocks.end = used
             return result
         except BaseException:
@@ -325,20 +325,17 @@ class ChainedFile(ChainedReader):
         """Return where the tally lies, which the kernels of single puts advance."""
         return address(self._tally.array)
 
-    def last_row_for(self, messages: int) -> int:
-        """Return how far the next row may go while so many messages, or fewer, come one by one.
+    def room_for_singles(self, most: int) -> tuple[int, int]:
+        """Return up to how many items, `most` more at best, and up to which row, kernels may append.
 
-        Each is a batch of one item that brings no new string, and finds blocks for itself and the
-        record after it. For a file of messages; 0 when it takes none.
+        Each message is a batch that brings no new string; it and the record after it find blocks.
+        Both are 0 when the file takes none.
         """
         if not self._writable or self.suspect or self.sealed:
-            return 0
-        item_bytes, next_row = self.schema.item_bytes, self._tally.next_row
-        messages = min(messages, self.item_capacity - self._tally.items)
-        reserved = (self._blocks.end - self._rows_begin) // item_bytes
-        batch, record = layout.batch_rows(item_bytes, 0, 1), layout.batch_rows(item_bytes, 0, 0)
-        in_blocks = min(self.header.row_capacity, reserved) - batch - record + 1
-        return min(next_row + (messages - 1) * batch, in_blocks)
+            return 0, 0
+        reserved = (self._blocks.end - self._rows_begin) // self.schema.item_bytes
+        items = min(self.item_capacity, self._tally.items + most)
+        return items, min(self.header.row_capacity, reserved)
 
     def _make_room(self, items: int, staged_bytes: int) -> None:
         """Reserve disk blocks for a batch and the record after it. Raises FileFullError, OSError."""
