@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from tierdex.index_service.put_request import CheckedPut
     from tierdex.indexfile.chained import ChainedFile
 
-# Messages that a file takes without the writer looking: at room, the disk's budget, what comes next.
-_MESSAGES_BETWEEN_LOOKS: Final = 256
+# Items that a file takes without the writer looking: at room, the disk's budget, what comes next.
+_ITEMS_BETWEEN_LOOKS: Final = 1024
 _TOPICS_REMEMBERED: Final = 65_536
+_ROW_BYTES: Final = MESSAGE_SCHEMA.item_bytes
+_U64: Final = (1 << 64) - 1
 _pack_row = MESSAGE_SCHEMA.packer().pack
 
 
@@ -55,7 +57,7 @@ class PutBuffer:
     def __init__(self, entries: int, item_capacity: int, max_key_bytes: int) -> None:
         """Gather so many entries of one name, fewer of more names: what one file surely takes."""
         self._room = min(entries, item_capacity)
-        self._rows = np.zeros(self._room * MESSAGE_SCHEMA.item_bytes, np.uint8)
+        self._rows = np.zeros(self._room * _ROW_BYTES, np.uint8)
         self._tags = np.zeros(_TOPICS_REMEMBERED, np.uint32)
         # Its first byte is 1 while entries wait: the quickest question that Python can ask.
         self.waits = bytearray(8 * k.WORDS_LENGTH)
@@ -76,9 +78,18 @@ class PutBuffer:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def has_place_for(self, topic: str) -> bool:
-        """Say whether `rows_of` knows the topic, or can learn it."""
-        return topic in self.topics or len(self._names) < _TOPICS_REMEMBERED
+    def learn(self, topic: str) -> bool:
+        """Give a legal topic a number, if it has none; False when there is no place for it."""
+        if topic in self.topics:
+            return True
+        if len(self._names) >= _TOPICS_REMEMBERED:
+            return False
+        if not self.ways:
+            self.ways["received"], self.ways["os"] = k.load()
+        self._names.append(topic)  # the name first: whoever finds the number finds the name
+        number = self._cells[k.W_FIRST_TOPIC] + len(self._names) - 1
+        self.topics[topic] = _signed(topic_seed(topic)), number
+        return True
 
     def forget_topics(self) -> None:
         """Make place for new topics, unless entries wait that have old ones."""
@@ -90,54 +101,56 @@ class PutBuffer:
             self._names.clear()
         self._open()
 
-    def _number_of(self, topic: str) -> int:
-        known = self.topics.get(topic)
-        if known is None:
-            if not self.ways:
-                self.ways["received"], self.ways["os"] = k.load()
-            self._names.append(topic)  # the name first: whoever finds the number finds the name
-            number = self._cells[k.W_FIRST_TOPIC] + len(self._names) - 1
-            known = self.topics[topic] = _signed(topic_seed(topic)), number
-        return known[1] - self._cells[k.W_FIRST_TOPIC]
+    def _place_of(self, topic: str) -> int:
+        return self.topics[topic][1] - int(self._cells[k.W_FIRST_TOPIC])
+
+    # -- either way -----------------------------------------------------------------------------
+
+    def put(self, entry: CheckedPut, level: str) -> bool:
+        """Put a checked entry as `Index.put` tries to: its values are plain by now, its topic known."""
+        topic, keys, message_id, *location = entry
+        seed, number = self.topics[topic]
+        way = self.ways[level]
+        return bool(way(self.address, list(keys), message_id, seed, number, *location))
 
     # -- rows that wait --------------------------------------------------------------------------
 
-    def rows_of(self, entry: CheckedPut) -> ItemRows:
-        """Return an entry as rows: keys, then the message ID."""
+    def rows_of(self, entry: CheckedPut) -> bytes:
+        """Return an entry as rows that may wait: keys, then the message ID. Its topic is known."""
         topic, keys, message_id, *location = entry
-        self._number_of(topic)  # known from now on
-        seed = topic_seed(topic)
-        rows = [_pack_row(seeded_hash(key, seed), 0, 0, *location) for key in keys]
+        tag = self._place_of(topic)
+        seed = self.topics[topic][0] & _U64
+        rows = [_pack_row(seeded_hash(key, seed), 0, tag, *location) for key in keys]
         if message_id is not None:
             value = seeded_hash(message_id, MESSAGE_ID_SEED)
-            rows.append(_pack_row(value, 0, KIND_BIT, *location))
-        return ItemRows(np.frombuffer(b"".join(rows), MESSAGE_SCHEMA.dtype), [topic])
+            rows.append(_pack_row(value, 0, KIND_BIT | tag, *location))
+        return b"".join(rows)
 
-    def take(self, entry: ItemRows) -> bool:
+    def take(self, rows: bytes) -> bool:
         """Put an entry's rows behind those that wait; False when there is no room."""
         self._shut_rows()
-        count = self._cells[k.W_COUNT]
-        begin, end = (self._row_end(number) for number in (count, count + entry.row_count))
+        begin = self._cells[k.W_COUNT] * _ROW_BYTES
+        end = begin + len(rows)
         fits = end <= len(self._rows)
         if fits:
-            rows = self._rows[begin:end].view(MESSAGE_SCHEMA.dtype)
-            rows[:] = entry.rows
-            rows["tag"] |= np.uint32(self._number_of(entry.topics[0]))
-            self._cells[k.W_COUNT] = count + entry.row_count
+            self._rows.data[begin:end] = rows
+            self._cells[k.W_COUNT] = end // _ROW_BYTES
             self._cells[k.W_WAITS] = 1
         self._open()
         return fits
 
-    def can_hold(self, entry: ItemRows) -> bool:
-        """Say whether `take` would take the entry if none waited."""
-        return entry.row_count <= self._room
+    def can_hold(self, rows: bytes) -> bool:
+        """Say whether `take` would take an entry's rows if none waited."""
+        return len(rows) <= len(self._rows)
 
     def gathered(self) -> ItemRows | None:
         """Return the rows that wait, which one batch holds; they stay until `drop`."""
         count = self._cells[k.W_COUNT]
-        if not count:
-            return None
-        rows = self._rows[: self._row_end(count)].copy().view(MESSAGE_SCHEMA.dtype)
+        return self.items_of(self._rows.data[: count * _ROW_BYTES]) if count else None
+
+    def items_of(self, data: bytes | memoryview) -> ItemRows:
+        """Return rows that wait, or might, as what a file takes."""
+        rows = np.frombuffer(bytearray(data), MESSAGE_SCHEMA.dtype)
         numbers = rows["tag"] & np.uint32(TOPIC_MASK)
         if (numbers == numbers[0]).all():
             used, tags = numbers[:1], np.uint32(0)
@@ -151,9 +164,8 @@ class PutBuffer:
         """Forget the oldest `count` rows: they are written."""
         self._shut_rows()
         left = self._cells[k.W_COUNT] - count
-        self._rows[: self._row_end(left)] = self._rows[self._row_end(count) :][
-            : self._row_end(left)
-        ]
+        begin, size = count * _ROW_BYTES, left * _ROW_BYTES
+        self._rows[:size] = self._rows[begin : begin + size]
         self._cells[k.W_COUNT] = left
         self._cells[k.W_WAITS] = left > 0
         self._open()
@@ -166,10 +178,6 @@ class PutBuffer:
         if self._is_refusing:  # looked at last: `refuse` may have come in between
             self._shut_rows()
 
-    @staticmethod
-    def _row_end(count: int) -> int:
-        return count * MESSAGE_SCHEMA.item_bytes
-
     # -- the open file ---------------------------------------------------------------------------
 
     def open_to(self, file: ChainedFile, topics: Iterable[str]) -> None:
@@ -181,8 +189,9 @@ class PutBuffer:
         for topic in topics:
             if topic in self.topics:
                 index = file.dictionaries.index(TOPIC_DICTIONARY, topic)
-                self._tags[self._number_of(topic)] = 1 + index
-        self._cells[k.W_LAST_ROW] = file.last_row_for(_MESSAGES_BETWEEN_LOOKS)
+                self._tags[self._place_of(topic)] = 1 + index
+        most, last = file.room_for_singles(_ITEMS_BETWEEN_LOOKS)
+        self._cells[k.W_MOST_ITEMS], self._cells[k.W_LAST_ROW] = most, last
         self._cells[k.W_TALLY] = file.tally_address()
         if self._is_refusing or file.suspect:  # looked at last, as in `_open`
             self.shut()

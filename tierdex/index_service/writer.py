@@ -127,26 +127,30 @@ class Writer:
     def receive(self, entry: CheckedPut) -> None:
         """Take one checked entry at level `received`; an error means that it was not taken."""
         with self._lock:
-            rows = self._rows_of(entry)
+            self._admit(entry.topic)
+            if self.puts.put(entry, "received"):
+                return
+            rows = self.puts.rows_of(entry)
             while not self.puts.take(rows):
                 self._flush_locked()
                 if not self.puts.can_hold(rows):
-                    self._append_locked([rows], MESSAGE_SCHEMA)
+                    self._append_locked([self.puts.items_of(rows)], MESSAGE_SCHEMA)
                     return
 
     def write(self, entry: CheckedPut) -> None:
         """Write one checked entry at level `os`; an error means that it was not taken."""
         with self._lock:
-            rows = self._rows_of(entry)
-            self._flush_locked()  # put order is kept
-            self._append_locked([rows], MESSAGE_SCHEMA)
+            self._admit(entry.topic)
+            if not self.puts.put(entry, "os"):
+                self._flush_locked()  # put order is kept
+                rows = self.puts.items_of(self.puts.rows_of(entry))
+                self._append_locked([rows], MESSAGE_SCHEMA)
 
-    def _rows_of(self, entry: CheckedPut) -> ItemRows:
+    def _admit(self, topic: str) -> None:
         self.check_accepts()
-        while not self.puts.has_place_for(entry.topic):
+        while not self.puts.learn(topic):
             self._flush_locked()
             self.puts.forget_topics()
-        return self.puts.rows_of(entry)
 
     @property
     def has_buffered(self) -> bool:

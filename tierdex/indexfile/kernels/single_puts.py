@@ -75,9 +75,10 @@ W_MOST_BYTES = 4  # of a key or message ID
 W_ID_SEED = 5  # seed of the hash of a message ID
 W_FIRST_TOPIC = 6  # topics with a smaller number are forgotten
 W_TALLY = 7  # address of the tally of the file that messages are appended to; 0: shut
-W_LAST_ROW = 8  # they are while its next row is at most this
-W_TAGS = 9  # address: i4 a topic from the first on, 1 + its index in that file, 0 for none yet
-WORDS_LENGTH = 10
+W_MOST_ITEMS = 8  # while it holds no more than so many items then,
+W_LAST_ROW = 9  # and a batch and the record after it end at this row
+W_TAGS = 10  # address: u4 a topic from the first on, 1 + its index in that file, 0 for none yet
+WORDS_LENGTH = 11
 
 _INT64_MAX = np.int64(0x7FFFFFFFFFFFFFFF)
 _QUEUE_MAX, _SIZE_MAX = 2**31 - 1, 2**32 - 1
@@ -165,10 +166,10 @@ def _append(
     words: int, key: Any, message_id: Any, seed: int, topic: int,
     timestamp: Any, offset: Any, size: Any, queue_id: Any,
 ) -> Any:  # fmt: skip
-    """Write a batch of one message with one name, and make it visible; return 1, or 0 with nothing done.
+    """Write a batch of one message, and make it visible; return 1, or 0 with nothing done.
 
-    Python made sure of room and blocks for this batch and the record after it. The message's CRC comes
-    last, as in every append, then what readers may see.
+    Python made sure of room and blocks, up to the limits in the words. The batch's CRC comes last, as
+    in every append, then what readers may see.
     """
     address = load_i64(words + 8 * W_TALLY)
     if address == 0 or load_i64(words + 8 * W_COUNT) != 0:  # what waits comes first
@@ -178,51 +179,68 @@ def _append(
     tally = carray(words_at(address), (TALLY_LENGTH,))
     known = topic - load_i64(words + 8 * W_FIRST_TOPIC)
     index = np.int64(load_u32(load_i64(words + 8 * W_TAGS) + 4 * known)) - 1
-    both = text_bytes(key) > 0 and text_bytes(message_id) > 0
-    is_full = tally[T_NEXT_ROW] > load_i64(words + 8 * W_LAST_ROW) or is_crowded(tally)
-    if both or index < 0 or is_full:
+    count = np.int64(text_bytes(key) > 0) + np.int64(text_bytes(message_id) > 0)
+    if (
+        index < 0
+        or tally[T_ITEMS] + count > load_i64(words + 8 * W_MOST_ITEMS)
+        or tally[T_NEXT_ROW] + count + 1 > load_i64(words + 8 * W_LAST_ROW)
+        or is_crowded(tally)
+    ):
         return np.int64(0)
+    message = (
+        number(timestamp),
+        number(offset),
+        np.uint64(number(size)) | (np.uint64(number(queue_id)) << _HALF),
+    )
+    row, crc = tally[T_NEXT_ROW] + 1, _begin_batch(tally, count)
     if text_bytes(key) > 0:
-        value, tag = _hash(key, seed), np.uint64(index)
-    else:
+        crc = _add_row(tally, row, crc, _hash(key, seed), np.uint64(index), message)
+        row += 1
+    if text_bytes(message_id) > 0:
         value = _hash(message_id, load_i64(words + 8 * W_ID_SEED))
-        tag = np.uint64(index) | _KIND_BIT
-    _append_row(
-        tally, value, tag, index,
-        number(timestamp), number(offset), number(size), number(queue_id),
-    )  # fmt: skip
-    _publish(tally)
+        crc = _add_row(tally, row, crc, value, np.uint64(index) | _KIND_BIT, message)
+    _observe(tally, count, index, number(timestamp), number(offset), number(size), number(queue_id))
+    _end_batch(tally, count, crc)
     return np.int64(1)
 
 
 @short_kernel
-def _append_row(
-    tally: Any, value: Any, tag: Any, index: int,
-    timestamp: int, offset: int, size: int, queue_id: int,
-) -> None:  # fmt: skip
-    row = tally[T_NEXT_ROW] + 1
-    record = tally[T_ROWS] + (row - 2) * MESSAGE_BYTES
-    place = record + MESSAGE_BYTES
-    head, second = _MAGIC, np.uint64(tally[T_BATCHES]) | (np.uint64(1) << _HALF)
+def _begin_batch(tally: Any, count: int) -> Any:
+    """Write the record of a batch of `count` items without its CRC; return the CRC's state so far."""
+    record = tally[T_ROWS] + (tally[T_NEXT_ROW] - 1) * MESSAGE_BYTES
+    after = record + (1 + count) * MESSAGE_BYTES
+    for position in range(0, MESSAGE_BYTES, 8):
+        store_u64(after + position, np.uint64(0))  # no old batch may seem to follow this one
+    second = np.uint64(tally[T_BATCHES]) | (np.uint64(count) << _HALF)
     uuid_1, uuid_2 = load_u64(tally[T_UUID]), load_u64(tally[T_UUID] + 8)
-    slot = tally[T_SLOTS] + 4 * np.int64(mul_high(value, np.uint64(tally[T_SLOT_COUNT])))
-    linked = np.uint64(load_u32(slot)) | (tag << _HALF)
-    size_and_queue = np.uint64(size) | (np.uint64(queue_id) << _HALF)
-    for position in range(MESSAGE_BYTES, 2 * MESSAGE_BYTES, 8):
-        store_u64(place + position, np.uint64(0))  # no old batch may seem to follow this one
-    store_u64(record, head)
+    store_u64(record, _MAGIC)
     store_u64(record + 8, second)
     store_u64(record + 16, np.uint64(0))
     store_u64(record + 24, uuid_1)
     store_u64(record + 32, uuid_2)
-    _store_row(place, value, linked, (timestamp, offset, size_and_queue))
     crc = np.uint64(np.uint32(tally[T_CRC]) ^ np.uint32(0xFFFFFFFF))
-    crc = crc_step(crc_step(crc_step(crc, head), second), np.uint64(0))
-    crc = crc_step(crc_step(crc, uuid_1), uuid_2)
+    crc = crc_step(crc_step(crc_step(crc, _MAGIC), second), np.uint64(0))
+    return crc_step(crc_step(crc, uuid_1), uuid_2)
+
+
+@short_kernel
+def _add_row(tally: Any, row: int, crc: Any, value: Any, tag: Any, message: Any) -> Any:
+    """Write a row and make it the head of its chain; return the CRC's state."""
+    slot = tally[T_SLOTS] + 4 * np.int64(mul_high(value, np.uint64(tally[T_SLOT_COUNT])))
+    linked = np.uint64(load_u32(slot)) | (tag << _HALF)
+    _store_row(tally[T_ROWS] + (row - 1) * MESSAGE_BYTES, value, linked, message)
+    store_slot(slot, np.uint32(row))
+    timestamp, offset, size_and_queue = message
     crc = crc_step(crc_step(crc, value), linked)
     crc = crc_step(crc_step(crc, np.uint64(timestamp)), np.uint64(offset))
-    found = np.uint32(crc_step(crc, size_and_queue)) ^ np.uint32(0xFFFFFFFF)
-    store_slot(slot, np.uint32(row))
+    return crc_step(crc, size_and_queue)
+
+
+@short_kernel
+def _observe(
+    tally: Any, count: int, index: int, timestamp: int, offset: int, size: int, queue_id: int
+) -> None:
+    """Take a message's time, topic and end offset, and its `count` items, into the tally."""
     end: Any = min(offset, _INT64_MAX - size)
     end += size
     capacity = np.uint64(tally[T_ENDS_MASK] + 1)
@@ -231,16 +249,17 @@ def _append_row(
     tally[T_MIN_TIME] = min(tally[T_MIN_TIME], timestamp)
     tally[T_MAX_TIME] = max(tally[T_MAX_TIME], timestamp)
     tally[T_MAX_TOPIC] = max(tally[T_MAX_TOPIC], index)
-    tally[T_ITEMS] += 1
-    tally[T_CRC] = np.int64(found)
-    store_slot(record + 4, found)  # this makes the batch real
-    tally[T_BATCHES] += 1
-    tally[T_NEXT_ROW] = row + 1
+    tally[T_ITEMS] += count
 
 
 @short_kernel
-def _publish(tally: Any) -> None:
-    """Make everything in the tally visible; what `ChainedReader` does after any other batch."""
+def _end_batch(tally: Any, count: int, crc: Any) -> None:
+    """Make a batch real, then visible, as `ChainedReader` does after any other."""
+    found = np.uint32(crc) ^ np.uint32(0xFFFFFFFF)
+    store_slot(tally[T_ROWS] + (tally[T_NEXT_ROW] - 1) * MESSAGE_BYTES + 4, found)  # real
+    tally[T_CRC] = np.int64(found)
+    tally[T_BATCHES] += 1
+    tally[T_NEXT_ROW] += 1 + count
     place = tally[T_PUBLISHED]
     store_i64(place, tally[T_NEXT_ROW] - 1)
     store_i64(place + 8, tally[T_ITEMS])
