@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tierdex import Index
 
 BATCH = 10_000
+CAPACITY = 10_000_000  # items a file, in the quick run too: smaller ones would roll all the time
 _MEASURED_S = 8.0
 _MOST_S = 40.0  # until a compaction and an upload have ended
 _PAUSE_S = 0.001  # between two queries
@@ -66,15 +67,14 @@ def run(bench: Bench) -> None:
 
 
 def together(bench: Bench, folder: Path) -> None:
-    capacity = bench.size(10_000_000)
     alone = speed_alone(bench, folder / "alone")
     index = bench.open_index(
-        folder / "data", item_capacity=capacity, slot_count=capacity // 4, background=True,
+        folder / "data", item_capacity=CAPACITY, slot_count=CAPACITY // 4, background=True,
         store=str(folder / "store"),
     )  # fmt: skip
     try:
         puts = Puts(index, alone * 2)
-        for _ in range(capacity // BATCH):
+        for _ in range(CAPACITY // BATCH):
             puts.put_next()
         index.roll()
         index.run_compaction()
