@@ -305,6 +305,16 @@ def test_close_writes_what_was_received_even_without_budget(make_index):
     assert offsets(make_index().query("orders", key="A")) == [2, 1]
 
 
+def test_close_that_cannot_write_says_that_what_was_received_is_lost(make_index, files):
+    index = make_index(filesystem=files)
+    put(index, "A", 1)
+    files.fail_renames = True
+    with pytest.raises(UnavailableError, match="only `received` is lost"):
+        index.close()
+    files.fail_renames = False
+    assert offsets(make_index().query("orders", key="A")) == []
+
+
 def test_a_fenced_owner_keeps_what_it_received(make_index, tmp_path):
     first = make_index(tmp_path / "a", store=str(tmp_path / "s"), node="n")
     put(first, "A", 1, durability="os")

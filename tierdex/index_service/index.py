@@ -369,7 +369,11 @@ class Index:
         return self._parts.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
 
     def close(self) -> None:
-        """Bring everything received to `disk`, stop the background work, let the folder go."""
+        """Bring everything received to `disk`, stop the background work, let the folder go.
+
+        Raises UnavailableError when the disk does not take it, closed all the same: what is at `os`
+        stays in the folder, what was only `received` is lost.
+        """
         self._parts.close()
 
     # -- private ---------------------------------------------------------------------------------

@@ -337,6 +337,12 @@ class Writer:
         try:
             # A fenced owner's too: its folder keeps them, and `tierdex adopt` publishes them.
             self.flush_disk()
+        except UnavailableError as error:
+            if not self.has_buffered:
+                raise
+            raise UnavailableError(
+                f"{error}; closed all the same: what was only `received` is lost, put it again"
+            ) from error
         finally:
             with self._lock, self._next_file.lock:
                 self._next_file.drop()
