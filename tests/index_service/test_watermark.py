@@ -87,3 +87,48 @@ def test_a_reader_beside_the_writer_sees_what_the_page_cache_holds(make_index):
 def test_watermark_of_a_queue_that_cannot_be_is_refused(make_index, queue_id):
     with pytest.raises(InvalidRequestError, match="queue_id"):
         make_index().watermark("orders", queue_id)
+
+
+def test_nothing_behind_a_lost_file_counts_until_it_is_dealt_with(make_index, tmp_path, clock):
+    index = make_index(roll_after=1e9)
+    put(index, "A", 100, durability="disk")
+    index.roll()
+    index.run_compaction()
+    put(index, "A", 200, durability="disk")
+    index.roll()
+    index.close()
+    (file,) = (tmp_path / "data" / "unsealed").iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    index = make_index(roll_after=1e9)
+    put(index, "A", 300, durability="disk")
+    index.roll()
+    index.run_compaction()  # published, but what is before it is not
+    lowest = {"os": 110, "disk": 110, "remote": 110}
+    assert index.watermark("orders", 0) == lowest
+    put(index, "A", 400, durability="disk")
+    assert index.watermark("orders", 0) == lowest
+    with make_index(read_only=True) as reader:
+        assert reader.watermark("orders", 0) == lowest
+    (quarantined,) = (tmp_path / "data" / "quarantine").iterdir()
+    put(index, "A", 200, durability="disk")  # replayed from the watermark on
+    quarantined.unlink()
+    index.refresh()
+    assert index.watermark("orders", 0) == {"os": 410, "disk": 410, "remote": 110}
+    index.roll()
+    index.run_compaction()
+    assert index.watermark("orders", 0) == {"os": 410, "disk": 410, "remote": 410}
+
+
+def test_a_damaged_copy_of_a_published_file_holds_nothing_back(make_index, tmp_path):
+    index = make_index()
+    put(index, "A", 100)
+    index.roll()
+    index.run_compaction()
+    (file,) = index.files()
+    (tmp_path / "data" / "quarantine" / f"compacted-{file.file_id.split('-')[0]}").touch()
+    index.refresh()
+    put(index, "A", 200, durability="disk")
+    assert index.watermark("orders", 0) == {"os": 210, "disk": 210, "remote": 110}
+    index.roll()
+    index.run_compaction()
+    assert index.watermark("orders", 0)["remote"] == 210

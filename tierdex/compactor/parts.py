@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from typing_extensions import Buffer
 
@@ -51,3 +51,4 @@ class CompactorParts:
     note_number: Callable[[int], None]  # durably, before a file of that number leaves the folder
     on_loss: Callable[[str], None]  # a device lost what was put and never acknowledged at `disk`
     quarantine: Callable[[FileHandle, str], None]  # a file cannot be read: name it in answers
+    quarantined_numbers: Callable[[], Collection[int]]  # of files that nobody could read

@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import ConflictError, CorruptFileError, FloorError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import FileRow, listed_topics
+from tierdex.lifecycle.manifest import NOTHING, FileRow, listed_topics
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.transition import move_by_rename, retire
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tierdex.compactor.parts import CompactorParts
     from tierdex.indexfile.compacted import CompactedFile
     from tierdex.lifecycle.file_handle import FileHandle
@@ -73,13 +75,27 @@ def _upload_and_commit(parts: CompactorParts, handle: FileHandle) -> None:
         upload_object(parts, handle, key)
         row = make_row(handle, key, reader)
         try:
-            node.publish([row], end_offsets=reader.end_offsets())
+            node.publish([row], end_offsets=_ends_to_tell(parts, handle))
             return
         except FloorError:
             # garbage collection passed us while we uploaded: the object may be gone at any moment
             if attempt + 1 == _FLOOR_ATTEMPTS:
                 raise
             node.refresh()
+
+
+def _ends_to_tell(parts: CompactorParts, handle: FileHandle) -> Mapping[tuple[str, int], int]:
+    """Return the end offsets up to which everything is published once this file is.
+
+    None, while an older file that was never published lies in quarantine: what it held is at no
+    level, and whoever replays must not begin behind it. Later files tell more once it is gone.
+    """
+    published = parts.claim.get().state.lists_number
+    older = (number for number in parts.quarantined_numbers() if number < handle.number)
+    if not all(map(published, older)):
+        return NOTHING
+    ends: Mapping[tuple[str, int], int] = handle.reader.end_offsets()
+    return ends
 
 
 def upload_object(parts: CompactorParts, handle: FileHandle, key: str) -> None:

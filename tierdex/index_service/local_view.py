@@ -17,7 +17,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.local_recovery import open_for_reading
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.paths import LOCAL_STATES, parse_number
+from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantined_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +44,7 @@ class LocalView:
         self._table = table
         self._lock = threading.Lock()
         self._missing: list[Missing] = []
+        self._lost: frozenset[int] = frozenset()
 
     def refresh(self) -> list[FileHandle]:
         """Show the folder as it is now; return the files that vanished from it, still shown."""
@@ -80,6 +81,8 @@ class LocalView:
             logger.debug("listing again", extra={"error": str(failure)})
         for name in self._filesystem.list_folder(self._paths.quarantine):
             look.missing.append(Missing(name, "in quarantine; see `tierdex verify`"))
+            if (number := parse_quarantined_name(name)) is not None:
+                look.quarantined.add(number)
 
     def _open_new(self, look: _Look) -> OSError | None:
         """Open what is not open yet; return what the last one said that has moved on meanwhile."""
@@ -105,6 +108,7 @@ class LocalView:
         replaced = [look.shown[number] for number in look.fresh if number in look.shown]
         broken = [handle for handle in local if handle.number in look.broken]
         self._missing = look.missing  # named before it is gone from the table
+        self._lost = frozenset(look.broken | look.quarantined)
         self._table.change(remove=replaced + broken, add=list(look.fresh.values()))
         return [
             handle for handle in local
@@ -126,6 +130,10 @@ class LocalView:
         """Return the files of the folder that could not be opened."""
         return list(self._missing)
 
+    def numbers(self) -> frozenset[int]:
+        """Return the numbers of files that could not be opened, here or by their writer."""
+        return self._lost
+
 
 class _Look:
     """One look at the folder: what was shown, what is there, and what of it was opened."""
@@ -135,6 +143,7 @@ class _Look:
         self.found: dict[int, tuple[FileState, Path]] = {}
         self.fresh: dict[int, FileHandle] = {}
         self.broken: set[int] = set()
+        self.quarantined: set[int] = set()
         self.missing: list[Missing] = []
 
     def release(self) -> None:

@@ -238,6 +238,8 @@ def _recover(
         if file_state is FileState.UNSEALED:
             newest = handle
     quarantine.refresh()
+    for number in quarantine.numbers():
+        numbers.see(number)
     return newest
 
 
@@ -277,6 +279,7 @@ def _compactor_parts(
         show_manifest=view.nodes.show,
         on_loss=writer.note_loss,
         quarantine=quarantine.put,
+        quarantined_numbers=quarantine.numbers,
         next_number=numbers.take,
         note_number=noted.note,
     )

@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
+from tierdex.lifecycle.paths import parse_quarantined_name
 from tierdex.lifecycle.transition import sync_folders
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class Quarantine:
     def missing(self) -> list[Missing]:
         reasons = self._reasons
         return [Missing(*item) for item in reasons.items()] if reasons else []
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of the files, of those that had one."""
+        found = map(parse_quarantined_name, self._reasons)
+        return {number for number in found if number is not None}
 
     def names(self) -> dict[str, str]:
         """Return name -> reason."""

@@ -99,6 +99,12 @@ class ViewSurroundings:
                 return NOT_CALM
         return NOT_CALM if self._unwritten() is not None else self._nodes.calm
 
+    def lost_numbers(self, node: str) -> list[int]:
+        """Return the numbers of the node's local files that cannot be read and are not published."""
+        parts = (part for part in (self._quarantine, self._local_view) if part is not None)
+        published = self._nodes.state_of(node).lists_number
+        return [number for part in parts for number in part.numbers() if not published(number)]
+
     def as_of(self) -> int:
         return self._nodes.as_of()
 

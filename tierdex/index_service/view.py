@@ -148,6 +148,7 @@ def make_parts(
             settings.node,
             lambda: view.nodes.state_of(settings.node).end_offsets,
             writer.durable_ends if writer is not None else lambda number: {},
+            lambda: surroundings.lost_numbers(settings.node),
         ),
         checker=PutChecker(settings.max_key_bytes, settings.item_capacity),
         executor=view.executor,

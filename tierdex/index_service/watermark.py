@@ -3,7 +3,8 @@
 `{os, disk, remote}`, each the greatest end offset (offset + size) such that everything put before
 it for that queue, in put order, is at that level; None when nothing is. Files are in put order, so
 a level's watermark is a maximum over the longest run of files, from the oldest, that are all at the
-level. What the manifest remembers counts for every level, also after its files expired.
+level. A file that cannot be read is at none: behind it nothing rises until an operator has taken it out
+of quarantine. What the manifest remembers counts for every level, also after its files expired.
 
 A broker replays from there; replayed duplicates are harmless. Depends on lifecycle.
 """
@@ -16,7 +17,7 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
@@ -33,12 +34,17 @@ class Watermarks:
         node: str,
         published: Callable[[], Offsets],
         synced: Callable[[int], Offsets],
+        lost: Callable[[], Collection[int]],
     ) -> None:
-        """`published` returns what the node's manifest remembers, `synced` what a file's sync covered."""
+        """`published` returns what the node's manifest remembers, `synced` what a file's sync covered.
+
+        `lost` returns the numbers of the node's files that were not published and cannot be read.
+        """
         self._table = table
         self._node = node
         self._published = published
         self._synced = synced
+        self._lost = lost
 
     def of(self, topic: str, queue_id: int) -> dict[str, int | None]:
         """Return the queue's watermark at each level."""
@@ -55,7 +61,10 @@ class Watermarks:
             ]
             disk = os = remote
             is_durable = True
+            lost = min(self._lost(), default=None)
             for handle in local:
+                if lost is not None and handle.number > lost:
+                    break
                 os = _later(os, handle.reader.end_offsets().get(queue))
                 is_durable = is_durable and not _is_suspect(handle)
                 if is_durable:

@@ -181,6 +181,16 @@ class ManifestState:
         """Return whether the file is, or was, published here: itself or as a part of a merge."""
         return uuid in self.files or uuid in self.dropped or uuid in self._part_uuids
 
+    def lists_number(self, number: int) -> bool:
+        """Return whether a file of this number is listed: itself or as a part of a merge."""
+        return number in self._numbers
+
+    @cached_property
+    def _numbers(self) -> frozenset[int]:
+        own = {row.number for row in self.files.values()}
+        parts = (part for row in self.files.values() for part in row.parts)
+        return frozenset(own.union(part.number for part in parts if part.node == self.node))
+
     @cached_property
     def _part_uuids(self) -> frozenset[Uuid]:
         return frozenset(part.uuid for row in self.files.values() for part in row.parts)

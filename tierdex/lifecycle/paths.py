@@ -46,6 +46,7 @@ _NUMBER = re.compile(r"[0-9]{20}")
 _NODE_NAME = re.compile(_NODE)
 _SIDECAR = re.compile(rf"([0-9]{{20}})-({_NODE})-([0-9a-f]{{32}})")
 _OBJECT = re.compile(r"([0-9]{20})-([0-9a-f]{32})")
+_QUARANTINED = re.compile(r"[a-z]+-([0-9]{20})(\.[0-9]+)?")
 
 
 class SidecarName(NamedTuple):
@@ -149,6 +150,12 @@ def temporary_beside(path: Path) -> Path:
 
 def is_temporary(name: str) -> bool:
     return name.endswith(TEMPORARY_SUFFIX)
+
+
+def parse_quarantined_name(name: str) -> int | None:
+    """Return the number of a file in `quarantine/`, None when it had no name of ours."""
+    found = _QUARANTINED.fullmatch(name)
+    return None if found is None else parse_number(found[1])
 
 
 def parse_sidecar_name(name: str) -> SidecarName | None:
