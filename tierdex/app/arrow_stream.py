@@ -12,6 +12,7 @@ Depends on errors, pyarrow.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,22 @@ _BATCH_LENGTH, _BATCH_COMPRESSION = 0, 3
 _DICTIONARY_BATCH_DATA = 1
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3  # values of the union MessageHeader
 _CONTINUATION = 0xFFFFFFFF
+_KEPT_METADATA_BYTES = 1024  # of a message: callers' schemas and topics are the same every time
+
+_PLAIN_KINDS = frozenset(
+    kind.id
+    for kind in (
+        pa.null(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary(),
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(),
+        pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+        pa.float16(), pa.float32(), pa.float64(), pa.date32(), pa.date64(),
+        pa.time32("s"), pa.time64("us"), pa.timestamp("s"), pa.duration("s"),
+        pa.month_day_nano_interval(),
+    )
+)  # fmt: skip
+_LIST_KINDS = frozenset((pa.list_(pa.null()).id, pa.large_list(pa.null()).id))
+_DICTIONARY_KIND = pa.dictionary(pa.int8(), pa.null()).id
+_WRITE_OPTIONS = pa.ipc.IpcWriteOptions()  # made once: else the environment is read for each stream
 
 
 def read_stream(body: bytes | bytearray, *, max_rows: int, field: str) -> Any:
@@ -41,35 +58,25 @@ def read_stream(body: bytes | bytearray, *, max_rows: int, field: str) -> Any:
     return table
 
 
-def write_stream(table: Any) -> bytes:
+def write_stream(table: Any) -> memoryview:
     """Return the table as an uncompressed Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=_WRITE_OPTIONS) as writer:
         writer.write_table(table)
-    return bytes(sink.getvalue())
+    return memoryview(sink.getvalue())
 
 
 def _refuse_unfolding(table: Any, field: str) -> None:
     """Refuse columns whose rows may share bytes. Raises InvalidRequestError."""
     for column in table.schema:
         kind = column.type
-        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-        if is_list or (column.name == "topic" and pa.types.is_dictionary(kind)):
+        if kind.id in _LIST_KINDS or (kind.id == _DICTIONARY_KIND and column.name == "topic"):
             kind = kind.value_type
-        is_plain = pa.types.is_null(kind) or pa.types.is_primitive(kind) or _is_plain_text(kind)
-        if not is_plain or isinstance(kind, pa.BaseExtensionType):
+        if kind.id not in _PLAIN_KINDS:
             raise InvalidRequestError(
                 f"must be plain strings or numbers, not {column.type}",
                 field=f"{field}.{column.name[:64]}",
             )
-
-
-def _is_plain_text(kind: Any) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind) or types.is_large_string(kind)
-        or types.is_binary(kind) or types.is_large_binary(kind)
-    )  # fmt: skip
 
 
 def _refuse_bombs(body: memoryview, max_rows: int, field: str) -> None:
@@ -86,7 +93,8 @@ def _refuse_bombs(body: memoryview, max_rows: int, field: str) -> None:
         if size > len(body) - position:
             raise ValueError("a message is longer than the body")
         metadata = body[position : position + size]
-        kind, batch_rows, is_compressed, body_bytes = _describe_message(metadata)
+        describe = _describe_kept if size <= _KEPT_METADATA_BYTES else _describe_message
+        kind, batch_rows, is_compressed, body_bytes = describe(bytes(metadata))
         if is_compressed:
             raise InvalidRequestError("compressed buffers are not read here", field=field)
         if kind == _RECORD_BATCH:
@@ -98,7 +106,7 @@ def _refuse_bombs(body: memoryview, max_rows: int, field: str) -> None:
         position += size + body_bytes
 
 
-def _describe_message(metadata: memoryview) -> tuple[int, int, bool, int]:
+def _describe_message(metadata: bytes) -> tuple[int, int, bool, int]:
     """Return (header type, rows, whether compressed, body bytes) of one message."""
     (root,) = struct.unpack_from("<I", metadata, 0)
     message = _Table(metadata, root)
@@ -117,10 +125,13 @@ def _describe_message(metadata: memoryview) -> tuple[int, int, bool, int]:
     )
 
 
+_describe_kept = lru_cache(maxsize=64)(_describe_message)
+
+
 class _Table:
     """A flatbuffers table: fields found through its vtable; absent ones have their default."""
 
-    def __init__(self, data: memoryview, position: int) -> None:
+    def __init__(self, data: bytes, position: int) -> None:
         (back,) = struct.unpack_from("<i", data, position)
         self._data, self._position, self._vtable = data, position, position - back
         if self._vtable < 0:

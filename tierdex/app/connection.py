@@ -26,6 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tierdex.app.plain_cycle import PlainCycle
 from tierdex.app.plain_request import PlainRequest, read_plain_request
 from tierdex.app.problems import PROBLEM_JSON, HttpRefusalError, problem_document
+from tierdex.app.request_body import WHOLE_BODY
 from tierdex.errors import InvalidRequestError, UnavailableError
 
 if TYPE_CHECKING:
@@ -147,7 +148,9 @@ class Connection(H11Protocol):
             on_response=self._plain_answered,
         )
         self._body_left = request.body_bytes
-        if not self._body_left:
+        if self._body_left:
+            self.scope["extensions"] = {WHOLE_BODY: {"take": self._plain.whole_body}}
+        else:
             self._plain.take(b"", more=False)
         self._plain.start(self.loop, self.app, self.tasks)
 

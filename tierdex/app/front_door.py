@@ -11,13 +11,16 @@ layers, which cost as much as a lookup. Plain ASGI. Depends on starlette.
 from __future__ import annotations
 
 import re
+from asyncio import get_running_loop
 from ipaddress import ip_address
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
 from tierdex.app.doors import answer_error
+from tierdex.app.headers import find_header
 from tierdex.app.problems import HttpRefusalError
 from tierdex.errors import UnavailableError
 
@@ -46,23 +49,25 @@ class FrontDoor:
         self._app = app
         self._service = service
         self._direct = {} if direct is None else direct
+        # An id says which of our requests it is, and is no secret: a name for this run, and a number.
+        self._id_prefix = service.ids.token(6).encode()
+        self._id_numbers = count(1)
+        self._over: list[tuple[str, dict[str, Any], float]] = []
         self.in_flight = 0
         service.metrics.show_in_flight(lambda: self.in_flight)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        else:  # nothing here speaks WebSocket
+            return
+        if scope["type"] != "http":  # nothing here speaks WebSocket
             await send({"type": "websocket.close", "code": 1000})
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+            return
         service = self._service
         started = service.clock.monotonic()
-        host, request_id = _host_and_request_id(scope)
-        if not _REQUEST_ID.fullmatch(request_id):
-            request_id = service.ids.token(9).encode()
+        request_id = find_header(scope, b"x-request-id")
+        if request_id is None or not _REQUEST_ID.fullmatch(request_id):
+            request_id = b"%b-%08x" % (self._id_prefix, next(self._id_numbers))
         state: dict[str, Any] = {
             "request_id": request_id.decode(),
             "route": _UNROUTED,
@@ -72,7 +77,7 @@ class FrontDoor:
         scope["state"] = state
         self.in_flight += 1
         try:
-            refusal = self._refusal(host)
+            refusal = self._refusal(scope)
             if refusal is not None:
                 await _send_whole(answer_error(service, refusal, state), state, send)
                 return
@@ -87,51 +92,56 @@ class FrontDoor:
             await _send_whole(answer_error(service, error, state), state, send)
         finally:
             self.in_flight -= 1
-            self._note(scope, state, service.clock.monotonic() - started)
+            self._served(scope["method"], state, service.clock.monotonic() - started)
 
-    def _refusal(self, host: bytes) -> Exception | None:
+    def _refusal(self, scope: Scope) -> Exception | None:
         service = self._service
         if self.in_flight > service.settings.max_requests:
             return UnavailableError("too many requests at one time")
         is_open = not service.has_keys and service.settings.allow_anonymous is None
-        if is_open and not is_own_host(host.decode("latin-1"), service.settings.allowed_hosts):
-            return HttpRefusalError(
-                421, "without keys the service answers only to localhost: "
-                "see `tierdex keys create` and TIERDEX_ALLOWED_HOSTS",
-            )  # fmt: skip
-        return None
+        if not is_open:
+            return None
+        host = find_header(scope, b"host") or b""
+        if is_own_host(host.decode("latin-1"), service.settings.allowed_hosts):
+            return None
+        return HttpRefusalError(
+            421, "without keys the service answers only to localhost: "
+            "see `tierdex keys create` and TIERDEX_ALLOWED_HOSTS",
+        )  # fmt: skip
 
-    def _note(self, scope: Scope, state: dict[str, Any], seconds: float) -> None:
+    def _served(self, method: str, state: dict[str, Any], seconds: float) -> None:
+        """Note a request that is over: together with the others of this turn of the loop."""
+        if not self._over:
+            get_running_loop().call_soon(self._note)
+        self._over.append((method, state, seconds))
+
+    def _note(self) -> None:
+        over, self._over = self._over, []
         service = self._service
-        status = state["status"] or 499  # nothing was sent: the caller went away
-        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-        service.metrics.count_request(state["route"], method, status, seconds)
+        lines = []
+        for method, state, seconds in over:
+            route = state["route"]
+            status = state["status"] or 499  # nothing was sent: the caller went away
+            if method not in _METHODS:
+                method = "OTHER"
+            service.metrics.count_request(route, method, status, seconds)
+            line = {
+                "event": "request",
+                "method": method,
+                "route": route,
+                "status": status,
+                "ms": round(seconds * 1000, 3),
+                "bytes": state["bytes"],
+                "request_id": state["request_id"],
+            }
+            line.update((name, state[name]) for name in _IF_THERE if name in state)
+            lines.append(line)
         if service.settings.log_requests:
-            fields = {name: state[name] for name in ("key_id", "problem") if name in state}
-            service.logger.note(
-                "request",
-                method=method,
-                route=state["route"],
-                status=status,
-                ms=round(seconds * 1000, 3),
-                bytes=state["bytes"],
-                request_id=state["request_id"],
-                **fields,
-            )
+            service.logger.note_all(lines)
 
 
+_IF_THERE = ("key_id", "problem")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
-
-
-def _host_and_request_id(scope: Scope) -> tuple[bytes, bytes]:
-    """Return the values of two headers, empty where they are not sent; the first of each counts."""
-    host = request_id = None
-    for name, value in scope["headers"]:
-        if name == b"host" and host is None:
-            host = value
-        elif name == b"x-request-id" and request_id is None:
-            request_id = value
-    return host or b"", request_id or b""
 
 
 async def _send_whole(response: Response, state: dict[str, Any], send: Send) -> None:

@@ -21,6 +21,7 @@ from tierdex.app.documents import json_default
 from tierdex.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from tierdex.clock import Clock
@@ -39,7 +40,13 @@ class JsonLogger:
         self._lock = threading.Lock()
 
     def note(self, event: str, **fields: Any) -> None:
-        self.log(logging.INFO, event, **fields)
+        fields["event"] = event
+        self.note_all([fields])
+
+    def note_all(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Write several lines at once; each has its `event`."""
+        now = self._now()
+        self._put([{**fields, "level": "info", "time": now} for fields in lines])
 
     def error(self, event: str, **fields: Any) -> None:
         self.log(logging.ERROR, event, **fields)
@@ -47,18 +54,23 @@ class JsonLogger:
     def log(self, level: int, event: str, **fields: Any) -> None:
         """Write one line; a field `exc_info` (an exception, or what `sys.exc_info` returns) is told whole."""
         fields["event"] = event
-        fields["level"] = _LEVELS.get(level) or logging.getLevelName(level).lower()
-        fields["time"] = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        fields["level"] = logging.getLevelName(level).lower()
         cause = fields.pop("exc_info", None)
         if cause is not None:
             fields["exception"] = _told(cause)
-        line = orjson.dumps(fields, default=_readable, option=_OPTIONS)
+        fields["time"] = self._now()
+        self._put([fields])
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+
+    def _put(self, lines: list[dict[str, Any]]) -> None:
+        data = b"".join([orjson.dumps(line, default=_readable, option=_OPTIONS) for line in lines])
         with self._lock:
-            self._write(line)
+            self._write(data)
             self._flush()
 
 
-_LEVELS = {logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z
 
 

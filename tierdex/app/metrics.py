@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from tierdex.app.documents import file_document
+from tierdex.app.request_tallies import RequestTallies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
@@ -28,19 +28,9 @@ class Metrics:
 
     def __init__(self, index: IndexPort, version: str) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "tierdex_http_requests",
-            "requests answered",
-            ["route", "method", "status"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "tierdex_http_request_seconds",
-            "time from the request's head to the response's end",
-            ["route"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
+        requests = RequestTallies()
+        self.registry.register(requests)
+        self.count_request = requests.count  # of the event loop only
         self._in_flight = Gauge(
             "tierdex_http_requests_in_flight", "requests being served", registry=self.registry
         )
@@ -59,22 +49,10 @@ class Metrics:
         info = Gauge("tierdex_info", "version", ["version"], registry=self.registry)
         info.labels(version).set(1)
         self.registry.register(_IndexCollector(index))
-        self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def show_in_flight(self, count: Callable[[], int]) -> None:
         """Let `count` say, when it is asked for, how many requests are being served."""
         self._in_flight.set_function(count)
-
-    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        children = self._request_children.get((route, method, status))
-        if children is None:
-            children = (
-                self._requests.labels(route, method, str(status)),
-                self._seconds.labels(route),
-            )
-            self._request_children[route, method, status] = children
-        children[0].inc()
-        children[1].observe(seconds)
 
     def count_entries(self, entries: int, durability: str) -> None:
         self._entries.labels(durability).inc(entries)

@@ -44,6 +44,14 @@ class PlainCycle(RequestResponseCycle):
         self.more_body = more
         self.message_event.set()
 
+    def whole_body(self) -> bytes | None:
+        """Return the body, as far as nobody took it, if the end of it is here; else None."""
+        if self.more_body or self.disconnected or not self.message_event.is_set():
+            return None
+        self.message_event.clear()
+        body, self.body = bytes(self.body), bytearray()
+        return body
+
     async def send(self, message: Any) -> None:
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()

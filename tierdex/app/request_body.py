@@ -10,21 +10,21 @@ Depends on starlette.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tierdex.app.arrow_stream import ARROW_STREAM
+from tierdex.app.headers import find_header
 from tierdex.app.problems import HttpRefusalError
 from tierdex.errors import InvalidRequestError, RequestTooLargeError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from starlette.requests import Request
 
     from tierdex.app.server_settings import ServerSettings
 
 
+# An ASGI extension of our own server: `take` gives the body when the end of it is there, else None.
+WHOLE_BODY = "tierdex.whole_body"
 # A value of JSON may take many times its bytes in memory: `{},` is 3 bytes there and 72 here.
 _JSON_WEIGHT = 8
 
@@ -44,28 +44,31 @@ class BodyReader:
     def held_bytes(self) -> int:
         return self._held_bytes
 
-    @contextmanager
-    def holding(self) -> Iterator[_HeldBody]:
+    def holding(self) -> _HeldBody:
         """Give the bytes read inside back to the budget at the end."""
-        held = _HeldBody()
-        try:
-            yield held
-        finally:
-            self._held_bytes -= held.size
+        return _HeldBody(self)
 
-    async def read(self, request: Request, held: _HeldBody) -> bytearray:
+    def give_back(self, size: int) -> None:
+        self._held_bytes -= size
+
+    async def read(self, request: Request, held: _HeldBody) -> bytes | bytearray:
         """Return the whole body. Raises RequestTooLargeError, UnavailableError, HttpRefusalError."""
-        encoding = request.headers.get("content-encoding", "identity")
-        if encoding.strip().lower() != "identity":
+        encoding = find_header(request.scope, b"content-encoding")
+        if encoding is not None and encoding.strip().lower() != b"identity":
             raise HttpRefusalError(
                 415, "compressed bodies are not read here", {"accept-encoding": "identity"}
             )
         is_json = media_type(request) != ARROW_STREAM
         max_bytes = self._max_json_bytes if is_json else self._max_bytes
         weight = _JSON_WEIGHT if is_json else 1
-        declared = request.headers.get("content-length", "0")
+        declared = find_header(request.scope, b"content-length") or b"0"
         if declared.isdigit() and int(declared) > max_bytes:
             raise _too_large(max_bytes)
+        extension = request.scope.get("extensions", {}).get(WHOLE_BODY)
+        whole: bytes | None = None if extension is None else extension["take"]()
+        if whole is not None:  # nothing to wait for
+            self._admit(whole, 0, held, max_bytes, weight)
+            return whole
         body = bytearray()
         began = asyncio.get_running_loop().time()
         try:
@@ -75,7 +78,9 @@ class BodyReader:
                     message = await request.receive()
                     if message["type"] != "http.request":
                         raise _left_early()
-                    self._take(message.get("body", b""), body, held, max_bytes, weight)
+                    piece = message.get("body", b"")
+                    self._admit(piece, len(body), held, max_bytes, weight)
+                    body += piece
                     if not message.get("more_body", False):
                         return body
                     now = asyncio.get_running_loop().time()
@@ -88,17 +93,16 @@ class BodyReader:
                 {"connection": "close"},
             ) from None
 
-    def _take(
-        self, piece: bytes, body: bytearray, held: _HeldBody, max_bytes: int, weight: int
+    def _admit(
+        self, piece: bytes, before: int, held: _HeldBody, max_bytes: int, weight: int
     ) -> None:
-        """Add a piece to the body, if it may still grow and the budget covers it."""
-        if len(body) + len(piece) > max_bytes:
+        """Hold a piece behind `before` bytes, if the body may still grow and the budget covers it."""
+        if before + len(piece) > max_bytes:
             raise _too_large(max_bytes)
         if self._held_bytes + weight * len(piece) > self._budget_bytes:
             raise UnavailableError("too many request bodies at one time")
         self._held_bytes += weight * len(piece)
         held.size += weight * len(piece)
-        body += piece
 
 
 def _left_early() -> HttpRefusalError:
@@ -112,13 +116,23 @@ def _too_large(max_bytes: int) -> RequestTooLargeError:
 class _HeldBody:
     """How many bytes of the budget one request holds."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_reader", "size")
+
+    def __init__(self, reader: BodyReader) -> None:
+        self._reader = reader
         self.size = 0
+
+    def __enter__(self) -> _HeldBody:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._reader.give_back(self.size)
 
 
 def media_type(request: Request) -> str:
     """Return the body's media type without parameters, lower case, empty when not given."""
-    return request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
+    given = find_header(request.scope, b"content-type") or b""
+    return given.decode("latin-1").split(";", 1)[0].strip().lower()
 
 
 def refuse_media_type(given: str, accepted: tuple[str, ...]) -> HttpRefusalError:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import Response
-
 from tierdex.app import query_string as q
 from tierdex.app.arrow_entries import rows_of_arrow
 from tierdex.app.arrow_stream import ARROW_STREAM, read_stream, write_stream
 from tierdex.app.batch_json import AnsweredLookups, answer_any, answer_plain, read_plain
 from tierdex.app.documents import answer_document
-from tierdex.app.doors import JSON, RouteSpec, json_response
+from tierdex.app.doors import JSON, RouteSpec, WholeResponse, json_response
 from tierdex.app.index_port import DURABILITIES
 from tierdex.app.json_entries import parse_json, parse_ndjson, rows_of_json
 from tierdex.app.keys import Scope
@@ -32,6 +30,7 @@ from tierdex.index_service.request import check_integer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from tierdex.app.doors import Service
     from tierdex.app.put_rows import PutRows
@@ -79,7 +78,9 @@ async def put_entries(service: Service, request: Request) -> Response:
 _INLINE_BYTES = 16 * 1024
 
 
-def _rows(service: Service, kind: str, body: bytearray, asked: str | None) -> tuple[PutRows, str]:
+def _rows(
+    service: Service, kind: str, body: bytes | bytearray, asked: str | None
+) -> tuple[PutRows, str]:
     """Return the body's rows and the level to put them at."""
     if kind == ARROW_STREAM:
         return rows_of_arrow(body, service.limits), asked or DEFAULT_DURABILITY
@@ -150,7 +151,9 @@ async def look_many_up(service: Service, request: Request) -> Response:
 _FEW_LOOKUPS_BYTES = 128 * 1024
 
 
-def _json_from_memory(service: Service, body: bytearray, values: dict[str, Any]) -> Response | None:
+def _json_from_memory(
+    service: Service, body: bytes | bytearray, values: dict[str, Any]
+) -> Response | None:
     plain = read_plain(body)
     if plain is None:
         return None
@@ -158,7 +161,7 @@ def _json_from_memory(service: Service, body: bytearray, values: dict[str, Any])
     return None if answered is None else _answered(service, answered)
 
 
-def _answer_json(service: Service, body: bytearray, values: dict[str, Any]) -> Response:
+def _answer_json(service: Service, body: bytes | bytearray, values: dict[str, Any]) -> Response:
     max_count = values.get("max_count")
     plain = read_plain(body)
     if plain is not None:
@@ -179,7 +182,7 @@ def _answer_json(service: Service, body: bytearray, values: dict[str, Any]) -> R
 
 def _answered(service: Service, answered: AnsweredLookups) -> Response:
     _count_lookups(service, answered.asked, answered.found)
-    return Response(answered.body, media_type=JSON)
+    return WholeResponse(answered.body, JSON)
 
 
 def _count_lookups(service: Service, count: int, found: int) -> None:
@@ -195,21 +198,21 @@ def _make_times_numbers(lookup: dict[str, Any], number: int) -> None:
 
 
 def _arrow_from_memory(
-    service: Service, body: bytearray, values: dict[str, Any]
+    service: Service, body: bytes | bytearray, values: dict[str, Any]
 ) -> Response | None:
     lookups = read_stream(body, max_rows=service.limits.max_lookups, field="lookups")
     answers = service.index.query_batch_local(lookups, max_count=values.get("max_count", 1))
-    return None if answers is None else Response(write_stream(answers), media_type=ARROW_STREAM)
+    return None if answers is None else WholeResponse(write_stream(answers), ARROW_STREAM)
 
 
-def _answer_arrow(service: Service, body: bytearray, values: dict[str, Any]) -> Response:
+def _answer_arrow(service: Service, body: bytes | bytearray, values: dict[str, Any]) -> Response:
     lookups = read_stream(body, max_rows=service.limits.max_lookups, field="lookups")
     answers = service.index.query_batch_arrow(
         lookups,
         max_count=values.get("max_count", 1),
         on_error=values.get("on_error", "fail"),
     )
-    return Response(write_stream(answers), media_type=ARROW_STREAM)
+    return WholeResponse(write_stream(answers), ARROW_STREAM)
 
 
 async def get_topics(service: Service, request: Request) -> Response:
