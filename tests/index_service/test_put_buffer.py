@@ -17,6 +17,20 @@ from tierdex.indexfile.chained import ChainedFile
 GOOD = {
     "keys": ["k"], "message_id": None, "timestamp": 4, "offset": 2, "size": 3, "queue_id": 1,
 }  # fmt: skip
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Number(int):
+    __slots__ = ()
+
+
+class Names(list):
+    __slots__ = ()
+
+
 NO_WAY = [
     {"keys": ("k",)}, {"keys": "k"}, {"keys": ["k", "l"]}, {"keys": [""]}, {"keys": [5]},
     {"keys": [b"k"]}, {"keys": ["\ud800"]}, {"keys": ["k" * 9]}, {"keys": ["ä" * 5]},
@@ -26,6 +40,10 @@ NO_WAY = [
     {"offset": -1}, {"offset": 1 << 63}, {"offset": 1.0}, {"offset": True}, {"offset": "1"},
     {"size": -1}, {"size": 1 << 32}, {"size": 1 << 64}, {"size": False},
     {"timestamp": 1 << 63}, {"timestamp": -(1 << 63) - 1}, {"timestamp": 1.5},
+    {"keys": Names(["k"])},
+    {"keys": [Text("k")]},
+    {"message_id": Text("m")},
+    {"timestamp": Number(1)},
 ]  # fmt: skip
 EXTREMES = [
     {"keys": ["ä" * 4]}, {"keys": ["k" * 8]}, {"timestamp": -(1 << 63)},

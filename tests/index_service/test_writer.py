@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 from tests.index_service.conftest import offsets, put
@@ -86,6 +87,18 @@ def test_the_buffer_keeps_put_order_before_batches_and_other_levels(index):
     index.put_batch(topic="orders", keys=["A"], queue_id=0, offset=[4], size=1, timestamp=[0])
     put(index, "A", 5)
     assert offsets(index.query("orders", key="A")) == [5, 4, 3, 2, 1]
+
+
+def test_plain_puts_and_others_keep_their_order(index):
+    for offset in range(12):
+        more = [{}, {"keys": ("A",)}, {"keys": ["A", "B"]}, {"offset": np.int64(offset)}][
+            offset % 4
+        ]
+        fields = {"keys": ["A"], "offset": offset, **more}
+        level = "os" if offset % 3 else "received"
+        index.put(topic="t", queue_id=0, size=1, timestamp=0, durability=level, **fields)
+    assert offsets(index.query("t", key="A")) == list(range(11, -1, -1))
+    assert offsets(index.query("t", key="B")) == [10, 6, 2]
 
 
 def test_entries_with_many_keys_are_written_in_batches_that_fit(make_index):
@@ -274,6 +287,23 @@ def test_a_full_disk_refuses_puts_until_space_returns(make_index, files):
     index.run_compaction()
     answer = index.query("orders", key="A")
     assert (offsets(answer), answer.complete) == ([4, 3, 1], True)
+
+
+def test_single_puts_meet_a_full_disk_by_themselves(make_index, files, clock):
+    index = make_index(filesystem=files, disk_reserve_bytes=1 << 20, item_capacity=100_000)
+    put(index, "A", 0, durability="os")
+    files.free = 1000
+    clock.advance(1)
+
+    def put_many():
+        for offset in range(1, 1100):
+            put(index, "A", offset, durability="os")
+
+    with pytest.raises(BacklogFullError):
+        put_many()
+    put(index, "A", 2000)  # waits in memory
+    with pytest.raises(BacklogFullError):
+        index.flush("os")
 
 
 def test_the_disk_budget_counts_files_that_wait_for_the_store(make_index):
