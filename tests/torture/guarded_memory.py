@@ -109,6 +109,9 @@ class _GuardedFile:
     def read_at(self, position, length):
         return self._array[position : position + length].tobytes() if length > 0 else b""
 
+    def write_at(self, position, data):
+        self._array[position : position + len(data)] = np.frombuffer(data, np.uint8)
+
     def map(self, length, *, writable):
         del writable
         if len(self._array) < length:
