@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tierdex.app.keys import KeyFile, Scope, parse_scope
+from tierdex.clock import SystemClock
 from tierdex.errors import (
     AuthenticationError,
     CorruptFileError,
     InvalidRequestError,
     NotFoundError,
+    UnavailableError,
 )
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
@@ -61,6 +64,37 @@ def test_running_service_sees_a_new_key_at_once_and_a_removed_one_within_a_secon
         service.identify(key)
     assert len(service) == 0
     assert service.had_keys
+
+
+def test_changes_at_one_time_undo_none_of_each_other(make_keys, path):
+    removed = make_keys().create(Scope.ADMIN)
+    clock = SystemClock()
+    made = []
+
+    def create(seed):
+        keys = KeyFile(LocalFileSystem(), path, clock=clock, ids=SeededIds(seed))
+        made.append(keys.create(Scope.READ))
+
+    threads = [threading.Thread(target=create, args=(seed,)) for seed in range(2, 12)]
+    for thread in threads:
+        thread.start()
+    KeyFile(LocalFileSystem(), path, clock=clock, ids=SeededIds(1)).remove(removed.split("_")[1])
+    for thread in threads:
+        thread.join()
+    keys = make_keys()
+    assert {keys.identify(key).scope for key in made} == {Scope.READ}
+    assert len(keys) == len(made) == 10
+
+
+def test_a_change_that_another_one_keeps_waiting_gives_up(make_keys, path):
+    keys = make_keys()
+    keys.create(Scope.READ)
+    lock = LocalFileSystem().lock(path.with_name(".keys.json.lock"), "")
+    with pytest.raises(UnavailableError, match="try again"):
+        keys.create(Scope.READ)
+    lock.release()
+    keys.create(Scope.READ)
+    assert sorted(file.name for file in path.parent.iterdir()) == [".keys.json.lock", "keys.json"]
 
 
 def test_removing_an_unknown_key_says_so(make_keys):

@@ -202,6 +202,16 @@ def test_answer_of_a_proxy_becomes_an_error_too(status, error):
     assert type(caught) is error
 
 
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"entries":', b"[]"])
+def test_page_that_is_no_answer_becomes_an_error(make_client, body):
+    client, transport = make_client([httpx2.Response(200, content=body)] * 9, attempts=2)
+    for call in (lambda: client.query("t", key="secret"), lambda: client.put(**ENTRY, keys=["k"])):
+        with pytest.raises(errors.UnavailableError, match="not by the service") as caught:
+            call()
+        assert "secret" not in str(caught.value)
+    assert transport.requests == 3  # the put is sent once
+
+
 def unavailable():
     return httpx2.Response(503, headers={"retry-after": "2"}, content=b"busy")
 

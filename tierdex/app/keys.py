@@ -10,7 +10,8 @@ includes the ones before it::
 
 The file `keys.json` lies in the data folder, is replaced whole by an atomic rename, and is read
 again by a running service when it changed: a new key counts at once, a removed one no longer than
-a second.
+a second. Who changes it holds the lock beside it, from the reading to the rename: of two changes at
+one time neither undoes the other.
 
 Depends on filesystem, ids, clock.
 """
@@ -19,14 +20,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import threading
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from tierdex.errors import AuthenticationError, CorruptFileError, InvalidRequestError, NotFoundError
+from tierdex.errors import (
+    AuthenticationError,
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+    UnavailableError,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tierdex.clock import Clock
@@ -36,6 +46,8 @@ if TYPE_CHECKING:
 FILE_NAME = "keys.json"
 _PREFIX = "tdx"
 _RELOAD_INTERVAL_S = 1.0
+_PATIENCE_S = 10.0  # a change takes milliseconds
+_PAUSE_S = 0.02
 
 
 class Scope(IntEnum):
@@ -98,20 +110,20 @@ class KeyFile:
         return sorted(self._rows.values(), key=lambda row: (row.created_ms, row.id))
 
     def create(self, scope: Scope, *, name: str = "") -> str:
-        """Add a key and return it: the only time that it is in the clear."""
-        self._read()
+        """Add a key and return it: the only time that it is in the clear. Raises UnavailableError."""
         key_id = self._ids.uuid().hex()[:8]
         key = f"{_PREFIX}_{key_id}_{self._ids.token(32)}"
         row = StoredKey(key_id, scope, _hash(key), self._clock.now_ms(), name)
-        self._write({**self._rows, key_id: row})
+        with self._changing():
+            self._write({**self._rows, key_id: row})
         return key
 
     def remove(self, key_id: str) -> None:
-        """Make a key worthless. Raises NotFoundError."""
-        self._read()
-        if key_id not in self._rows:
-            raise NotFoundError(f"there is no key {key_id!r}")
-        self._write({known: row for known, row in self._rows.items() if known != key_id})
+        """Make a key worthless. Raises NotFoundError, UnavailableError."""
+        with self._changing():
+            if key_id not in self._rows:
+                raise NotFoundError(f"there is no key {key_id!r}")
+            self._write({known: row for known, row in self._rows.items() if known != key_id})
 
     def identify(self, key: str) -> StoredKey:
         """Return the row of a key. Raises AuthenticationError; says nothing about why."""
@@ -124,6 +136,28 @@ class KeyFile:
         if not hmac.compare_digest(_hash(key), row.sha256 if row else "0" * 64) or row is None:
             raise AuthenticationError("no such key: send `Authorization: Bearer <key>`")
         return row
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Let nobody else change the file, and begin with what it says now."""
+        self._filesystem.make_folder(self._path.parent)
+        path = self._path.with_name(f".{self._path.name}.lock")
+        give_up_at = self._clock.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                lock = self._filesystem.lock(path, "")
+                break
+            except BlockingIOError as error:
+                if self._clock.monotonic() > give_up_at:
+                    raise UnavailableError(
+                        f"somebody else changes the keys ({path} is held): try again"
+                    ) from error
+            self._clock.wait(threading.Event(), _PAUSE_S)
+        try:
+            self._read()
+            yield
+        finally:
+            lock.release()
 
     def _read_when_changed(self, *, at_once: bool = False) -> None:
         now = self._clock.monotonic()
@@ -178,8 +212,8 @@ class KeyFile:
             option=orjson.OPT_INDENT_2,
         )
         folder = self._path.parent
-        self._filesystem.make_folder(folder)
-        aside = folder / f".{self._path.name}.{self._ids.uuid().hex()}"
+        aside = folder / f".{self._path.name}.new"
+        self._filesystem.unlink(aside)  # of a change that was cut off
         file = self._filesystem.open(aside, create=True, exclusive=True)
         try:
             file.write_at(0, text)

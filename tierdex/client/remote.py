@@ -20,7 +20,7 @@ from tierdex.client import calls
 from tierdex.client.refusals import error_of
 from tierdex.client.retrying import Retry
 from tierdex.clock import SystemClock
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.ids import SystemIds
 
 if TYPE_CHECKING:
@@ -90,7 +90,12 @@ def _request(call: Call[Any]) -> dict[str, Any]:
 def _read(call: Call[T], response: httpx2.Response) -> T:
     if response.status_code != 200:
         raise error_of(response.status_code, response.headers, response.content)
-    return call.read(response.content)
+    try:
+        return call.read(response.content)
+    except (ValueError, LookupError, TypeError) as error:  # a proxy's page, say
+        raise UnavailableError(
+            f"{call.path} was answered with 200, but not by the service: what is in between?"
+        ) from error
 
 
 class Client(_Connection):
