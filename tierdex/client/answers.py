@@ -17,24 +17,28 @@ _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state
 _common_values = itemgetter(*_COMMON)
 
 
-def read_json(body: bytes) -> Any:
-    return orjson.loads(body)
+def read_json(body: bytes) -> dict[str, Any]:
+    """Return a JSON object. Raises ValueError and TypeError for anything else."""
+    document = orjson.loads(body)
+    if not isinstance(document, dict):
+        raise TypeError("not an object")
+    return document
 
 
 def read_answer(body: bytes) -> Answer:
-    return answer_of(orjson.loads(body))
+    return answer_of(read_json(body))
 
 
 def read_answers(body: bytes) -> list[Answer]:
-    return [answer_of(document) for document in orjson.loads(body)["answers"]]
+    return [answer_of(document) for document in read_json(body)["answers"]]
 
 
 def read_files(body: bytes) -> list[FileInfo]:
-    return [file_of(document) for document in orjson.loads(body)["files"]]
+    return [file_of(document) for document in read_json(body)["files"]]
 
 
 def read_file(body: bytes) -> FileInfo:
-    return file_of(orjson.loads(body))
+    return file_of(read_json(body))
 
 
 def answer_of(document: dict[str, Any]) -> Answer:
