@@ -3,7 +3,7 @@
 An entry's age counts from the sealing of its file, which the model does not see. But no file is sealed
 before what it holds was put: until the topic's retention has passed since the put, counted from the
 lowest time that the clock has shown meanwhile, the entry must be found. From then on it may be found
-or not, for ever: the clock may be set back, and a merge makes a file as young as its newest part.
+or not; but once it was not, it is not found again, unless the clock is set back.
 
 Depends on nothing of Tierdex.
 """
@@ -19,6 +19,7 @@ class Fading:
         self._lowest_ms = {}  # location -> lowest time shown since the put
         self._looked_ms = None
         self.faded = set()  # locations that need not be found any more
+        self.hidden = set()  # those that were asked for, and not found
 
     @property
     def is_on(self):
@@ -34,6 +35,8 @@ class Fading:
         """Look at the clock: before anything is compared, before the clock is set, and after."""
         if now_ms == self._looked_ms:
             return
+        if self._looked_ms is not None and now_ms < self._looked_ms:
+            self.hidden.clear()
         self._looked_ms = now_ms
         for location, lowest_ms in list(self._lowest_ms.items()):
             if now_ms - lowest_ms >= self._limit_ms(location[0]):
@@ -41,6 +44,11 @@ class Fading:
                 del self._lowest_ms[location]
             elif now_ms < lowest_ms:
                 self._lowest_ms[location] = now_ms
+
+    def take_answer(self, expected, found):
+        """All locations that match a question, and those that answered it; return what came back."""
+        self.hidden |= self.faded & (expected - found)
+        return self.hidden & found
 
     def is_over(self, topics, sealed_ms, now_ms):
         """Say whether the retention of all these topics has passed in a file sealed then."""

@@ -82,12 +82,14 @@ class NodeModel:
 
     def may_be_answer(self, lookup, found):
         """Return whether `found` is what is expected, with or without what retention may take."""
-        faded = self.fading.faded
-        expected = [
-            entry for entry in self.expected(lookup)
-            if entry[0] not in faded or entry in found
-        ]  # fmt: skip
-        return found == expected
+        expected, faded = self.expected(lookup), self.fading.faded
+        if not faded:
+            return found == expected
+        came_back = self.fading.take_answer(
+            {location for location, _ in expected}, {location for location, _ in found}
+        )
+        kept = [entry for entry in expected if entry[0] not in faded or entry in found]
+        return found == kept and not came_back
 
     def was_expected(self, lookup, found):
         """Return whether `found` is the answer of the first puts, however many."""
