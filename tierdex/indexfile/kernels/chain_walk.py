@@ -1,4 +1,7 @@
-"""Chains to sorted rows: all slots in order, 64 chains at a time, each short chain sorted by hash.
+"""Chains to sorted rows: all slots in order, 32 chains side by side, each short chain sorted by hash.
+
+    slots --find--> heads --follow--> items seen --sort--> row numbers --copy--> rows
+
 
 Slot = upper half of hash * slot count, so slot order is hash order: after sorting each chain by hash
 (newest first among equals, which is how a chain runs) the rows come out sorted. A *fingerprint* that
@@ -35,16 +38,19 @@ from tierdex.indexfile.kernels.intrinsics import (
     load_u64,
     mul_high,
     prefetch,
-    store_i64,
     store_u32,
     store_u64,
 )
 
 __all__ = ["add_fingerprint", "collect_chain", "rows_fingerprint", "walk_slots"]
 
-GROUP_SLOTS = 64
+GROUP_SLOTS = 256
 CHAIN_ITEMS = 64  # longer chains are collected one by one
 GROUP_ITEMS = GROUP_SLOTS * CHAIN_ITEMS  # least room that walk_slots needs
+_LANES = 32  # chains that are followed side by side: more ask for more than the memory takes
+_SEEN = (
+    GROUP_SLOTS * (CHAIN_ITEMS + 1) + 1
+)  # items of a group at most, and one that is written over
 
 # Places of a walk (i8 each).
 W_SLOT = 0  # next slot
@@ -54,100 +60,105 @@ W_LONG = 3  # 1: slot W_SLOT has a long chain, which the caller walks
 WALK_LENGTH = 4
 
 _MESSAGE_BYTES = 40  # items of the message schema
-_SHORT = 4  # items of a chain that are copied without asking how long it is
 _LINK = layout.ITEM_LINK_POSITION
 
 
 @kernel
-def _ask_group(view: Any, first: int, count: int) -> None:
-    """Ask for the heads of `count` chains from slot `first` on; the rows may be past the end."""
+def _find_heads(view: Any, first: int, heads: Any) -> Any:
+    """Write row and slot of every chain of the group from slot `first` on to `heads` (two i8 columns).
+
+    A row of 0 ends them. Asks for the first ones; rows may be past the end. Returns (chains, greatest row).
+    """
+    rows, slots = heads
     item_bytes, base = view[V_ITEM_BYTES], view[V_ROWS]
-    for slot in range(first, first + count):
-        place = base + (np.int64(load_u32(view[V_SLOTS] + 4 * slot)) - 1) * item_bytes
+    found, greatest = 0, np.int64(0)
+    for slot in range(first, min(first + GROUP_SLOTS, view[V_SLOT_COUNT])):
+        row = np.int64(load_u32(view[V_SLOTS] + 4 * slot))
+        greatest = max(greatest, row)
+        rows[found], slots[found] = row, slot
+        found += row != 0
+    rows[found] = 0
+    for i in range(min(found, _LANES)):
+        place = base + (rows[i] - 1) * item_bytes
         prefetch(place)
         prefetch(place + item_bytes - 1)
+    return found, greatest
 
 
 @kernel
-def _collect_group(
-    view: Any, published: int, first: int, count: int, chains: int, lengths: int, scratch: int
+def _follow(
+    view: Any, published: int, first: int, heads: Any, found: int, lengths: Any, seen: Any
 ) -> Any:
-    """Walk the chains of `count` slots side by side; row numbers (u4) go to chains[slot, 0..length].
+    """Follow `found` chains; rows, slots and hashes of their items go to the columns of `seen`.
 
-    `lengths` and `scratch` are i8[GROUP_SLOTS] and twice that. Returns how many slots were walked:
-    fewer than `count` when the next one's chain is longer than it may be; or BAD_CHAIN.
+    A lane whose chain has ended goes on with the next one: memory is asked without a pause. Items of a
+    slot lie there in the order of its chain, `lengths` i8[GROUP_SLOTS] counts them. Returns (slots
+    walked, items): fewer than there are when the next one's chain is too long; or (BAD_CHAIN, 0).
     """
     item_bytes, base = view[V_ITEM_BYTES], view[V_ROWS]
     slot_count = np.uint64(view[V_SLOT_COUNT])
-    rows, active = scratch, scratch + 8 * GROUP_SLOTS
-    running, greatest = 0, np.int64(0)
-    for j in range(count):
-        row = np.int64(load_u32(view[V_SLOTS] + 4 * (first + j)))
-        greatest = max(greatest, row)
-        store_i64(rows + 8 * j, row)
-        store_i64(lengths + 8 * j, 0)
-        store_i64(active + 8 * running, j)
-        running += row != 0
-    if greatest > view[V_ROW_LIMIT]:
-        return BAD_CHAIN
-    walked = count
+    head_rows, head_slots = heads
+    rows, slots, hashes = seen
+    running = min(found, _LANES)
+    lane_rows, lane_slots = head_rows[:running].copy(), head_slots[:running].copy()
+    coming, items, walked = running, 0, np.int64(GROUP_SLOTS)
     while running:
         still = 0
         for a in range(running):
-            j = load_i64(active + 8 * a)
-            row = load_i64(rows + 8 * j)
+            row, slot = lane_rows[a], lane_slots[a]
             place = base + (row - 1) * item_bytes
-            following = np.int64(load_u32(place + _LINK))
-            slot = np.int64(mul_high(load_u64(place), slot_count))
-            if following >= row or slot != first + j:
-                return BAD_CHAIN
-            length = load_i64(lengths + 8 * j)
-            if length == CHAIN_ITEMS:
-                if row <= published:
-                    walked = min(walked, j)
-                    continue
-                length -= 1
-            store_u32(chains + 4 * (j * CHAIN_ITEMS + length), np.uint32(row))
-            store_i64(lengths + 8 * j, length + (row <= published))
-            store_i64(rows + 8 * j, following)
-            place = base + (following - 1) * item_bytes
+            following, value = np.int64(load_u32(place + _LINK)), load_u64(place)
+            if following >= row or np.int64(mul_high(value, slot_count)) != slot:
+                return np.int64(BAD_CHAIN), 0
+            rows[items], slots[items], hashes[items] = row, slot - first, value
+            is_visible = np.int64(row <= published)
+            items += int(is_visible)
+            lengths[slot - first] += is_visible
+            if lengths[slot - first] > CHAIN_ITEMS:
+                walked = min(walked, slot - first)
+                following = np.int64(0)
+            ends = following == 0  # no branch: half of the items end their chain
+            row = head_rows[coming] if ends else following
+            lane_rows[still], lane_slots[still] = row, head_slots[coming] if ends else slot
+            coming += ends & (coming < found)
+            place = base + (row - 1) * item_bytes
             prefetch(place)
             prefetch(place + item_bytes - 1)
-            store_i64(active + 8 * still, j)
-            still += following != 0
+            still += row != 0
         running = still
-    return walked
+    return walked, items
 
 
 @kernel
-def _sort_group(view: Any, count: int, chains: int, lengths: int, numbers: int, hashes: int) -> Any:
-    """Write the row numbers (i8) of `count` chains, sorted by hash, newest first among equals.
+def _sort(count: int, seen: Any, items: int, lengths: Any, scratch: Any, numbers: Any) -> Any:
+    """Write the row numbers of the first `count` slots, sorted by hash, newest first among equals.
 
-    Slot order is hash order, so nothing moves beyond its chain. Returns how many there are.
+    Slot order is hash order, so items only change places within their chain: each is compared with as
+    many after it as the longest chain has, in vectors, and moves by as many as it beats. `scratch` has
+    columns like those of `seen`. Returns how many numbers there are.
     """
-    item_bytes, base = view[V_ITEM_BYTES], view[V_ROWS]
-    total = 0
+    seen_rows, seen_slots, seen_hashes = seen
+    rows, ranks, hashes = scratch
+    total, longest = 0, 0
     for j in range(count):
-        chain = chains + 4 * j * CHAIN_ITEMS
-        length = load_i64(lengths + 8 * j)
-        for i in range(_SHORT):  # most are shorter: what is too much is written over
-            store_i64(numbers + 8 * (total + i), np.int64(load_u32(chain + 4 * i)))
-        for i in range(_SHORT, length):
-            store_i64(numbers + 8 * (total + i), np.int64(load_u32(chain + 4 * i)))
-        total += length
-    greatest = np.uint64(0)
+        longest = max(longest, lengths[j])
+        total += lengths[j]
+        lengths[j] = total - lengths[j]  # from here on: where the slot's next item belongs
+    for i in range(items):
+        slot = seen_slots[i]
+        if slot < count:
+            place = lengths[slot]
+            rows[place], hashes[place] = seen_rows[i], seen_hashes[i]
+            lengths[slot] = place + 1
     for i in range(total):
-        number = load_i64(numbers + 8 * i)
-        value = load_u64(base + (number - 1) * item_bytes)
-        place = i
-        if value < greatest:
-            while place > 0 and load_u64(hashes + 8 * (place - 1)) > value:
-                store_u64(hashes + 8 * place, load_u64(hashes + 8 * (place - 1)))
-                store_i64(numbers + 8 * place, load_i64(numbers + 8 * (place - 1)))
-                place -= 1
-            store_i64(numbers + 8 * place, number)
-        greatest = max(greatest, value)
-        store_u64(hashes + 8 * place, value)
+        ranks[i] = i
+    for distance in range(1, longest):
+        for i in range(total - distance):
+            ranks[i] += hashes[i + distance] < hashes[i]
+        for i in range(total - distance):
+            ranks[i + distance] -= hashes[i + distance] < hashes[i]
+    for i in range(total):
+        numbers[ranks[i]] = rows[i]
     return total
 
 
@@ -179,27 +190,31 @@ def walk_slots(view: Any, walk: Any, out: int, room: int) -> Any:
     `room` is at least GROUP_ITEMS. Returns the rows written, or an error. At the end W_SLOT is the
     slot count; W_LONG says that the chain of slot W_SLOT is left to the caller.
     """
-    memory = np.empty(3 * GROUP_SLOTS + 2 * (GROUP_ITEMS + _SHORT) + GROUP_ITEMS // 2, np.int64)
-    lengths = memory.ctypes.data
-    scratch = lengths + 8 * GROUP_SLOTS
-    numbers = scratch + 16 * GROUP_SLOTS
-    hashes = numbers + 8 * (GROUP_ITEMS + _SHORT)
-    chains = hashes + 8 * (GROUP_ITEMS + _SHORT)
+    heads = (np.empty(GROUP_SLOTS + 1, np.int64), np.empty(GROUP_SLOTS + 1, np.int64))
+    lengths = np.empty(GROUP_SLOTS, np.int64)
+    seen = (np.empty(_SEEN, np.int64), np.empty(_SEEN, np.int64), np.empty(_SEEN, np.uint64))
+    scratch = (np.empty(_SEEN, np.int64), np.empty(_SEEN, np.int64), np.empty(_SEEN, np.uint64))
+    sorted_rows = np.empty(_SEEN, np.int64)
+    numbers = sorted_rows.ctypes.data
     item_bytes, base, slot_count = view[V_ITEM_BYTES], view[V_ROWS], view[V_SLOT_COUNT]
     written = 0
     total = np.uint64(walk[W_FINGERPRINT])
     walk[W_LONG] = 0
-    _ask_group(view, walk[W_SLOT], min(GROUP_SLOTS, slot_count - walk[W_SLOT]))
+    found, greatest = _find_heads(view, walk[W_SLOT], heads)
     while walk[W_SLOT] < slot_count and walk[W_LONG] == 0 and written + GROUP_ITEMS <= room:
+        if greatest > view[V_ROW_LIMIT]:
+            return BAD_CHAIN
         first = walk[W_SLOT]
         count = min(GROUP_SLOTS, slot_count - first)
-        walked = _collect_group(view, walk[W_PUBLISHED], first, count, chains, lengths, scratch)
+        lengths[:] = 0
+        walked, seen_items = _follow(view, walk[W_PUBLISHED], first, heads, found, lengths, seen)
         if walked < 0:
             return walked
+        walked = min(walked, count)
         # The heads of the next chains come in while this group is sorted and copied.
         following = first + walked
-        _ask_group(view, following, min(GROUP_SLOTS, slot_count - following))
-        items = _sort_group(view, walked, chains, lengths, numbers, hashes)
+        found, greatest = _find_heads(view, following, heads)
+        items = _sort(walked, seen, seen_items, lengths, scratch, sorted_rows)
         target = out + written * item_bytes
         if item_bytes == _MESSAGE_BYTES:
             total += _copy_messages(base, numbers, items, target)

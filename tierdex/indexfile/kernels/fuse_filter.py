@@ -39,6 +39,7 @@ FILTER_WORDS = 8
 NO, MAYBE, DAMAGED = 0, 1, -1
 
 _GROUP = 64  # hashes whose cache misses overlap in a batch
+_PLACES = 5  # words that are noted of each: the mixed hash, four addresses
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
 _U8 = np.uint64(8)
@@ -189,21 +190,38 @@ def _word(filter_words: int, word: int) -> Any:
 
 
 @kernel
-def partition_is_sound(filter_words: int, partition: int) -> Any:
-    """Verify a partition that nobody asked yet, and remember it; two threads may do it at once."""
-    verified = _word(filter_words, VERIFIED) + partition
-    if load_u8(verified) != 0:
-        return True
-    entry = _word(filter_words, PARTITIONS) + 32 * partition
+def _opened(filter_words: int) -> Any:
+    """Return the words of a filter as a tuple, which stays in registers."""
+    return (
+        _word(filter_words, PARTITIONS),
+        _word(filter_words, PARTITION_COUNT),
+        _word(filter_words, FINGERPRINTS),
+        _word(filter_words, BITS),
+        _word(filter_words, VERIFIED),
+        _word(filter_words, SEED),
+    )
+
+
+@kernel
+def _verify(opened: Any, partition: int) -> Any:
+    """Verify a partition, and remember it when it is sound; two threads may do it at once."""
+    entry = opened[PARTITIONS] + 32 * partition
     if load_u32(entry + 24) != 0:
         size = np.int64(load_u32(entry + 16)) * (np.int64(load_u32(entry + 20)) + 3)
-        begin = _word(filter_words, FINGERPRINTS) + load_i64(entry)
-        seed = numbered_seed(np.uint32(_word(filter_words, SEED)), np.uint64(partition))
-        length = (size * _word(filter_words, BITS)) >> 3
-        if crc32c(begin, length, seed) != load_u32(entry + 28):
+        seed = numbered_seed(np.uint32(opened[SEED]), np.uint64(partition))
+        begin = opened[FINGERPRINTS] + load_i64(entry)
+        if crc32c(begin, (size * opened[BITS]) >> 3, seed) != load_u32(entry + 28):
             return False
-    store_u8(verified, np.uint8(1))
+    store_u8(opened[VERIFIED] + partition, np.uint8(1))
     return True
+
+
+@kernel
+def partition_is_sound(filter_words: int, partition: int) -> Any:
+    """Verify a partition that nobody asked yet."""
+    if load_u8(_word(filter_words, VERIFIED) + partition) != 0:
+        return True
+    return _verify(_opened(filter_words), partition)
 
 
 @kernel
@@ -212,19 +230,27 @@ def partition_of(filter_words: int, key_hash: Any) -> Any:
 
 
 @kernel
-def filter_positions(filter_words: int, partition: int, key_hash: Any) -> Any:
-    """Return the mixed hash and the addresses of its four fingerprints."""
-    entry = _word(filter_words, PARTITIONS) + 32 * partition
+def _fingerprint_places(entry: int, fingerprints: int, key_hash: Any, bits: int) -> Any:
+    """Return the mixed hash and the addresses of its four fingerprints in the partition of `entry`."""
     value = mix(key_hash, load_u64(entry + 8))
     length = np.uint64(load_u32(entry + 16))
     at0, at1, at2, at3 = _positions(value, length, length * np.uint64(load_u32(entry + 20)))
-    begin = _word(filter_words, FINGERPRINTS) + load_i64(entry)
-    wide = np.uint64(_word(filter_words, BITS) == 16)
+    wide = np.uint64(bits == 16)
+    begin = fingerprints + load_i64(entry)
     a0 = begin + np.int64(at0 << wide)
     a1 = begin + np.int64(at1 << wide)
     a2 = begin + np.int64(at2 << wide)
     a3 = begin + np.int64(at3 << wide)
     return value, a0, a1, a2, a3
+
+
+@kernel
+def filter_positions(filter_words: int, partition: int, key_hash: Any) -> Any:
+    """Return the mixed hash and the addresses of its four fingerprints."""
+    entry = _word(filter_words, PARTITIONS) + 32 * partition
+    return _fingerprint_places(
+        entry, _word(filter_words, FINGERPRINTS), key_hash, _word(filter_words, BITS)
+    )
 
 
 @kernel
@@ -253,45 +279,54 @@ def contains(filter_words: int, key_hash: Any) -> Any:
 
 
 @kernel
+def _ask(opened: Any, partition: int, key_hash: Any, places: Any, at: int) -> None:
+    """Ask for the cache lines of one hash in a verified partition of the filter with these words.
+
+    Notes at places[at] (i8) what `_answer` needs once they are there.
+    """
+    partitions, _, fingerprints, bits, _, _ = opened
+    entry = partitions + 32 * partition
+    value, a0, a1, a2, a3 = _fingerprint_places(entry, fingerprints, key_hash, bits)
+    if load_u32(entry + 24) == 0:
+        a0 = np.int64(0)
+    else:
+        prefetch(a0)
+        prefetch(a1)
+        prefetch(a2)
+        prefetch(a3)
+    places[at], places[at + 1] = np.int64(value), a0
+    places[at + 2], places[at + 3], places[at + 4] = a1, a2, a3
+
+
+@kernel
+def _answer(places: Any, at: int, bits: int) -> Any:
+    """Return NO or MAYBE for the hash that was noted at places[at]."""
+    a0 = places[at + 1]
+    if a0 == 0:
+        return np.uint8(NO)
+    a1, a2, a3 = places[at + 2], places[at + 3], places[at + 4]
+    return np.uint8(fingerprints_match(np.uint64(places[at]), a0, a1, a2, a3, bits))
+
+
+@kernel
 def contains_many(filter_words: int, hashes: int, count: int, answers: int) -> Any:
     """Write 0 or 1 for each of `count` hashes; return -1, or the damaged partition met first.
 
     Goes through groups twice: the first pass names the cache lines, the second finds them there.
     """
-    bits = _word(filter_words, BITS)
-    places = np.empty((_GROUP, 5), np.int64)
+    opened = _opened(filter_words)
+    _, partition_count, _, bits, verified, _ = opened
+    places = np.empty(_GROUP * _PLACES, np.int64)
     for first in range(0, count, _GROUP):
         group = min(_GROUP, count - first)
         for i in range(group):
             key_hash = load_u64(hashes + 8 * (first + i))
-            partition = partition_of(filter_words, key_hash)
-            if not partition_is_sound(filter_words, partition):
+            partition = np.int64(mul_high(key_hash, np.uint64(partition_count)))
+            if load_u8(verified + partition) == 0 and not _verify(opened, partition):
                 return partition
-            value, a0, a1, a2, a3 = filter_positions(filter_words, partition, key_hash)
-            if load_u32(_word(filter_words, PARTITIONS) + 32 * partition + 24) == 0:
-                a0 = np.int64(0)
-            else:
-                prefetch(a0)
-                prefetch(a1)
-                prefetch(a2)
-                prefetch(a3)
-            places[i, 0] = np.int64(value)
-            places[i, 1] = a0
-            places[i, 2] = a1
-            places[i, 3] = a2
-            places[i, 4] = a3
+            _ask(opened, partition, key_hash, places, _PLACES * i)
         for i in range(group):
-            found = False
-            if places[i, 1] != 0:
-                found = fingerprints_match(
-                    np.uint64(places[i, 0]),
-                    places[i, 1],
-                    places[i, 2],
-                    places[i, 3],
-                    places[i, 4],
-                    bits,
-                )
-            store_u8(answers + first + i, np.uint8(found))
+            store_u8(answers + first + i, _answer(places, _PLACES * i, bits))
     return -1
 
 
@@ -301,42 +336,24 @@ def contains_each(filters: int, count: int, key_hash: int, answers: int) -> None
 
     `filters` holds their addresses (i8). A damaged partition is a MAYBE: whoever goes on meets it.
     """
-    places = np.empty((_GROUP, 6), np.int64)
+    places = np.empty(_GROUP * _PLACES, np.int64)
+    asked_bits = np.empty(_GROUP, np.int64)  # 0 where the answer is MAYBE without asking
     wanted = np.uint64(key_hash)
     for first in range(0, count, _GROUP):
         group = min(_GROUP, count - first)
         for i in range(group):
             words = load_i64(filters + 8 * (first + i))
-            bits = _word(words, BITS)
-            places[i, 5] = bits
-            if bits == 0:
+            asked_bits[i] = _word(words, BITS)
+            if asked_bits[i] == 0:
                 continue
             partition = partition_of(words, wanted)
-            if not partition_is_sound(words, partition):
-                places[i, 5] = 0
-                continue
-            value, a0, a1, a2, a3 = filter_positions(words, partition, wanted)
-            if load_u32(_word(words, PARTITIONS) + 32 * partition + 24) == 0:
-                a0 = np.int64(0)
+            if partition_is_sound(words, partition):
+                _ask(_opened(words), partition, wanted, places, _PLACES * i)
             else:
-                prefetch(a0)
-                prefetch(a1)
-                prefetch(a2)
-                prefetch(a3)
-            places[i, 0] = np.int64(value)
-            places[i, 1] = a0
-            places[i, 2] = a1
-            places[i, 3] = a2
-            places[i, 4] = a3
+                asked_bits[i] = 0
         for i in range(group):
-            answer = places[i, 5] == 0
-            if not answer and places[i, 1] != 0:
-                answer = fingerprints_match(
-                    np.uint64(places[i, 0]),
-                    places[i, 1],
-                    places[i, 2],
-                    places[i, 3],
-                    places[i, 4],
-                    places[i, 5],
-                )
-            store_u8(answers + first + i, np.uint8(answer))
+            bits = asked_bits[i]
+            store_u8(
+                answers + first + i,
+                np.uint8(MAYBE) if bits == 0 else _answer(places, _PLACES * i, bits),
+            )
