@@ -5,7 +5,8 @@ import pytest
 
 from tests.app.conftest import assert_problem
 from tierdex.app.batch_json import answer_any, answer_plain, read_plain
-from tierdex.index_service.answer import Missing
+from tierdex.errors import IncompleteAnswerError
+from tierdex.index_service.answer import Answer, Missing
 
 TOPIC = "orders"
 
@@ -125,6 +126,20 @@ def test_lookups_that_are_not_plain_take_the_ordinary_way(body):
 @pytest.mark.parametrize("body", [b"", b"{", b'{"lookups": [{"topic": "\xff", "key": "k"}]}'])
 def test_bytes_that_are_no_json_take_the_ordinary_way(body):
     assert read_plain(body) is None
+
+
+def test_a_file_lost_while_a_cursor_is_made_fails_the_batch_that_asked_to_fail(filled, monkeypatch):
+    def query_batch(lookups, *, on_error):
+        missing = [Missing("f", "gone")]
+        if on_error == "fail":
+            raise IncompleteAnswerError("f: gone", missing=missing)
+        return [Answer([], complete=False, missing=missing) for _ in lookups]
+
+    monkeypatch.setattr(filled, "query_batch", query_batch)
+    with pytest.raises(IncompleteAnswerError):
+        answer_plain(filled, read(BY_KEY), 1, "fail")
+    partial = answer_plain(filled, read(BY_KEY), 1, "partial")
+    assert {answer["complete"] for answer in documents_of(partial)} == {False, True}
 
 
 @pytest.mark.parametrize("key", [1, None, "", "x" * 5000, ["k"]])

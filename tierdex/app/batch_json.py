@@ -110,11 +110,17 @@ def read_plain(body: bytes | bytearray) -> PlainLookups | None:
 
 
 def answer_plain(
-    index: IndexPort, lookups: PlainLookups, max_count: int | None, *, local: bool = False
+    index: IndexPort,
+    lookups: PlainLookups,
+    max_count: int | None,
+    on_error: str = "partial",
+    *,
+    local: bool = False,
 ) -> AnsweredLookups | None:
     """Return the answers, or None when the ordinary way must be taken.
 
-    `local`: also when more than memory would have to be asked; then this does not block.
+    `local`: also when more than memory would have to be asked; then this does not block. Raises
+    IncompleteAnswerError with `on_error` "fail".
     """
     limit = max_count or DEFAULT_MAX_COUNT
     try:
@@ -141,7 +147,7 @@ def answer_plain(
     ends = [-1, *full, count]
     for number, (before, end) in enumerate(pairwise(ends)):
         if number:
-            (document,) = answer_any(index, again[number - 1 : number], max_count, "partial")
+            (document,) = answer_any(index, again[number - 1 : number], max_count, on_error)
             parts += (orjson.dumps(document, default=json_default), b",")
         parts += answers.text(before + 1, end)
     parts[-1] = bytes(parts[-1])[:-1]  # the last comma

@@ -157,15 +157,16 @@ def _json_from_memory(
     plain = read_plain(body)
     if plain is None:
         return None
-    answered = answer_plain(service.index, plain, values.get("max_count"), local=True)
+    on_error = values.get("on_error", "partial")
+    answered = answer_plain(service.index, plain, values.get("max_count"), on_error, local=True)
     return None if answered is None else _answered(service, answered)
 
 
 def _answer_json(service: Service, body: bytes | bytearray, values: dict[str, Any]) -> Response:
-    max_count = values.get("max_count")
+    max_count, on_error = values.get("max_count"), values.get("on_error", "partial")
     plain = read_plain(body)
     if plain is not None:
-        answered = answer_plain(service.index, plain, max_count)
+        answered = answer_plain(service.index, plain, max_count, on_error)
         if answered is not None:
             return _answered(service, answered)
     document = _object(parse_json(body), {"lookups"})
@@ -175,7 +176,7 @@ def _answer_json(service: Service, body: bytes | bytearray, values: dict[str, An
     for number, lookup in enumerate(lookups):
         if type(lookup) is dict and ("begin" in lookup or "end" in lookup):
             _make_times_numbers(lookup, number)
-    answers = answer_any(service.index, lookups, max_count, values.get("on_error", "partial"))
+    answers = answer_any(service.index, lookups, max_count, on_error)
     _count_lookups(service, len(answers), sum(bool(answer["entries"]) for answer in answers))
     return json_response({"answers": answers})
 
