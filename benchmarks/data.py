@@ -18,6 +18,8 @@ import pyarrow as pa
 BLOCK = 1_000_000
 START_MS = 1_700_000_000_000
 TOPIC = "orders"
+# A location as a store of bytes would keep it.
+VALUE = np.dtype([("offset", "<i8"), ("time", "<i8"), ("size", "<u4"), ("queue", "<i4")])
 
 
 @cache
@@ -83,8 +85,7 @@ class Block:
     @cached_property
     def raw_values(self) -> list[bytes]:
         """Return each entry's location as 24 bytes, what a store of bytes would keep."""
-        value = np.dtype([("offset", "<i8"), ("time", "<i8"), ("size", "<u4"), ("queue", "<i4")])
-        rows = np.empty(self.count, value)
+        rows = np.empty(self.count, VALUE)
         rows["offset"], rows["time"] = self.columns["offset"], self.columns["timestamp"]
         rows["size"], rows["queue"] = self.columns["size"], self.columns["queue_id"]
         whole = rows.tobytes()

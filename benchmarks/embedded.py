@@ -15,7 +15,7 @@ from benchmarks.bench import newest_file, store_that_is_down, warm_memory
 from benchmarks.data import TOPIC, Block
 from benchmarks.floor import FloorTable, floor_get, floor_get_compacted, load_floor
 from benchmarks.measure import Row, seconds, take_turns
-from benchmarks.peers import SHARES, InMemory, open_peers
+from benchmarks.peers import SHARES, InMemory, Lmdb, open_peers
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.hashing import topic_seed
@@ -234,6 +234,10 @@ def query_batch(loaded: Loaded) -> None:
 
     contestants["ours, Python objects"] = plain
     contestants["ours, absent keys"] = absent
+    for peer in loaded.peers:
+        if isinstance(peer, Lmdb):
+            contestants["LMDB, columns"] = get_columns_of(peer, loaded, few)
+            contestants["LMDB, entries"] = get_entries_of(peer, loaded, few)
     timings = take_turns(contestants)
     name = "query_batch_arrow, 1,000 a call, chained"
     if library is not None:
@@ -241,13 +245,28 @@ def query_batch(loaded: Loaded) -> None:
     stores = [peer.name for peer in loaded.peers]
     if stores:
         best, theirs = timings.best(stores)
+        note = "bytes out: " + ", ".join(f"{each} {timings.median(each):.0f}" for each in stores)
+        if "LMDB, columns" in contestants and best == "LMDB":
+            best, theirs = "LMDB, columns", timings.median("LMDB, columns")
+            note = f"Arrow in, columns of integers out, both; {note}"
         mine = timings.median("ours")
-        row = Row(2, name, "ns/key", mine, best, theirs, theirs / mine, 20.0, ">=")
-        row.note = ", ".join(f"{each} {timings.median(each):.0f}" for each in stores)
+        row = Row(2, name, "ns/key", mine, best, theirs, theirs / mine, 20.0, ">=", note)
         bench.add(row)
-    for extra in ("ours, Python objects", "ours, absent keys"):
-        bench.add(Row(2, f"query_batch{extra[4:]}", "ns/key", timings.median(extra)))
+    add_objects(bench, timings)
+    bench.add(
+        Row(2, "query_batch_arrow, absent keys", "ns/key", timings.median("ours, absent keys"))
+    )
     bench.plots["query_batch"] = {name: timings.median(name) for name in contestants}
+
+
+def add_objects(bench: Bench, timings: Timings) -> None:
+    """Add the row of `query_batch`, beside LMDB when it is there."""
+    row = Row(2, "query_batch, Python objects", "ns/key", timings.median("ours, Python objects"))
+    if "LMDB, entries" in timings.rounds and row.ours is not None:
+        row.peer_name, row.peer = "LMDB, entries", timings.median("LMDB, entries")
+        row.ratio = row.peer / row.ours
+        row.note = "dicts in, answers out; LMDB: texts in, entries out"
+    bench.add(row)
 
 
 def tables_of(keys: Any) -> list[Any]:
@@ -263,6 +282,24 @@ def get_many_of(peer: Peer, loaded: Loaded, calls: int) -> Callable[[int], float
         keys = [text.encode() for text in loaded.texts(count, SHARES.get(peer.name, 1))]
         parts = [keys[i : i + MANY] for i in range(0, count, MANY)]
         return seconds(lambda: [peer.get_many(part) for part in parts]) / count * NS
+
+    return get
+
+
+def get_columns_of(lmdb: Lmdb, loaded: Loaded, calls: int) -> Callable[[int], float]:
+    def get(_round: int) -> float:
+        keys = loaded.arrow_keys(calls * MANY)
+        parts = [keys[i : i + MANY] for i in range(0, len(keys), MANY)]
+        return seconds(lambda: [lmdb.get_table(part) for part in parts]) / len(keys) * NS
+
+    return get
+
+
+def get_entries_of(lmdb: Lmdb, loaded: Loaded, calls: int) -> Callable[[int], float]:
+    def get(_round: int) -> float:
+        texts = loaded.texts(calls * MANY)
+        parts = [texts[i : i + MANY] for i in range(0, len(texts), MANY)]
+        return seconds(lambda: [lmdb.get_entries(part) for part in parts]) / len(texts) * NS
 
     return get
 

@@ -1,7 +1,5 @@
 """Append and look up: every answer is compared with a list of what was put."""
 
-from contextlib import closing
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -177,30 +175,6 @@ def test_budget_may_stop_a_find_from_within(file):
 
     with pytest.raises(InterruptedError):
         next(file.find(key("hot"), on_walked=stop))
-
-
-def test_only_match_of_a_message_file_is_found_in_one_step(file):
-    file.append([make_part(["a", "b", "b"], topic="t1"), make_part(["m"], kind=KIND_MESSAGE_ID)])
-
-    def found(lookup, begin=-(1 << 63), end=(1 << 63) - 1):
-        return file.find_message(*lookup, begin, end)
-
-    assert found(key("a", "t1")) == (1, 0, 1000, 0, 100, 0)
-    assert found(message_id("m"))[2:] == (1000, 0, 100, 0)
-    assert found(key("b", "t1")) is None  # two
-    assert found(key("b", "t1"), begin=1002) == (1, 0, 1002, 200, 100, 0)
-    assert found(key("b", "t1"), end=1001)[2:] == (1001, 100, 100, 0)
-    for absent in (key("c", "t1"), key("a", "t2"), message_id("a")):
-        assert found(absent)[0] == 0
-    assert found(key("a", "t1"), begin=1001)[0] == 0
-
-
-def test_key_in_a_long_chain_is_left_to_find(tmp_path):
-    with closing(make_file(tmp_path / "one-slot", slot_count=1)) as made:
-        made.append([make_part([str(n) for n in range(64)])])
-        assert made.find_message(*key("0"), 0, 5000) == (1, 0, 1000, 0, 100, 0)
-        made.append([make_part(["more"])])
-        assert made.find_message(*key("0"), 0, 5000) is None
 
 
 def test_rows_above_the_snapshot_are_not_seen(file):

@@ -49,6 +49,9 @@ class SkewedClock(SystemClock):
     def now_ms(self):
         return super().now_ms() + self._skew_ms
 
+    def now_s(self):
+        return super().now_s() + self._skew_ms / 1000
+
 
 def put(index, owner, first, count):
     numbers = range(first, first + count)

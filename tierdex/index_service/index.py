@@ -54,6 +54,7 @@ class Index:
         self._writer: Writer | None = None if parts.writing is None else parts.writing.writer
         self._checker = parts.checker
         self._queries = parts.queries
+        self._from_memory = parts.local_queries.run
         # What a plain put goes through: see PutBuffer.
         puts = None if self._writer is None else self._writer.puts
         self._words = 0 if puts is None else puts.address
@@ -269,15 +270,6 @@ class Index:
         if cursor is not None or explain or on_error not in ("partial", "fail"):
             return None
         return self._from_memory(topic, key, message_id, begin, end, max_count)
-
-    def _from_memory(
-        self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any
-    ) -> Answer | None:
-        writer = self._writer
-        if writer is not None and writer.puts.waits[0]:
-            writer.show_buffered()
-        answer = self._parts.local_queries.run(topic, key, message_id, begin, end, max_count)
-        return None if self._parts.is_closed else answer
 
     def query_batch(
         self, lookups: list[dict[str, Any]], *, on_error: str = "partial"

@@ -1,13 +1,19 @@
 """A query that needs nothing but memory: answered at once, with as little Python as that takes.
 
 Most lookups of a broker ask for what was put lately, and most lookups of anything are absent from
-most files. Both are answered here: the filters of all local compacted files in one kernel call, then
-each local file that may hold the key in another, published ones by the filter of a sidecar that is
-open. Whatever needs more (a page of a published file, a hot key, a
-cursor, an explanation, a node that is not fresh) is left to `QueryRunner`, by returning None.
+most files. Both are answered here::
+
+    the newest files, while they are chained    one kernel call a file, from the name to the message
+    files after them                            the filters of all local compacted ones in one call,
+                                                then those that may hold the key; published ones by the
+                                                filter of a sidecar that is open
+
+Whatever needs more (a page of a published file, a hot key, a cursor, an explanation, a node that is not
+fresh) is left to `QueryRunner`, by returning None.
 
 The answer is the one that `QueryRunner` would give. No snapshot is pinned: a reader that is closed
-meanwhile raises, and the query is run in full.
+meanwhile says so, and the query is run in full. What a topic's lookups need is prepared once a version
+of the file table.
 Depends on lifecycle, indexfile, surroundings.
 """
 
@@ -15,16 +21,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xxhash import xxh64_intdigest
-
 from tierdex.errors import TierdexError
 from tierdex.index_service.answer import Answer, Entry
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.filter import FilterGroup
-from tierdex.indexfile.hashing import MESSAGE_ID_SEED, topic_seed
-from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.lifecycle.file_state import FileState
 
@@ -32,9 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.clock import Clock
+    from tierdex.index_service.nodes import Nodes
     from tierdex.index_service.sidecar_cache import SidecarCache
-    from tierdex.index_service.surroundings import ViewSurroundings
-    from tierdex.indexfile.dictionary import Dictionaries
+    from tierdex.index_service.writer import Writer
+    from tierdex.indexfile.chained_reader import MessageFinder
     from tierdex.indexfile.filter import FuseFilter
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
 _new_tuple: Any = tuple.__new__
 _FILES_MAX = 64  # files that are asked one after the other, on the caller's thread
 _TOPICS_REMEMBERED = 65_536
+_ANY_TIME = (TIME_MIN, TIME_MAX)
 
 
 class LocalQueries:
@@ -53,105 +59,205 @@ class LocalQueries:
         *,
         clock: Clock,
         table: FileTable,
-        surroundings: ViewSurroundings,
+        nodes: Nodes,
         sidecars: SidecarCache,
         settings: Settings,
+        writer: Writer | None,
     ) -> None:
-        self._now_ms: Callable[[], int] = clock.now_ms
+        """Show what `writer` has received to every query; None: nobody writes here."""
+        self._now_s = clock.now_s
         self._table = table
-        self._surroundings = surroundings
+        self._nodes = nodes
         self._opened = sidecars.opened
         self._max_count_limit = settings.max_count_limit
-        self._surely_short = settings.max_key_bytes // 4  # characters that fit whatever they are
-        self._seeds: dict[str, int] = {}
-        self._plan = _Plan(None, ())
+        self._max_key_bytes = settings.max_key_bytes
+        self._writer = writer
+        self._waits = bytearray(1) if writer is None else writer.puts.waits
+        self._closed = False
+        self._files = _Files(None, ())
+        self._plans: dict[
+            str | None, _Plan
+        ] = {}  # of topics that were found legal; None: message IDs
+        self._forget()
 
     def close(self) -> None:
-        """Let go of the files of the last plan."""
-        self._plan = _Plan(None, ())
+        """Answer nothing any more, and let go of the files."""
+        self._closed = True
+        self._files = _Files(None, ())
+        self._forget()
 
     def learn(self, topic: str) -> None:
         """Remember a topic that was found legal: its lookups may come here from now on."""
-        if len(self._seeds) >= _TOPICS_REMEMBERED:
-            self._seeds.clear()
-        self._seeds[topic] = topic_seed(topic)
+        if len(self._plans) >= _TOPICS_REMEMBERED:
+            self._forget()
+        self._plans[topic] = _Plan(topic, topic_seed(topic), self._files, self._max_key_bytes)
+
+    def _forget(self) -> None:
+        self._plans.clear()
+        self._plans[None] = _Plan(None, MESSAGE_ID_SEED, self._files, self._max_key_bytes)
 
     def run(
         self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any
     ) -> Answer | None:
         """Return the answer, or None when this lookup is not one of the simple ones.
 
-        Values of the wrong type or size give None: the full query says what is wrong with them.
+        Every put that returned is shown to it. Values of the wrong type or size give None: the full
+        query says what is wrong with them.
         """
-        if message_id is None:
-            kind, text = KIND_KEY, key
-            seed = self._seeds.get(topic) if type(topic) is str else None
-        else:
-            kind, text = KIND_MESSAGE_ID, message_id
-            seed = MESSAGE_ID_SEED if topic is None and key is None else None
-        if seed is None or type(text) is not str or not text.isascii():
+        if self._waits[0] and not self._shows_received():
             return None
-        if not 0 < len(text) <= self._surely_short or type(max_count) is not int:
+        name = key
+        if message_id is not None:
+            if topic is not None or key is not None:
+                return None
+            name = message_id
+        elif topic is None:
             return None
-        if begin is None and end is None:
-            begin, end = TIME_MIN, TIME_MAX
-        else:
-            begin = TIME_MIN if begin is None else begin
-            end = TIME_MAX if end is None else end
-            if type(begin) is not int or type(end) is not int:
-                return None
-            if not TIME_MIN <= begin <= end <= TIME_MAX:
-                return None
+        calm = self._nodes.calm  # before the files: its `as_of` must not promise more
         try:
-            entries = self._ask(xxh64_intdigest(text.encode(), seed), kind, topic, begin, end)
+            plan = self._plans[topic]
+        except (KeyError, TypeError):  # not learned; not even a string
+            return None
+        if plan.files.version is not self._table.version:
+            plan = self._prepare(plan)
+        times = None
+        if begin is not None or end is not None:
+            times = _times_of(begin, end)
+            if times is None:
+                return None
+        entries: list[Entry] = []
+        is_told = True
+        for ask, _, names, file_id, state, node in plan.newest:
+            tag_above, queue_id, offset, size, timestamp = ask(name)
+            if tag_above > 0:
+                if times is None or times[0] <= timestamp <= times[1]:
+                    fields = (
+                        names[(tag_above - 1) & TOPIC_MASK] if topic is None else topic,
+                        queue_id, offset, size, timestamp, file_id, state, node, None, None, None,
+                    )  # fmt: skip
+                    entries.append(_new_tuple(Entry, fields))  # half of what `Entry` takes
+            elif tag_above:
+                is_told = False
+                break
+        if plan.asks_others or not is_told:
+            more = self._ask_others(plan, name, times or _ANY_TIME, entries if is_told else None)
+            if more is None:
+                return None
+            entries = more
+        if len(entries) > 1:
+            entries = _without_repeats(entries)
+        if type(max_count) is not int or not len(entries) < max_count <= self._max_count_limit:
+            return None  # the cursor's business
+        # Again after them: what is missing is named before it leaves the table.
+        if self._nodes.calm is not calm or self._now_s() > calm.until_s or self._closed:
+            return None
+        return Answer(entries, True, [], None, calm.as_of, None)
+
+    def _shows_received(self) -> bool:
+        """Write what was received; say whether that could be done."""
+        assert self._writer is not None
+        self._writer.show_buffered()
+        return self._writer.unwritten() is None
+
+    def _prepare(self, plan: _Plan) -> _Plan:
+        """Return the plan for the newest version of the table."""
+        version, files = self._table.version, self._files
+        if files.version is not version:
+            files = self._files = _Files(version, version.files)
+        plan = _Plan(plan.topic, plan.seed, files, self._max_key_bytes)
+        self._plans[plan.topic] = plan
+        if self._closed:  # meanwhile: nobody will ask these files again
+            self.close()
+        return plan
+
+    def _ask_others(
+        self, plan: _Plan, name: Any, times: tuple[int, int], newest: list[Entry] | None
+    ) -> list[Entry] | None:
+        """Return `newest` and what the plan's other files hold; what all hold, when it is None.
+
+        None when memory alone does not tell, or the name is not plain.
+        """
+        if plan.files.is_many or type(name) is not str or not name.isascii():
+            return None
+        if not 0 < len(name) <= self._max_key_bytes:
+            return None
+        files = plan.files
+        sources = plan.others if newest is not None else files.sources
+        entries = newest or []
+        key_hash = seeded_hash(name, plan.seed)
+        try:
+            maybe = b"" if files.filters is None else files.filters.may_contain(key_hash)
+            for source in sources:
+                if source.filter >= 0 and not maybe[source.filter]:
+                    continue
+                more = source.ask(key_hash, plan.topic, *times, self._opened)
+                if more is None:
+                    return None
+                entries += more
         except TierdexError:
             return None  # closed, damaged: the full query meets it again and says so
-        if entries is None or not len(entries) < max_count <= self._max_count_limit:
-            return None  # too much for here; or the cursor's business
-        as_of, until = self._surroundings.calm  # after the files: see there
-        if self._now_ms() > until:
-            return None
-        return Answer(entries, True, [], None, as_of, None)
-
-    def _ask(
-        self, key_hash: int, kind: int, topic: str | None, begin: int, end: int
-    ) -> list[Entry] | None:
-        plan = self._plan
-        version = self._table.version
-        if plan.version is not version:  # prepared once a version
-            plan = self._plan = _Plan(version, version.files[: _FILES_MAX + 1])
-        if len(plan.sources) > _FILES_MAX:
-            return None
-        entries: list[Entry] = []
-        maybe = b"" if plan.filters is None else plan.filters.may_contain(key_hash)
-        for source in plan.sources:
-            if source.filter >= 0 and not maybe[source.filter]:
-                continue
-            found = source.ask(key_hash, kind, topic, begin, end, self._opened)
-            if found is None:
-                return None
-            entries = entries + found if entries else found
-        return entries if len(entries) < 2 else _without_repeats(entries)
+        if plan.is_behind():
+            self._prepare(plan)
+        return entries
 
 
-class _Plan:
+def _times_of(begin: Any, end: Any) -> tuple[int, int] | None:
+    """Return the bounds of a lookup's times, None when they are not plain."""
+    begin = TIME_MIN if begin is None else begin
+    end = TIME_MAX if end is None else end
+    if type(begin) is not int or type(end) is not int:
+        return None
+    return (begin, end) if TIME_MIN <= begin <= end <= TIME_MAX else None
+
+
+class _Files:
     """The files of one version of the table, and the filters of those that lie here whole."""
 
-    __slots__ = ("filters", "sources", "version")
+    __slots__ = ("filters", "is_many", "sources", "version")
 
     def __init__(self, version: object, files: tuple[FileHandle, ...]) -> None:
         self.version = version
+        self.is_many = len(files) > _FILES_MAX
         filters: list[FuseFilter] = []
-        self.sources = tuple(_Source(handle, filters) for handle in files)
+        self.sources = tuple(_Source(handle, filters) for handle in files[:_FILES_MAX])
         self.filters = FilterGroup(filters) if filters else None
+
+
+class _Plan:
+    """How lookups of one topic (None: of message IDs) are answered in one version of the table.
+
+    The newest files are asked first, by their finders, for as long as each of them is a chained one that
+    knows the topic; then the others. Never changed: what one thread asks is of one version.
+    """
+
+    __slots__ = ("_newcomer", "asks_others", "files", "newest", "others", "seed", "topic")
+
+    def __init__(self, topic: str | None, seed: int, files: _Files, max_key_bytes: int) -> None:
+        self.topic = topic
+        self.seed = seed
+        self.files = files
+        newest = []
+        self._newcomer: _Source | None = None  # to the topic: a file that may learn it
+        for source in files.sources:
+            finder = source.finder(topic, seed, max_key_bytes)
+            if finder is None:
+                self._newcomer = source if source.may_learn else None
+                break
+            newest.append((finder.ask, finder, source.names, *source.place))
+        self.newest = tuple(newest)
+        self.others = files.sources[len(newest) :]
+        # Whoever asks them looks at the name; somebody has to.
+        self.asks_others = bool(self.others) or files.is_many or not newest
+
+    def is_behind(self) -> bool:
+        """Say whether more files could be asked by their finders than when this was made."""
+        return self._newcomer is not None and self._newcomer.knows(self.topic)
 
 
 class _Source:
     """One file, with everything that a lookup needs of it at hand."""
 
-    __slots__ = (
-        "_chained", "_file", "_handle", "_id", "_node", "_state", "_topics", "_uuid", "filter",
-    )  # fmt: skip
+    __slots__ = ("_file", "_handle", "_topics", "_uuid", "filter", "place")
 
     def __init__(self, handle: FileHandle, filters: list[FuseFilter]) -> None:
         """Take the file's filter into `filters`, if it lies here whole and has one."""
@@ -160,7 +266,6 @@ class _Source:
         self._file: ChainedFile | CompactedFile | None = (
             reader if is_local and reader.schema == MESSAGE_SCHEMA else None
         )
-        self._chained = self._file if isinstance(self._file, ChainedFile) else None
         self.filter = -1  # its number among the filters
         if isinstance(reader, CompactedFile) and reader.item_count:
             self.filter = len(filters)
@@ -168,49 +273,53 @@ class _Source:
         self._uuid = handle.uuid if handle.state is FileState.UPLOADED and handle.row else None
         self._handle = handle
         self._topics = handle.topics
-        self._id, self._state, self._node = handle.file_id, handle.state.value, handle.node
+        self.place = (handle.file_id, handle.state.value, handle.node)
+
+    def finder(self, topic: str | None, seed: int, max_key_bytes: int) -> MessageFinder | None:
+        """Return what finds a name's one message in one call, if the file has it for this topic."""
+        if not isinstance(self._file, ChainedFile):
+            return None
+        signed = seed - (1 << 64) if seed >> 63 else seed
+        return self._file.message_finder(topic, signed, max_key_bytes)
+
+    @property
+    def may_learn(self) -> bool:
+        """Say whether it is a file that takes finders, and new topics."""
+        return isinstance(self._file, ChainedFile)
+
+    def knows(self, topic: str | None) -> bool:
+        """Say whether the file has a tag for the topic's keys; for message IDs without one, always."""
+        if topic is None or self._file is None:
+            return topic is None
+        return self._file.tag_of(topic, KIND_KEY) != TAG_NONE
+
+    @property
+    def names(self) -> list[str]:
+        """Return the topics of a file that has a finder, by the number in an item's tag."""
+        assert self._file is not None
+        return self._file.dictionaries.strings(TOPIC_DICTIONARY)
 
     def ask(
         self,
         key_hash: int,
-        kind: int,
         topic: str | None,
         begin: int,
         end: int,
         opened: Callable[[bytes], Any],
     ) -> list[Entry] | None:
         """Return the file's entries; None when memory alone does not tell."""
-        chained = self._chained
-        if chained is not None:
-            found = chained.find_message(key_hash, kind, topic, begin, end)
-            if found is not None:
-                return self._entry_of(found, chained.dictionaries) if found[0] else []
         file = self._file
         if file is None:
             return self._ask_filter(key_hash, topic, begin, end, opened)
+        kind = KIND_MESSAGE_ID if topic is None else KIND_KEY
         rows = file.find_few(Lookup(key_hash, kind, topic), begin, end)
-        if not rows:
-            return None if rows is None else []
-        topics = file.dictionaries.strings(TOPIC_DICTIONARY)
-        file_id, state, node = self._id, self._state, self._node
+        if rows is None:
+            return None
+        names, place = self.names, self.place
         return [
-            Entry(topics[tag & TOPIC_MASK], queue_id, offset, size, timestamp, file_id, state, node)
+            Entry(names[tag & TOPIC_MASK], queue_id, offset, size, timestamp, *place)
             for _, _, tag, timestamp, offset, size, queue_id in rows
         ]
-
-    def _entry_of(self, found: tuple[int, ...], dictionaries: Dictionaries) -> list[Entry]:
-        """Return the entry of a file's only match, made in half of the time that `Entry` takes."""
-        _, tag, timestamp, offset, size, queue_id = found
-        topic = dictionaries.strings(TOPIC_DICTIONARY)[tag & TOPIC_MASK]
-        return [
-            _new_tuple(
-                Entry,
-                (
-                    topic, queue_id, offset, size, timestamp,
-                    self._id, self._state, self._node, None, None, None,
-                ),
-            )
-        ]  # fmt: skip
 
     def _ask_filter(
         self,

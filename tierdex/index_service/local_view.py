@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.local_recovery import open_for_reading
+from tierdex.index_service.nodes import tell_nobody
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantined_name
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
+    from tierdex.index_service.nodes import TellMissing
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
@@ -43,6 +45,7 @@ class LocalView:
         self._node = node
         self._table = table
         self._lock = threading.Lock()
+        self.tell: TellMissing = tell_nobody
         self._missing: list[Missing] = []
         self._lost: frozenset[int] = frozenset()
 
@@ -54,7 +57,7 @@ class LocalView:
                 self._look_at_all(look)
             except OSError as error:
                 look.release()
-                self._missing = [Missing(str(self._paths.root), f"cannot be read: {error}")]
+                self._name([Missing(str(self._paths.root), f"cannot be read: {error}")])
                 return []
             except BaseException:
                 look.release()
@@ -107,13 +110,19 @@ class LocalView:
         local = [handle for handle in look.shown.values() if handle.state in LOCAL_STATES]
         replaced = [look.shown[number] for number in look.fresh if number in look.shown]
         broken = [handle for handle in local if handle.number in look.broken]
-        self._missing = look.missing  # named before it is gone from the table
         self._lost = frozenset(look.broken | look.quarantined)
+        # What is missing is named before it is gone from the table, and until it is back there.
+        self._name(list(dict.fromkeys(self._missing + look.missing)))
         self._table.change(remove=replaced + broken, add=list(look.fresh.values()))
+        self._name(look.missing)
         return [
             handle for handle in local
             if handle.number not in look.found and handle.number not in look.fresh
         ]  # fmt: skip
+
+    def _name(self, missing: list[Missing]) -> None:
+        self._missing = missing
+        self.tell(is_missing=bool(missing))
 
     def _list(self) -> dict[int, tuple[FileState, Path]]:
         """Return each number's state and path."""

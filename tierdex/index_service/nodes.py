@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tierdex.errors import CorruptFileError, StoreRefusedError, UnavailableError
 from tierdex.index_service.answer import Missing
@@ -56,13 +56,28 @@ _STORE_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError)
 
 
 class Calm(NamedTuple):
-    """Up to `until` (ms) every manifest is fresh enough, hides no entry, and is known as of `as_of`."""
+    """Up to `until` (ms) every manifest is fresh enough, hides no entry, and is known as of `as_of`.
+
+    And nobody else misses a file. To be read before the files are asked, for what it promises, and again
+    after them: a file is named as missing before it leaves the table.
+    """
 
     as_of: int
     until: int
+    until_s: float
 
 
-NOT_CALM = Calm(0, 0)
+NOT_CALM = Calm(0, 0, 0.0)
+
+
+class TellMissing(Protocol):
+    """Hears from a part of the view whether it misses files; see `Nodes.veto`."""
+
+    def __call__(self, *, is_missing: bool) -> None: ...
+
+
+def tell_nobody(*, is_missing: bool) -> None:
+    """Begin like this: a part that is in no view yet."""
 
 
 class Nodes:
@@ -95,6 +110,7 @@ class Nodes:
         self._listed_ms = 0
         self._hidden: tuple[Missing, ...] = ()
         self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
+        self._vetoes: set[object] = set()  # who else misses something
         self.calm = NOT_CALM  # replaced, never changed: read without a lock
 
     def log_of(self, node: str) -> ManifestLog:
@@ -237,13 +253,25 @@ class Nodes:
         replaced = replaced_by(log.state for log in self._logs.values())
         return not is_replaced(handle.row, handle.node, replaced)
 
+    def veto(self, who: object, *, is_missing: bool) -> None:
+        """Hear that `who` misses files, or no more; it says so before they leave the table."""
+        with self._lock:
+            (self._vetoes.add if is_missing else self._vetoes.discard)(who)
+            self.calm = self._calm()
+
     def _calm(self) -> Calm:
         """Return how long answers may leave the manifests unasked; the caller holds the lock."""
         as_of = self.as_of()
         rules = [log.state.retention for log in self._logs.values()]
-        if self._hidden or as_of == 0 or any(rule != KEEP_FOR_EVER for rule in rules):
+        if (
+            self._vetoes
+            or self._hidden
+            or as_of == 0
+            or any(rule != KEEP_FOR_EVER for rule in rules)
+        ):
             return NOT_CALM
-        return Calm(as_of, as_of + round(self._settings.max_staleness * 1000))
+        until = as_of + round(self._settings.max_staleness * 1000)
+        return Calm(as_of, until, until / 1000)
 
     def _listed(self) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""

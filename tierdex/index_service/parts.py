@@ -78,6 +78,8 @@ class Parts:
         if self.is_closed:
             return
         self.is_closed = True
+        # Now, not when the collector of cycles comes by: each open file is a descriptor.
+        self.local_queries.close()
         try:
             if self.writing is not None:
                 self.writing.writer.close()
@@ -86,8 +88,6 @@ class Parts:
             self.executor.shutdown(wait=False, cancel_futures=True)
             with self.table.snapshot() as snapshot:
                 self.table.remove(*snapshot.files)
-            # Now, not when the collector of cycles comes by: each open file is a descriptor.
-            self.local_queries.close()
             self.sidecars.close()
             self.store.close()
             if self.writing is not None:

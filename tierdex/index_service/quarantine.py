@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.nodes import tell_nobody
 from tierdex.lifecycle.paths import parse_quarantined_name
 from tierdex.lifecycle.transition import sync_folders
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
+    from tierdex.index_service.nodes import TellMissing
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_state import FileState
     from tierdex.lifecycle.file_table import FileTable
@@ -35,6 +37,7 @@ class Quarantine:
         self._filesystem = filesystem
         self._paths = paths
         self._table = table
+        self.tell: TellMissing = tell_nobody
         self._lock = threading.Lock()
         self._reasons: dict[str, str] = {}  # replaced, never changed: read without a lock
         self._moving: dict[str, str] = {}  # on their way into the folder
@@ -44,15 +47,13 @@ class Quarantine:
         """Read the folder again: an operator may have dealt with a file."""
         with self._lock:
             names = self._filesystem.list_folder(self._paths.quarantine)
-            self._reasons = {
-                name: self._reasons.get(name, "in quarantine; see `tierdex verify`")
-                for name in names
-            } | self._moving
+            known = "in quarantine; see `tierdex verify`"
+            self._name({name: self._reasons.get(name, known) for name in names} | self._moving)
 
     def note(self, path: Path, reason: str) -> None:
         """Remember why a file that lies in the folder is there."""
         with self._lock:
-            self._reasons = {**self._reasons, path.name: reason}
+            self._name({**self._reasons, path.name: reason})
 
     def put(self, handle: FileHandle, reason: str) -> None:
         """Move a damaged local file out of the table and into the folder."""
@@ -76,7 +77,12 @@ class Quarantine:
         """Name a file that is about to come; it stays named if its rename fails."""
         with self._lock:
             self._moving[target.name] = reason
-            self._reasons = {**self._reasons, target.name: reason}
+            self._name({**self._reasons, target.name: reason})
+
+    def _name(self, reasons: dict[str, str]) -> None:
+        """Name these files from now on; the caller holds the lock."""
+        self._reasons = reasons
+        self.tell(is_missing=bool(reasons))
 
     def missing(self) -> list[Missing]:
         reasons = self._reasons

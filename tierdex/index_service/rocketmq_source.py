@@ -14,6 +14,7 @@ import numpy as np
 
 from tierdex.errors import UnavailableError
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.nodes import tell_nobody
 from tierdex.index_service.reader import Candidate
 from tierdex.indexfile.rocketmq_folder import RocketmqFolder
 from tierdex.indexfile.rocketmq_layout import HASH_FUNCTION
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
+    from tierdex.index_service.nodes import TellMissing
     from tierdex.index_service.reader import FileMeter
     from tierdex.index_service.request import QueryRequest
     from tierdex.indexfile.rocketmq import RocketmqIndexFile
@@ -91,6 +93,7 @@ class RocketmqView:
     def __init__(self, filesystem: FileSystem, root: Path, table: FileTable) -> None:
         self._folder = RocketmqFolder(filesystem, root)
         self._table = table
+        self.tell: TellMissing = tell_nobody
         self._missing: list[Missing] = []
 
     def refresh(self) -> None:
@@ -103,8 +106,15 @@ class RocketmqView:
         for file in reversed(files):  # oldest first: two of one begin get neighbouring numbers
             number = max(number + 1, file.begin_ms)
             fresh.append(_handle(self._folder, file, number))
+        missing = [Missing(path, reason) for path, reason in unreadable]
+        # What is missing is named before it is gone from the table, and until it is back there.
+        self._name(list(dict.fromkeys(self._missing + missing)))
         self._table.change(remove=gone, add=fresh)
-        self._missing = [Missing(path, reason) for path, reason in unreadable]
+        self._name(missing)
+
+    def _name(self, missing: list[Missing]) -> None:
+        self._missing = missing
+        self.tell(is_missing=bool(missing))
 
     def missing(self) -> list[Missing]:
         """Return the files that cannot be read."""

@@ -6,6 +6,7 @@ Depends on nodes, quarantine, local_view.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
@@ -44,6 +45,9 @@ class ViewSurroundings:
         self._rocketmq = rocketmq
         self._unwritten = unwritten
         self._with_missing = tuple(p for p in (quarantine, local_view, rocketmq) if p is not None)
+        for part in self._with_missing:
+            part.tell = partial(nodes.veto, part)
+            nodes.veto(part, is_missing=bool(part.missing()))
         self._refreshing = threading.Lock()
 
     def step(self) -> float:
@@ -90,13 +94,7 @@ class ViewSurroundings:
 
     @property
     def calm(self) -> Calm:
-        """Return until when nothing is missing for any query, as far as is known now; see `Calm`.
-
-        To be read after the files were asked, as `missing` is: a file is named before it leaves.
-        """
-        for part in self._with_missing:
-            if part.missing():
-                return NOT_CALM
+        """Return until when nothing is missing for any query, as far as is known now."""
         return NOT_CALM if self._unwritten() is not None else self._nodes.calm
 
     def lost_numbers(self, node: str) -> list[int]:

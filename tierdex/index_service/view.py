@@ -135,9 +135,10 @@ def make_parts(
         local_queries=LocalQueries(
             clock=seams.clock,
             table=view.table,
-            surroundings=surroundings,
+            nodes=view.nodes,
             sidecars=view.sidecars,
             settings=settings,
+            writer=writer,
         ),
         batch_queries=BatchQueryRunner(
             settings, seams.clock, view.table, surroundings, queries, view.executor

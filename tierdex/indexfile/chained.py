@@ -470,7 +470,8 @@ class ChainedFile(ChainedReader):
         self._mapping = mapping
         view = ChainedView(self.header, self.path, mapping.array.view(np.ndarray), slots=slots)
         with self._tally_lock:
-            self._tally, self.dictionaries, self._current_view = tally, dictionaries, view
+            self._tally, self.dictionaries = tally, dictionaries
+            self._look_at(view)
             self._bind()
         self._proven = True
         self._publish()
@@ -526,7 +527,7 @@ class ChainedFile(ChainedReader):
 
     def _drop_mapping(self) -> None:
         """Let go of the mapped pages; they go once the last reader is done with them."""
-        self._current_view = None
+        self._look_at(None)
         if self._mapping is not None:
             self._mapping.close()
             self._mapping = None

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Callable  # noqa: TC003 (MessageFinder's field)
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,13 +20,13 @@ from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained_check import Proof, prove
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
-from tierdex.indexfile.kernels import chain_lookup as k
+from tierdex.indexfile.columns import address
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds, RowMeasure
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tierdex.indexfile.chained_tally import Tally
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
 
 
 _PUBLISHED = struct.Struct("4q")
-_NO_MESSAGE = (0,)
-_TWO_64, _INT64_MAX = 1 << 64, (1 << 63) - 1
 
 
 class Published(NamedTuple):
@@ -45,6 +45,18 @@ class Published(NamedTuple):
     items: int
     min_time: int
     max_time: int
+
+
+class MessageFinder(NamedTuple):
+    """Finds the one message of a key, in one step that nothing in Python comes between.
+
+    `ask(name)` returns (1 + tag, queue, offset, size, timestamp). The first number is 0 when there is no
+    such message; below 0, to be asked otherwise: a name of the wrong type or size, more messages, a long
+    chain, a file that is damaged or closed. Lasts for ever: a topic's tag never changes.
+    """
+
+    ask: Callable[[object], tuple[int, int, int, int, int]]
+    owners: tuple[object, ...]  # of the memory that `ask` looks at
 
 
 class ChainedReader:
@@ -64,7 +76,9 @@ class ChainedReader:
         self.dictionaries = dictionaries
         self._tally = tally
         self._tally_lock = threading.Lock()  # against end_offsets beside an append
-        self._current_view: ChainedView | None = view
+        self._current_view: ChainedView | None = None
+        self._door = np.zeros(1, np.int64)  # the address of the view's words; 0: there is no view
+        self._look_at(view)
         self._closed = False
         self._proof: Proof | None = None  # of a row_bounds that no walk has used yet
         self._seen = np.zeros(len(Published._fields), np.int64)  # a Published, one i8 a field
@@ -164,32 +178,21 @@ class ChainedReader:
             return []
         return self._view.find_few(lookup.key_hash, tag, begin, end, self.published)
 
-    def find_message(
-        self, key_hash: int, kind: int, topic: str | None, begin: int, end: int
-    ) -> tuple[int, ...] | None:
-        """Return (1, tag, timestamp, offset, size, queue) of the only match, (0, ...) of none.
+    def message_finder(self, topic: str | None, seed: int, most_bytes: int) -> MessageFinder | None:
+        """Return what finds the one message of a key of `topic`; of a message ID without a topic.
 
-        For files of the message schema. None when there are more, or that may be: see `find_few`.
+        For files of the message schema. `seed` is that of the hashes (i8, its bits), `most_bytes` what
+        a name may have. None while the file knows no such topic.
         """
-        view = self._current_view or self._view
-        if topic is None:
-            tag = layout.TAG_ANY_MESSAGE_ID
-        else:
-            index = self.dictionaries.topics.get(topic)
-            if index is None:
-                return _NO_MESSAGE
-            tag = index if kind == layout.KIND_KEY else index | layout.KIND_BIT
-        found: tuple[int, ...] = k.find_message(
-            view.array,
-            key_hash - _TWO_64 if key_hash > _INT64_MAX else key_hash,
-            tag,
-            begin,
-            end,
-            self._published[0],
-        )
-        if found[0] < 0:
-            raise view.damage(found[0])
-        return None if found[0] == k.SEVERAL else found
+        from tierdex.indexfile.kernels import single_gets  # numba loads only when needed
+
+        kind = layout.KIND_MESSAGE_ID if topic is None else layout.KIND_KEY
+        tag = self.tag_of(topic, kind)
+        if tag == layout.TAG_NONE:
+            return None
+        place = address(self._seen)
+        words = np.array([address(self._door), place, tag, seed, most_bytes], np.int64)
+        return MessageFinder(partial(single_gets.load(), address(words)), (self, words))
 
     def find_many(
         self,
@@ -313,6 +316,11 @@ class ChainedReader:
         if self._closed:
             raise ClosedError(f"{self.path} was closed")
         raise UnavailableError(f"{self.path} is being read again from the device")
+
+    def _look_at(self, view: ChainedView | None) -> None:
+        """Read from `view` from now on, or from none."""
+        self._door[0] = 0 if view is None else view.place
+        self._current_view = view
 
     def _publish(self) -> None:
         """Make everything in the tally visible, in one step for every Python thread."""

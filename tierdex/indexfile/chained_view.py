@@ -130,6 +130,7 @@ class ChainedView:
         self._blocks = blocks
         file_slots = data.ctypes.data + layout.HEADER_BYTES
         self.array = np.zeros(k.VIEW_LENGTH, np.int64)
+        self.place = address(self.array)  # what kernels take that one key asks
         self.array[k.V_SLOTS] = file_slots if slots is None else slots.ctypes.data
         self.array[k.V_SLOT_COUNT] = header.slot_count
         self.array[k.V_ROWS] = data.ctypes.data + begin

@@ -17,9 +17,8 @@ import numpy as np
 
 from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.checksum import verify_block
-from tierdex.indexfile.kernels.compile import kernel, short_kernel
+from tierdex.indexfile.kernels.compile import kernel
 from tierdex.indexfile.kernels.intrinsics import (
-    load_i32,
     load_i64,
     load_u8,
     load_u32,
@@ -30,7 +29,6 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_u8,
     store_u64,
 )
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 # Places of a view (i8 each).
 V_SLOTS = 0  # address of slot 0
@@ -47,7 +45,6 @@ VIEW_LENGTH = 9
 BAD_CHAIN = -1
 BAD_BLOCK = -2  # and below: BAD_BLOCK - block
 TOO_MUCH = -(1 << 62)  # more items would have to be walked than the caller allows
-SEVERAL = 2  # no error: `find_message` has more to tell than it can
 START = -1  # a cursor that begins at the slot
 
 # Places of a batch of lookups (i8 each): columns by address; a step of 0 means one time for all.
@@ -72,9 +69,6 @@ _BLOCK_BYTES = layout.BLOCK_BYTES
 _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
-_MESSAGE_BYTES = MESSAGE_SCHEMA.item_bytes
-_OFFSET, _SIZE, _QUEUE = map(MESSAGE_SCHEMA.position, ("offset", "size", "queue_id"))
-_SHORT_CHAIN = 64  # items
 _KIND_BIT = np.uint32(layout.KIND_BIT)
 _ANY_MESSAGE_ID = np.uint32(layout.TAG_ANY_MESSAGE_ID)
 
@@ -164,52 +158,6 @@ def walk_chain(
                 return count, following, walked
         row = following
     return count, row, walked
-
-
-@short_kernel
-def find_message(view: Any, key_hash: int, tag: int, begin: int, end: int, published: int) -> Any:
-    """Return (1, tag, timestamp, offset, size, queue) of the one item of a key in a file of messages.
-
-    The arguments are `walk_chain`'s. The first number is 0 when there is no such item, SEVERAL when
-    there are more, or the chain is longer than one wants to walk while all Python threads wait, and
-    below 0 an error.
-    """
-    wanted, wanted_tag = np.uint64(key_hash), np.uint32(tag)
-    nothing = np.int64(0)
-    found, walked = nothing, nothing
-    slot = view[V_SLOTS] + 4 * np.int64(mul_high(wanted, np.uint64(view[V_SLOT_COUNT])))
-    error = np.int64(bad_block(view, slot, 4))
-    if error:
-        return error, nothing, nothing, nothing, nothing, nothing
-    row = np.int64(load_u32(slot))
-    while row != 0:
-        place = view[V_ROWS] + (row - 1) * _MESSAGE_BYTES
-        error = np.int64(BAD_CHAIN)
-        if row <= view[V_ROW_LIMIT]:
-            error = np.int64(bad_block(view, place, _MESSAGE_BYTES))
-        if error:
-            return error, nothing, nothing, nothing, nothing, nothing
-        if row <= published and _matches(place, wanted, wanted_tag, begin, end):
-            if found:
-                return np.int64(SEVERAL), nothing, nothing, nothing, nothing, nothing
-            found = place
-        walked += 1
-        following = np.int64(load_u32(place + _LINK))
-        if following >= row:
-            return np.int64(BAD_CHAIN), nothing, nothing, nothing, nothing, nothing
-        if walked == _SHORT_CHAIN and following:
-            return np.int64(SEVERAL), nothing, nothing, nothing, nothing, nothing
-        row = following
-    if not found:
-        return nothing, nothing, nothing, nothing, nothing, nothing
-    return (
-        np.int64(1),
-        np.int64(load_u32(found + _TAG)),
-        load_i64(found + _TIME),
-        load_i64(found + _OFFSET),
-        np.int64(load_u32(found + _SIZE)),
-        np.int64(load_i32(found + _QUEUE)),
-    )
 
 
 @kernel
