@@ -55,6 +55,17 @@ def owner(store, tmp_path):
     index.close()
 
 
+@pytest.fixture
+def later(owner):
+    """Let the owner do what is due once the grace time has passed."""
+
+    def run():
+        owner._parts.clock.advance(100 * owner._settings.grace_time)
+        owner.run_compaction()
+
+    return run
+
+
 def merge_into_jobs(store, rows, meanwhile=lambda: None):
     """Merge the files of node `a` into the shared node `jobs`; return what is listed there then."""
     job = JobNode(store, "jobs")
@@ -114,3 +125,18 @@ def test_files_are_not_merged_into_a_node_that_keeps_them_for_another_time(store
     open_owner(tmp_path / "b", store, ManualClock(), retention=a_long_time).close()
     assert mergeable(take_snapshot(store), KEEP_FOR_EVER) == []
     assert len(mergeable(take_snapshot(store), make_retention(a_long_time))) == 2
+
+
+def test_a_replaced_file_is_named_until_its_owner_has_forgotten_it(store, owner, later):
+    rows = [file.row for file in take_snapshot(store).files]
+    merge_into_jobs(store, rows)
+    job = JobNode(store, "jobs")
+    for _ in range(2):
+        assert {ref.uuid for ref in job.shared.state.replaced} == {row.uuid for row in rows}
+        job.collect()  # it is listed still; then dropped, and not yet forgotten
+        owner.refresh()
+        owner.run_compaction()
+    later()
+    job.collect()
+    assert job.shared.state.replaced == frozenset()
+    assert items_by_node(take_snapshot(store)) == {"jobs": 2}

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
 
 Durability = Literal["received", "os", "disk", "remote"]
-OnError = Literal["partial", "fail"]
 DURABILITIES: tuple[Durability, ...] = ("received", "os", "disk", "remote")
 
 

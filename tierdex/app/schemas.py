@@ -35,7 +35,6 @@ QueueId = Annotated[int, Field(ge=0, le=(1 << 31) - 1, json_schema_extra={"forma
 Offset = Annotated[int, Field(ge=0, le=MAX_INT64, json_schema_extra={"format": "int64"})]
 Size = Annotated[int, Field(ge=0, le=(1 << 32) - 1, json_schema_extra={"format": "int64"})]
 Durability = Literal["received", "os", "disk", "remote"]
-Percentage = Annotated[float, Field(ge=0)]
 
 
 class Given(BaseModel):

@@ -19,6 +19,7 @@ from tierdex.compactor.collect import collect_node
 from tierdex.errors import ConflictError, FloorError
 from tierdex.ids import SystemIds
 from tierdex.lifecycle import changes
+from tierdex.lifecycle.garbage import plan_forget_replaced
 from tierdex.lifecycle.manifest import Change
 from tierdex.lifecycle.ownership import SharedNode
 from tierdex.lifecycle.paths import StorePaths
@@ -119,14 +120,29 @@ class JobNode:
         raise AssertionError("unreachable")
 
     def collect(self) -> int:
-        """Remove what no reader can need: objects of failed tasks, dropped files, old numbers.
+        """Remove what no reader can need: objects of failed tasks, dropped files, old numbers, names of
+        replaced files that their owners have forgotten.
 
         Returns the objects deleted. Only what is older than the grace time goes.
         """
         grace_ms = round(load_settings().grace_time * 1000)
-        return collect_node(
+        deleted = collect_node(
             self.shared, self._store, now_ms=self._clock.now_ms(), grace_ms=grace_ms
         )
+        self._forget_replaced()
+        return deleted
+
+    def _forget_replaced(self) -> None:
+        """Drop the names of files that merges here replaced, or the manifest grows for ever."""
+        owners = sorted({ref.node for ref in self.shared.state.replaced})
+        states = [open_log(self._store, owner).load() for owner in owners]
+        seen = [state for state in states if state.number]  # else it says nothing of its files
+
+        def build(state: ManifestState) -> Change | None:
+            gone = plan_forget_replaced(state, seen)
+            return Change(forget_replaced=gone) if gone else None
+
+        self.shared.commit(build)
 
     def collect_now_and_then(self, state: ManifestState) -> None:
         """Collect at every checkpoint's turn; a failure is logged: the files are published."""
