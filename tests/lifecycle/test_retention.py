@@ -6,7 +6,6 @@ from tests.lifecycle.rows import NOW_MS, make_row
 from tierdex.lifecycle.manifest import Retention
 from tierdex.lifecycle.retention import (
     begins_to_hide,
-    cut_off_ms,
     hidden_topics,
     is_expired,
     is_hidden,
@@ -94,14 +93,6 @@ def test_expiry_by_hand_takes_what_was_sealed_before():
 def test_entries_of_a_topic_past_its_own_retention_are_hidden():
     assert hidden_topics(RULES, ["short", "long", "ever", "other"], 0, 10_000) == {"short", "other"}
     assert hidden_topics(make_retention(None), ["short"], 0, 1 << 60) == frozenset()
-
-
-@given(st.integers(0, 3_000), st.integers(0, 3_000))
-def test_cut_off_and_hidden_agree(sealed_at_ms, now_ms):
-    cut_off = cut_off_ms(RULES, "short", now_ms)
-    assert cut_off is not None
-    assert is_hidden(RULES, "short", sealed_at_ms, now_ms) == (sealed_at_ms <= cut_off)
-    assert cut_off_ms(RULES, "ever", now_ms) is None
 
 
 @given(

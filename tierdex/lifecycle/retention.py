@@ -110,11 +110,5 @@ def hidden_topics(
     return frozenset(topic for topic in topics if is_hidden(rules, topic, sealed_at_ms, now_ms))
 
 
-def cut_off_ms(rules: Retention, topic: str, now_ms: int) -> int | None:
-    """Return the sealing time at and before which entries of `topic` are hidden; None: never."""
-    limit = rules.of(topic)
-    return None if limit is None else now_ms - limit
-
-
 def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else max(1, round(seconds * 1000))
