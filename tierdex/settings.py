@@ -38,7 +38,9 @@ class Settings(BaseSettings):
         description="run compaction, upload and refresh in threads; off: `run_compaction()` does it",
     )
     read_nodes: list[str] | None = Field(
-        None, description="answer only from these nodes of the store; none: from all"
+        None,
+        description="answer only from these nodes of the store; none: from all. Name the shared nodes "
+        "that jobs merge these into as well: what was merged is answered from there",
     )
     roll_after: float = Field(
         3600.0, gt=0, description="seconds after which a file that holds anything is rolled"
