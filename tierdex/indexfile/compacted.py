@@ -1,11 +1,10 @@
 """The compacted form of an index file, for reading: a sidecar, and pages from a mapping or by ranges.
 
-The *sidecar* is the file's tail: header copy, dictionaries, columns, statistics, directory, filter,
-footer. It is self-sufficient. A file that lies here whole is mapped (`open_local`) and answers by
-itself; one in a store is a sidecar (`from_sidecar`) that says which ranges to read and searches what
-was read. Both share all of the code. Small parts are verified when the file is opened, directory
-blocks, filter partitions and mapped pages when first used, fetched pages always: damage raises
-CorruptFileError and is never an answer.
+The sidecar is the file's tail (`Sidecar`). A file that lies here whole is mapped (`open_local`) and
+answers by itself; one in a store is a sidecar (`from_sidecar`) that says which ranges to read and
+searches what was read. Small parts are verified when the file is opened, directory blocks, filter
+partitions and mapped pages when first used, fetched pages always: damage raises CorruptFileError and
+is never an answer.
 
 Depends on the other modules of the form, and on the page kernels.
 """
@@ -342,8 +341,7 @@ class CompactedFile(Sidecar):
 
         Those have no rows. Raises CorruptFileError.
         """
-        count = len(hashes)
-        pages = self.plan_pages(hashes)
+        count, pages = len(hashes), self.plan_pages(hashes)
         most_pages = share.items // max(1, self.statistics.items_per_page) + 1
         short = pages[:, 1] - pages[:, 0] <= most_pages
         found = self.find_many(
