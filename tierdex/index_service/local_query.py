@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 _new_tuple: Any = tuple.__new__
+_new_object: Any = object.__new__
 _FILES_MAX = 64  # files that are asked one after the other, on the caller's thread
 _TOPICS_REMEMBERED = 65_536
 _ANY_TIME = (TIME_MIN, TIME_MAX)
@@ -151,7 +152,10 @@ class LocalQueries:
         # Again after them: what is missing is named before it leaves the table.
         if self._nodes.calm is not calm or self._now_s() > calm.until_s or self._closed:
             return None
-        return Answer(entries, True, [], None, calm.as_of, None)
+        answer: Answer = _new_object(Answer)  # field by field: half of what calling `Answer` takes
+        answer.entries, answer.complete, answer.missing = entries, True, []
+        answer.next_cursor, answer.as_of, answer.explain = None, calm.as_of, None
+        return answer
 
     def _shows_received(self) -> bool:
         """Write what was received; say whether that could be done."""

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from tierdex.errors import CorruptFileError, StoreRefusedError, UnavailableError
 from tierdex.index_service.answer import Missing
@@ -55,7 +56,8 @@ _PASSES_MAX = 4  # each sees what was committed before the one before ended
 _STORE_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError)
 
 
-class Calm(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Calm:
     """Up to `until` (ms) every manifest is fresh enough, hides no entry, and is known as of `as_of`.
 
     And nobody else misses a file. To be read before the files are asked, for what it promises, and again
