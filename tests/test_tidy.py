@@ -30,9 +30,9 @@ LAYOUT_MODULES = (
     "indexfile/rocketmq_layout.py",
     "indexfile/kernels/",
     "app/arrow_stream.py",
+    "index_service/cursor.py",
 )
-# schema.py makes a packer of the item's dtype, chained.py catches its error: no format of their own.
-STRUCT_BY_DTYPE = {"indexfile/schema.py", "indexfile/chained.py"}
+STRUCT_BY_DTYPE = {"indexfile/schema.py"}  # makes a packer of the item's dtype: no format of its own
 
 _BANNED_IN_NAMES = re.compile(
     r"Manager|Helper|Util(?!iz)|Impl(?!y|ement|ic)|(?i:_helpers?$|_utils?$|_impl$)"

@@ -137,12 +137,13 @@ class Index:
         """
         try:
             seed, number = self._topics[topic]
-            take = self._ways[durability]
+            is_taken = self._ways[durability](
+                self._words, keys, message_id, seed, number, timestamp, offset, size, queue_id
+            )
         except (KeyError, TypeError):  # a new topic, or none at all; another level
-            pass
-        else:
-            if take(self._words, keys, message_id, seed, number, timestamp, offset, size, queue_id):
-                return durability
+            is_taken = False
+        if is_taken:
+            return durability
         # The long way, which says what is wrong, if anything is.
         entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
         writer = self._writing().writer

@@ -8,7 +8,6 @@ Depends on chained_view, chained_tally, chained_check.
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Callable  # noqa: TC003 (MessageFinder's field)
 from functools import partial
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.header import FileHeader
     from tierdex.indexfile.schema import Schema
-
-
-_PUBLISHED = struct.Struct("4q")
 
 
 class Published(NamedTuple):
@@ -326,4 +322,4 @@ class ChainedReader:
         """Make everything in the tally visible, in one step for every Python thread."""
         tally = self._tally
         bounds = tally.time_bounds
-        _PUBLISHED.pack_into(self._published, 0, tally.next_row - 1, tally.items, *bounds)
+        self._seen[:] = (tally.next_row - 1, tally.items, *bounds)
