@@ -73,3 +73,36 @@ def test_wrong_directory_is_found(monkeypatch, column, value, words):
 
     monkeypatch.setattr(writer_module, "encode_pages", encode)
     assert any(words in fault for fault in check_compacted(write(chunk=5000)))
+
+
+def test_repeated_location_is_found_even_across_pages(monkeypatch):
+    rows = compacted_files.make_rows(1000)
+    page = compacted_files.make_file(rows).statistics.items_per_page
+    rows[page] = rows[page - 1]  # the last item of a page, and the first of the next one
+    assert check_compacted(write(rows)) == []  # since the writer drops it
+    mark_runs = writer_module.mark_runs
+
+    def keep_all(*arguments):
+        found = mark_runs(*arguments)
+        arguments[4][:] = True
+        return found
+
+    monkeypatch.setattr(writer_module, "mark_runs", keep_all)
+    assert any("location twice" in fault for fault in check_compacted(write(rows)))
+
+
+@pytest.mark.parametrize("topics", [1, 3])
+def test_wrong_count_of_a_topic_is_found(monkeypatch, topics):
+    rows = compacted_files.make_rows(1000, topics=topics)
+    names = compacted_files.TOPICS[:topics]
+    dictionaries = compacted_files.make_dictionaries(topics=names)
+    assert check_compacted(write(rows, dictionaries=dictionaries)) == []
+    count_topics = writer_module.count_topics
+
+    def count_one_more(*arguments):
+        arguments[-1][0, 0] += 1
+        return count_topics(*arguments)
+
+    monkeypatch.setattr(writer_module, "count_topics", count_one_more)
+    faults = check_compacted(write(rows, dictionaries=dictionaries))
+    assert faults == ["the items and times of a topic differ from the statistics"]

@@ -157,3 +157,14 @@ def test_measure_of_many_queues_grows_its_table():
     assert bounds.queues[["topic", "queue_id"]].tolist() == [tuple(pair) for pair in pairs.tolist()]
     assert bounds.kinds == 3
     assert RowMeasure(MESSAGE_SCHEMA).bounds().is_empty
+
+
+@pytest.mark.parametrize("factor", [2, 3, 700, 60_000, 1 << 20, (1 << 32) - 1, 1 << 33])
+@pytest.mark.parametrize("stranger", [None, 5, -1])
+def test_times_with_a_common_factor_come_back(factor, stranger):
+    rows = files.make_rows(1000)
+    steps = np.random.default_rng(3).integers(0, 1 << 20, len(rows))
+    rows["timestamp"] = -(1 << 50) + factor * steps
+    if stranger is not None:  # one value of a page that the factor of all others does not divide
+        rows["timestamp"][stranger] += max(1, factor // 2)
+    assert np.array_equal(all_rows(files.make_file(rows)), rows)

@@ -196,6 +196,17 @@ def _mark_run(rows: int, item_bytes: int, first: int, last: int, masks: Any, kee
 
 
 @kernel
+def _are_distinct(rows: int, item_bytes: int, count: int, previous: Any, hashes: Any) -> Any:
+    """Write the hashes of `count` rows to `hashes` (u8); say whether each is above the one before."""
+    for i in range(count):
+        hashes[i] = load_u64(rows + i * item_bytes)
+    repeats = np.int64(hashes[0] <= previous)
+    for i in range(1, count):  # without a branch: in vectors
+        repeats += hashes[i] <= hashes[i - 1]
+    return repeats == 0
+
+
+@kernel
 def mark_runs(
     rows: int, item_bytes: int, count: int, masks: Any, keep: Any, distinct: Any, counters: Any
 ) -> Any:
@@ -208,6 +219,11 @@ def mark_runs(
     found = 0
     previous = np.uint64(counters[0])
     run, longest = counters[1], counters[2]
+    if run > 0 and count > 0 and _are_distinct(rows, item_bytes, count, previous, distinct):
+        keep[:count] = True  # the rule: a fifth of the time that runs take
+        counters[0] = np.int64(distinct[count - 1])
+        counters[1], counters[2] = 1, max(longest, 1)
+        return count
     i = 0
     while i < count:
         key_hash = load_u64(rows + i * item_bytes)
