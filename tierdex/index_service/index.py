@@ -10,10 +10,10 @@ Depends on everything in index_service. Wiring is in open.py.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tierdex.errors import ClosedError, InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.index_service.asking import Asking, refuse_closed
 from tierdex.index_service.request import (
     DEFAULT_MAX_COUNT,
     INT32_MAX,
@@ -24,7 +24,7 @@ from tierdex.index_service.request import (
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from concurrent.futures import Executor
     from pathlib import Path
     from types import TracebackType
@@ -55,6 +55,7 @@ class Index:
         self._checker = parts.checker
         self._queries = parts.queries
         self._from_memory = parts.local_queries.run
+        self._asking = Asking(parts, self._writer)
         # What a plain put goes through: see PutBuffer.
         puts = None if self._writer is None else self._writer.puts
         self._words = 0 if puts is None else puts.address
@@ -245,7 +246,7 @@ class Index:
             cursor=cursor,
         )
         fail = _check_on_error(on_error)
-        with self._asking():
+        with self._asking:
             answer = self._queries.run(request, explain=explain, fail=fail)
         if topic is not None:
             self._parts.local_queries.learn(topic)
@@ -277,7 +278,7 @@ class Index:
     ) -> list[Answer]:
         """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
         fail = _check_on_error(on_error)
-        with self._asking():
+        with self._asking:
             return self._parts.batch_queries.run(lookups, fail=fail)
 
     def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
@@ -289,7 +290,7 @@ class Index:
         ``{"file", "reason", "lookups": [numbers], or null for all}``.
         """
         fail = _check_on_error(on_error)
-        with self._asking():
+        with self._asking:
             return self._parts.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
 
     def query_batch_local(self, lookups: Any, *, max_count: int = 1) -> Any | None:
@@ -297,19 +298,8 @@ class Index:
 
         For callers that must not block: an event loop. None says nothing about the keys.
         """
-        with self._asking():
+        with self._asking:
             return self._parts.batch_queries.run_local(lookups, max_count=max_count)
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Show every put that returned to the query; let no closed index look empty."""
-        self._refuse_closed()
-        if self._writer is not None and self._writer.has_buffered:
-            self._writer.show_buffered()
-        try:
-            yield
-        finally:
-            self._refuse_closed()  # closed meanwhile: the files may have left the table
 
     # -- operation -------------------------------------------------------------------------------
 
@@ -372,8 +362,7 @@ class Index:
     # -- private ---------------------------------------------------------------------------------
 
     def _refuse_closed(self) -> None:
-        if self._parts.is_closed:
-            raise ClosedError("the index was closed")
+        refuse_closed(self._parts)
 
     def _writing(self) -> WritingParts:
         self._refuse_closed()

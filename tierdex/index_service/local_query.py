@@ -89,6 +89,8 @@ class LocalQueries:
 
     def learn(self, topic: str) -> None:
         """Remember a topic that was found legal: its lookups may come here from now on."""
+        if topic in self._plans:
+            return
         if len(self._plans) >= _TOPICS_REMEMBERED:
             self._forget()
         self._plans[topic] = _Plan(topic, topic_seed(topic), self._files, self._max_key_bytes)

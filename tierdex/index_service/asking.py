@@ -1,0 +1,44 @@
+"""What surrounds every query that is not answered from memory alone.
+
+::
+
+    with asking:      every put that returned is shown; a closed index is refused
+        ...           the files are asked
+                      closed meanwhile: refused again, since the files may have left the table
+
+Depends on errors; on parts and writer for their types only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.errors import ClosedError
+
+if TYPE_CHECKING:
+    from tierdex.index_service.parts import Parts
+    from tierdex.index_service.writer import Writer
+
+
+class Asking:
+    """Around a query: every put that returned is shown to it, and no closed index looks empty."""
+
+    __slots__ = ("_parts", "_writer")
+
+    def __init__(self, parts: Parts, writer: Writer | None) -> None:
+        self._parts = parts
+        self._writer = writer
+
+    def __enter__(self) -> None:
+        refuse_closed(self._parts)
+        if self._writer is not None and self._writer.has_buffered:
+            self._writer.show_buffered()
+
+    def __exit__(self, *_: object) -> None:
+        refuse_closed(self._parts)
+
+
+def refuse_closed(parts: Parts) -> None:
+    """Raise ClosedError when the index was closed."""
+    if parts.is_closed:
+        raise ClosedError("the index was closed")
