@@ -22,6 +22,7 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.checksums import checksum, part_seed, unit_seed
 from tierdex.indexfile.columns import thread_buffer
 from tierdex.indexfile.kernels import fuse_filter as kernels
+from tierdex.indexfile.kernels.fuse_build import build_partition
 from tierdex.indexfile.layout import Part
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class FilterBuilder:
             self._scratch = _Scratch(size + size // 8, len(hashes) + len(hashes) // 8)
         scratch = self._scratch
         fingerprints = np.empty(size, np.uint16)
-        built = kernels.build_partition(
+        built = build_partition(
             hashes,
             np.uint64(seed),
             length,

@@ -1,11 +1,9 @@
-"""Building and asking the partitions of a 4-wise binary fuse filter.
+"""Asking the partitions of a 4-wise binary fuse filter.
 
 A partition is an array of fingerprints in `segment_count + 3` segments of `segment_length` (a power
 of two). A mixed hash names one position in each of four neighbouring segments; the filter says
-"maybe" when the four fingerprints there, xored, give the fingerprint of the hash. Building peels:
-a position that only one key uses decides that key, the key is taken out, which frees others; the
-fingerprints are then written in the opposite order. After T. M. Graf and D. Lemire, "Binary Fuse
-Filters: Fast and Smaller Than Xor Filters" (2022).
+"maybe" when the four fingerprints there, xored, give the fingerprint of the hash. After
+T. M. Graf and D. Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters" (2022).
 
 A file's filter is many partitions by hash range, each small enough to be built in the cache; their
 table has a `layout.FILTER_PARTITION` of 32 bytes each. `filter` is the address of the i8 array that
@@ -40,9 +38,7 @@ NO, MAYBE, DAMAGED = 0, 1, -1
 
 _GROUP = 64  # hashes whose cache misses overlap in a batch
 _PLACES = 5  # words that are noted of each: the mixed hash, four addresses
-_U0 = np.uint64(0)
 _U1 = np.uint64(1)
-_U8 = np.uint64(8)
 _U18 = np.uint64(18)
 _U32 = np.uint64(32)
 _U33 = np.uint64(33)
@@ -62,7 +58,7 @@ def mix(key_hash: Any, seed: Any) -> Any:
 
 
 @kernel
-def _positions(value: Any, length: Any, span: Any) -> Any:
+def positions(value: Any, length: Any, span: Any) -> Any:
     """Return the four positions of a mixed hash; `span` = segment_length * segment_count."""
     mask = length - _U1
     first = mul_high(value, span)
@@ -70,118 +66,6 @@ def _positions(value: Any, length: Any, span: Any) -> Any:
     third = (first + length + length) ^ ((value >> _U18) & mask)
     fourth = (first + length + length + length) ^ (value & mask)
     return first, second, third, fourth
-
-
-@kernel
-def _count_keys(hashes: Any, seed: Any, length: Any, span: Any, words: Any, counts: Any) -> Any:
-    """Xor every mixed hash into its four positions; say whether no position overflows its count.
-
-    The upper six bits of a count are keys, the lower two the xor of their side numbers.
-    """
-    crowded = np.int64(0)
-    for i in range(hashes.shape[0]):
-        value = mix(hashes[i], seed)
-        at0, at1, at2, at3 = _positions(value, length, span)
-        words[at0] ^= value
-        words[at1] ^= value
-        words[at2] ^= value
-        words[at3] ^= value
-        count0 = np.int64(counts[at0]) + 4
-        count1 = (np.int64(counts[at1]) + 4) ^ 1
-        count2 = (np.int64(counts[at2]) + 4) ^ 2
-        count3 = (np.int64(counts[at3]) + 4) ^ 3
-        counts[at0] = np.uint8(count0)
-        counts[at1] = np.uint8(count1)
-        counts[at2] = np.uint8(count2)
-        counts[at3] = np.uint8(count3)
-        crowded |= count0 | count1 | count2 | count3
-    return crowded < 256
-
-
-@kernel
-def _peel(
-    size: int, length: Any, span: Any, words: Any, counts: Any, alone: Any, stack: Any, sides: Any
-) -> Any:
-    """Take out key after key that has a position to itself; return how many could be taken."""
-    waiting = 0
-    for position in range(size):
-        alone[waiting] = position
-        waiting += (counts[position] >> 2) == 1
-    peeled = 0
-    at = np.empty(4, np.uint64)
-    while waiting > 0:
-        waiting -= 1
-        position = alone[waiting]
-        if counts[position] >> 2 != 1:
-            continue
-        value = words[position]
-        side = np.int64(counts[position]) & 3
-        stack[peeled] = value
-        sides[peeled] = side
-        peeled += 1
-        at[0], at[1], at[2], at[3] = _positions(value, length, span)
-        for step in range(1, 4):
-            other_side = (side + step) & 3
-            other = at[other_side]
-            count = np.int64(counts[other])
-            alone[waiting] = other
-            waiting += (count >> 2) == 2
-            counts[other] = np.uint8((count - 4) ^ other_side)
-            words[other] ^= value
-    return peeled
-
-
-@kernel
-def _assign(
-    count: int, length: Any, span: Any, bits: int, stack: Any, sides: Any, fingerprints: Any
-) -> None:
-    """Write fingerprints in the opposite order of the peeling; `fingerprints` (u2) begins zeroed."""
-    at = np.empty(4, np.uint64)
-    mask = (_U1 << np.uint64(bits)) - _U1
-    for i in range(count - 1, -1, -1):
-        value = stack[i]
-        at[0], at[1], at[2], at[3] = _positions(value, length, span)
-        wanted = np.uint16((value ^ (value >> _U32)) & mask)
-        # The target itself is still zero, so xoring all four is xoring the other three.
-        others = (
-            fingerprints[at[0]] ^ fingerprints[at[1]] ^ fingerprints[at[2]] ^ fingerprints[at[3]]
-        )
-        fingerprints[at[sides[i]]] = wanted ^ others
-
-
-@kernel
-def build_partition(
-    hashes: Any,
-    seed: Any,
-    segment_length: int,
-    segment_count: int,
-    bits: int,
-    words: Any,
-    counts: Any,
-    alone: Any,
-    stack: Any,
-    sides: Any,
-    fingerprints: Any,
-) -> Any:
-    """Write the fingerprints of distinct `hashes` (u8[n]) into `fingerprints` (u2, one a position).
-
-    Scratch, one element a position: `words` u8, `counts` u1, and one more: `alone` u4; one a key:
-    `stack` u8, `sides` u1. False means that this seed leaves keys that cannot be peeled.
-    """
-    length = np.uint64(segment_length)
-    span = length * np.uint64(segment_count)
-    size = segment_length * (segment_count + 3)
-    for position in range(size):
-        words[position] = _U0
-        counts[position] = 0
-        fingerprints[position] = 0
-    if not _count_keys(hashes, seed, length, span, words, counts):
-        return False
-    count = _peel(size, length, span, words, counts, alone, stack, sides)
-    if count != hashes.shape[0]:
-        return False
-    _assign(count, length, span, bits, stack, sides, fingerprints)
-    return True
 
 
 @kernel
@@ -234,7 +118,7 @@ def _fingerprint_places(entry: int, fingerprints: int, key_hash: Any, bits: int)
     """Return the mixed hash and the addresses of its four fingerprints in the partition of `entry`."""
     value = mix(key_hash, load_u64(entry + 8))
     length = np.uint64(load_u32(entry + 16))
-    at0, at1, at2, at3 = _positions(value, length, length * np.uint64(load_u32(entry + 20)))
+    at0, at1, at2, at3 = positions(value, length, length * np.uint64(load_u32(entry + 20)))
     wide = np.uint64(bits == 16)
     begin = fingerprints + load_i64(entry)
     a0 = begin + np.int64(at0 << wide)
