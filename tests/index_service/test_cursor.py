@@ -14,7 +14,9 @@ from tierdex.storage_layer.memory import MemoryStore
 
 def test_a_cursor_survives_its_way_through_text():
     location = fingerprint_location(("t", 1, 2))
-    cursor = Cursor(digest_query("t", 0), location, 7, bytes(8), "00000000000000000007-a")
+    cursor = Cursor(
+        digest_query("t", 0), location, 7, bytes(8), bytes(16), "00000000000000000007-a"
+    )
     assert decode_cursor(cursor.encode(), cursor.query_digest) == cursor
 
 
@@ -26,7 +28,7 @@ def test_any_other_text_is_refused(text):
 
 
 def test_a_changed_letter_is_refused():
-    good = Cursor(b"12345678", bytes(16), 0, bytes(8), "00000000000000000007-a").encode()
+    good = Cursor(b"12345678", bytes(16), 0, bytes(8), bytes(16), "00000000000000000007-a").encode()
     for place in range(len(good)):
         other = "B" if good[place] == "A" else "A"
         with pytest.raises(InvalidRequestError):
@@ -183,6 +185,27 @@ def test_a_location_put_again_into_the_same_file_is_not_lost(index):
     assert set(offsets(first) + offsets(second)) == set(range(6))
 
 
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_a_location_that_compaction_moves_over_the_cursor_is_not_lost(make_index, is_merged):
+    index = make_index(merge_min_files=2)
+    fill(index, 6)
+    first = index.query("orders", key="A", max_count=3)
+    if is_merged:
+        index.roll()
+    put(index, "A", 1)  # compaction keeps this one of the two
+    for offset in range(5):
+        put(index, "B", offset)  # as many as in the other file: they are worth a merge
+    index.roll()
+    index.run_compaction()
+    assert len(index.files()) == 1
+    with pytest.raises(CursorExpiredError, match="query again"):
+        index.query("orders", key="A", cursor=first.next_cursor)
+    again = index.query("orders", key="A", max_count=3)
+    put(index, "A", 0)
+    rest = index.query("orders", key="A", cursor=again.next_cursor)
+    assert offsets(again) + offsets(rest) == [1, 5, 4, 3, 2, 0]
+
+
 def test_what_was_returned_comes_once_though_others_came_meanwhile(index):
     fill(index, 4)
     index.roll()
@@ -208,7 +231,7 @@ def test_a_cursor_of_a_batch_goes_on_as_one_of_a_query_does(index):
 
 def cursor_text(location, file_id):
     digest = digest_query("orders", 0, "A", -(1 << 63), (1 << 63) - 1)
-    return Cursor(digest, location, 0, bytes(8), file_id).encode()
+    return Cursor(digest, location, 0, bytes(8), bytes(16), file_id).encode()
 
 
 def test_a_cursor_of_an_unknown_file_has_expired(index):

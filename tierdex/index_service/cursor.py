@@ -27,20 +27,22 @@ SUM_MODULUS: Final = 1 << 64
 
 _VERSION = 2
 _DIGEST_BYTES = 8
-_HEAD = struct.Struct(f"<B{_DIGEST_BYTES}s16sQ{MERGES_BYTES}s")
+_HEAD = struct.Struct(f"<B{_DIGEST_BYTES}s16sQ{MERGES_BYTES}s16s")
 
 
 class Cursor(NamedTuple):
     """Go on in file `file_id`, after the entry whose location has this fingerprint.
 
     `returned` is the sum of `weigh` over all entries of this page and those before it, `merges`
-    stands for the merged files with parts on both sides of `file_id`.
+    stands for the merged files with parts on both sides of `file_id`. `form` is the uuid of its file
+    if that was compacted already, else zeros.
     """
 
     query_digest: bytes
     fingerprint: bytes
     returned: int
     merges: bytes
+    form: bytes
     file_id: str
 
     def encode(self) -> str:
@@ -56,7 +58,7 @@ def decode_cursor(text: str, query_digest: bytes) -> Cursor:
         check, raw = raw[:4], raw[4:]
         if hashlib.blake2b(raw, digest_size=4).digest() != check:
             raise ValueError("checksum")
-        version, digest, fingerprint, returned, merges = _HEAD.unpack_from(raw)
+        version, digest, fingerprint, returned, merges, form = _HEAD.unpack_from(raw)
         if version != _VERSION:
             raise ValueError("version")
         file_id = raw[_HEAD.size :].decode()
@@ -70,7 +72,7 @@ def decode_cursor(text: str, query_digest: bytes) -> Cursor:
             "the same as in the query that returned it",
             field="cursor",
         )
-    return Cursor(digest, fingerprint, returned, merges, file_id)
+    return Cursor(digest, fingerprint, returned, merges, form, file_id)
 
 
 def digest_query(*parts: object) -> bytes:

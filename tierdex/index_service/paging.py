@@ -11,14 +11,15 @@ of it that comes again behind C is still owed. The cursor's sum tells the two ap
 lies next to C, and adds up to it. Where no such stretch does (another node published in between),
 nothing counts as returned: rather an entry twice than one never.
 
-A merge may move entries over C, in either direction, where files of other nodes lie in between. Such
-a cursor has expired. Depends on cursor, plan and lifecycle's handles.
+Entries may move over C. A merge moves them where files of other nodes lie in between. Compaction and
+merge keep the newest of a location's items: one that was put again behind C's back, into C's file,
+takes the older one there with it. Such a cursor has expired. Depends on cursor, plan and lifecycle.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import CursorExpiredError
 from tierdex.index_service.cursor import (
@@ -29,6 +30,7 @@ from tierdex.index_service.cursor import (
     weigh,
 )
 from tierdex.index_service.plan import find_covering
+from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_file_id
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Page:
         self._cursors = CursorMaker(files)
         self._file = None if cursor is None else self._cursors.file_of(cursor)
         self._passed: dict[Location, None] = {}
+        self._passed_here: list[Location] = []  # in the cursor's file
         self._returned: set[Location] = set()
         self._entries: dict[Location, None] = {}
 
@@ -67,10 +70,25 @@ class Page:
         if not is_hidden:
             self._passed.pop(location, None)  # to the end: its last occurrence counts
             self._passed[location] = None
-        if handle is self._file and fingerprint_location(location) == cursor.fingerprint:
+        if handle is not self._file:
+            return
+        if fingerprint_location(location) == cursor.fingerprint:
             self._returned = _stretch(reversed(self._passed), cursor.returned)
+            if _form_of(handle) not in (_CHAINED, cursor.form):
+                self._check_none_moved(cursor)
             self._cursor = None
-            self._passed = {}
+            self._passed, self._passed_here = {}, []
+        elif not is_hidden:
+            self._passed_here.append(location)
+
+    def _check_none_moved(self, cursor: Cursor) -> None:
+        """Refuse a cursor whose file took entries that were not returned, and was compacted then."""
+        if not self._returned.issuperset(self._passed_here):
+            raise CursorExpiredError(
+                f"entries came into file {cursor.file_id} before it was compacted or merged; query "
+                "again without cursor",
+                field="cursor",
+            )
 
     def begins_in(self, handle: FileHandle) -> bool:
         """Say whether the cursor's entry must be in this file, and was not met so far."""
@@ -91,12 +109,21 @@ class Page:
         return self._cursors.after(digest, file_id, self._entries, returned)
 
 
+_CHAINED: Final = bytes(16)
+
+
+def _form_of(handle: FileHandle) -> bytes:
+    """Return what changes when a file is compacted or merged, and at no other time."""
+    is_chained = handle.state in (FileState.UNSEALED, FileState.SEALED)
+    return _CHAINED if is_chained else handle.uuid
+
+
 class CursorMaker:
     """Makes and places cursors over the files of one snapshot. One thread."""
 
     def __init__(self, files: Sequence[FileHandle]) -> None:
         self._files = files
-        self._merges: dict[str, bytes] = {}
+        self._places: dict[str, tuple[bytes, bytes]] = {}
 
     def after(
         self, digest: bytes, file_id: str, page: Iterable[Location], returned: int = 0
@@ -107,10 +134,12 @@ class CursorMaker:
         """
         fingerprints = list(map(fingerprint_location, page))
         total = (returned + sum(map(weigh, fingerprints))) % SUM_MODULUS
-        merges = self._merges.get(file_id)
-        if merges is None:
-            merges = self._merges[file_id] = self._merges_across(file_id)
-        return Cursor(digest, fingerprints[-1], total, merges, file_id).encode()
+        place = self._places.get(file_id)
+        if place is None:
+            file = find_covering(self._files, file_id)
+            form = _CHAINED if file is None else _form_of(file)
+            place = self._places[file_id] = (self._merges_across(file_id), form)
+        return Cursor(digest, fingerprints[-1], total, *place, file_id).encode()
 
     def file_of(self, cursor: Cursor) -> FileHandle:
         """Return the file that holds the cursor's entry now. Raises CursorExpiredError."""
