@@ -32,7 +32,9 @@ LAYOUT_MODULES = (
     "app/arrow_stream.py",
     "index_service/cursor.py",
 )
-STRUCT_BY_DTYPE = {"indexfile/schema.py"}  # makes a packer of the item's dtype: no format of its own
+STRUCT_BY_DTYPE = {
+    "indexfile/schema.py"
+}  # makes a packer of the item's dtype: no format of its own
 
 _BANNED_IN_NAMES = re.compile(
     r"Manager|Helper|Util(?!iz)|Impl(?!y|ement|ic)|(?i:_helpers?$|_utils?$|_impl$)"

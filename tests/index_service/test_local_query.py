@@ -139,7 +139,8 @@ def test_closed_index_answers_nothing_from_memory(index):
     index.query("orders", key="k0")
     index.close()
     assert index.query_local("orders", key="k0") is None
-    assert index._parts.local_queries._plans[None].files.sources == ()
+    assert index._parts.local_queries._files.sources == ()
+    assert index._parts.local_queries._plans == {}
 
 
 def test_location_repeated_in_two_files_that_are_not_compacted_is_told_once(make_index):
@@ -164,3 +165,17 @@ def test_topic_that_comes_to_a_file_late_is_found_there(make_index):
     plan = index._parts.local_queries._plans["orders"]
     assert len(plan.newest) == 1
     assert not plan.asks_others
+
+
+def test_no_file_is_kept_for_a_topic_that_nobody_asks_for_any_more(make_index):
+    index = make_index()
+    put(index, "a", 1, topic="seldom")
+    put(index, "a", 1)
+    for topic in ("seldom", "orders"):
+        index.query(topic, key="a")
+        assert index.query_local(topic, key="a").entries
+    assert set(index._parts.local_queries._plans) == {"seldom", "orders"}
+    index.roll()
+    put(index, "a", 2)
+    assert offsets(index.query_local("orders", key="a")) == [2, 1]
+    assert set(index._parts.local_queries._plans) == {"orders"}

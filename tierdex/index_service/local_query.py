@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _new_tuple: Any = tuple.__new__
 _new_object: Any = object.__new__
 _FILES_MAX = 64  # files that are asked one after the other, on the caller's thread
+_FINDERS_MAX = 4  # of a plan; a finder has half a kilobyte
+_PLANS_KEPT = 16_384
 _TOPICS_REMEMBERED = 65_536
 _ANY_TIME = (TIME_MIN, TIME_MAX)
 
@@ -76,28 +78,21 @@ class LocalQueries:
         self._waits = bytearray(1) if writer is None else writer.puts.waits
         self._closed = False
         self._files = _Files(None, ())
-        self._plans: dict[
-            str | None, _Plan
-        ] = {}  # of topics that were found legal; None: message IDs
-        self._forget()
+        # The seeds of topics that were found legal; None: message IDs.
+        self._seeds: dict[str | None, int] = {None: MESSAGE_ID_SEED}
+        self._plans: dict[str | None, _Plan] = {}  # for `_files`, so that no old file is kept alive
 
     def close(self) -> None:
         """Answer nothing any more, and let go of the files."""
         self._closed = True
         self._files = _Files(None, ())
-        self._forget()
+        self._plans = {}
 
     def learn(self, topic: str) -> None:
         """Remember a topic that was found legal: its lookups may come here from now on."""
-        if topic in self._plans:
-            return
-        if len(self._plans) >= _TOPICS_REMEMBERED:
-            self._forget()
-        self._plans[topic] = _Plan(topic, topic_seed(topic), self._files, self._max_key_bytes)
-
-    def _forget(self) -> None:
-        self._plans.clear()
-        self._plans[None] = _Plan(None, MESSAGE_ID_SEED, self._files, self._max_key_bytes)
+        if len(self._seeds) >= _TOPICS_REMEMBERED:
+            self._seeds = {None: MESSAGE_ID_SEED}
+        self._seeds[topic] = topic_seed(topic)
 
     def run(
         self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any
@@ -118,11 +113,13 @@ class LocalQueries:
             return None
         calm = self._nodes.calm  # before the files: its `as_of` must not promise more
         try:
-            plan = self._plans[topic]
-        except (KeyError, TypeError):  # not learned; not even a string
+            plan = self._plans.get(topic)
+        except TypeError:  # not even a string
             return None
-        if plan.files.version is not self._table.version:
-            plan = self._prepare(plan)
+        if plan is None or plan.files.version is not self._table.version:
+            plan = self._prepare(topic)
+            if plan is None:
+                return None
         times = None
         if begin is not None or end is not None:
             times = _times_of(begin, end)
@@ -165,13 +162,16 @@ class LocalQueries:
         self._writer.show_buffered()
         return self._writer.unwritten() is None
 
-    def _prepare(self, plan: _Plan) -> _Plan:
-        """Return the plan for the newest version of the table."""
-        version, files = self._table.version, self._files
-        if files.version is not version:
+    def _prepare(self, topic: str | None) -> _Plan | None:
+        """Make the plan for the table's newest version; None when the topic was not learned."""
+        seed, version = self._seeds.get(topic), self._table.version
+        if seed is None:
+            return None
+        files = self._files
+        if files.version is not version or len(self._plans) >= _PLANS_KEPT:
             files = self._files = _Files(version, version.files)
-        plan = _Plan(plan.topic, plan.seed, files, self._max_key_bytes)
-        self._plans[plan.topic] = plan
+            self._plans = {}
+        plan = self._plans[topic] = _Plan(topic, seed, files, self._max_key_bytes)
         if self._closed:  # meanwhile: nobody will ask these files again
             self.close()
         return plan
@@ -203,7 +203,7 @@ class LocalQueries:
         except TierdexError:
             return None  # closed, damaged: the full query meets it again and says so
         if plan.is_behind():
-            self._prepare(plan)
+            self._prepare(plan.topic)
         return entries
 
 
@@ -244,7 +244,7 @@ class _Plan:
         self.files = files
         newest = []
         self._newcomer: _Source | None = None  # to the topic: a file that may learn it
-        for source in files.sources:
+        for source in files.sources[:_FINDERS_MAX]:
             finder = source.finder(topic, seed, max_key_bytes)
             if finder is None:
                 self._newcomer = source if source.may_learn else None
