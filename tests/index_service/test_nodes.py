@@ -272,7 +272,7 @@ def test_a_gone_object_under_the_cursor_makes_the_query_plan_again(
     publish(writer, 0, 1)
     reader.refresh()
     first = reader.query("orders", key="A", max_count=1)
-    publish(writer, 2, 3)
+    publish(writer, 2, 3, key="B")
     clock.advance(100)
     writer.run_compaction()
     second = reader.query("orders", key="A", cursor=first.next_cursor)
