@@ -3,7 +3,8 @@
 An entry's age counts from the sealing of its file, which the model does not see. But no file is sealed
 before what it holds was put: until the topic's retention has passed since the put, counted from the
 lowest time that the clock has shown meanwhile, the entry must be found. From then on it may be found
-or not; but once it was not, it is not found again, unless the clock is set back.
+or not; but once it was not, it is not found again. That does not hold for what was put before the
+clock was set back: a seal that failed before that and was repeated after has two times.
 
 Depends on nothing of Tierdex.
 """
@@ -20,6 +21,7 @@ class Fading:
         self._looked_ms = None
         self.faded = set()  # locations that need not be found any more
         self.hidden = set()  # those that were asked for, and not found
+        self._excused = set()  # locations put before the clock was set back
 
     @property
     def is_on(self):
@@ -37,6 +39,7 @@ class Fading:
             return
         if self._looked_ms is not None and now_ms < self._looked_ms:
             self.hidden.clear()
+            self._excused = self.faded | self._lowest_ms.keys()
         self._looked_ms = now_ms
         for location, lowest_ms in list(self._lowest_ms.items()):
             if now_ms - lowest_ms >= self._limit_ms(location[0]):
@@ -47,7 +50,7 @@ class Fading:
 
     def take_answer(self, expected, found):
         """All locations that match a question, and those that answered it; return what came back."""
-        self.hidden |= self.faded & (expected - found)
+        self.hidden |= self.faded & (expected - found) - self._excused
         return self.hidden & found
 
     def is_over(self, topics, sealed_ms, now_ms):
