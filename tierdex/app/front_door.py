@@ -134,7 +134,9 @@ class FrontDoor:
                 "bytes": state["bytes"],
                 "request_id": state["request_id"],
             }
-            line.update((name, state[name]) for name in _IF_THERE if name in state)
+            for name in _IF_THERE:
+                if name in state:
+                    line[name] = state[name]
             lines.append(line)
         if service.settings.log_requests:
             service.logger.note_all(lines)

@@ -21,7 +21,6 @@ from tierdex.app.documents import json_default
 from tierdex.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
     from tierdex.clock import Clock
@@ -43,10 +42,13 @@ class JsonLogger:
         fields["event"] = event
         self.note_all([fields])
 
-    def note_all(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Write several lines at once; each has its `event`."""
+    def note_all(self, lines: list[dict[str, Any]]) -> None:
+        """Write several lines at once; each has its `event`, and gets level and time."""
         now = self._now()
-        self._put([{**fields, "level": "info", "time": now} for fields in lines])
+        for fields in lines:
+            fields["level"] = "info"
+            fields["time"] = now
+        self._put(lines)
 
     def error(self, event: str, **fields: Any) -> None:
         self.log(logging.ERROR, event, **fields)
