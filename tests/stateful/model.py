@@ -61,6 +61,7 @@ class NodeModel:
     name: str
     puts: list[Put] = field(default_factory=list)
     acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LEVELS, 0))
+    synced: int = 0  # so many puts were acknowledged `disk` or better since the index was opened
     gone: set[int] = field(default_factory=set)  # numbers of expired puts
     uncertain: set[int] = field(
         default_factory=set
@@ -75,6 +76,16 @@ class NodeModel:
         count = len(self.puts) if count is None else count
         for known in LEVELS[: LEVELS.index(level) + 1]:
             self.acknowledged[known] = max(self.acknowledged[known], count)
+        if level != "os":
+            self.synced = max(self.synced, count)
+
+    def open(self):
+        """A new process proves `disk` anew: what it did not sync itself, another may have failed to."""
+        self.synced = self.acknowledged["remote"]
+
+    def marked(self, level):
+        """Return the puts that the watermark of a level covers at least."""
+        return self.puts[: self.synced if level == "disk" else self.acknowledged[level]]
 
     def expected(self, lookup, *, ever=False):
         """Return the locations that answer, newest put first, each once; `ever`: expired ones too."""
@@ -98,9 +109,9 @@ class NodeModel:
             found == _newest_first(matching[:count]) for count in range(len(matching), -1, -1)
         )
 
-    def _matching(self, lookup, *, ever=False):
+    def _matching(self, lookup, *, ever=False, first=None):
         return [
-            put for number, put in enumerate(self.puts)
+            put for number, put in enumerate(self.puts[:first])
             if lookup.matches(put) and (ever or number not in self.gone)
         ]  # fmt: skip
 
@@ -137,6 +148,7 @@ class NodeModel:
                 self.gone = {n - (n > number) for n in self.gone}
                 for level in LEVELS:
                     self.acknowledged[level] -= self.acknowledged[level] > number
+                self.synced -= self.synced > number
         self.uncertain = set()
         for locations in self.leaving:
             if not locations & survivors and not locations <= self.fading.faded:
@@ -146,11 +158,12 @@ class NodeModel:
     def locations(self, count):
         return {p.location for n, p in enumerate(self.puts[:count]) if n not in self.gone}
 
-    def cut_to_survivors(self, survivors, level):
+    def cut_to_survivors(self, survivors, level, answers=()):
         """Learn what a failure left: `survivors` are the locations that are found now.
 
-        Raises AssertionError when something acknowledged at `level` is lost, or when what survived
-        is not a prefix of the put order.
+        Where a location was put twice, only the order in `answers`, pairs of a lookup and its
+        locations, tells whether the last time is left. Raises AssertionError when something
+        acknowledged at `level` is lost, or when what survived is not a prefix of the put order.
         """
         self.resolve(survivors)
         floor = self.acknowledged[level]
@@ -160,10 +173,14 @@ class NodeModel:
         known = {put.location for put in self.puts}
         phantoms = survivors - known
         assert not phantoms, f"{self.name}: never put: {sorted(phantoms)[:5]}"
-        for count in range(len(self.puts), floor - 1, -1):
-            if self.locations(count) - faded == survivors - faded:
-                self._cut(count)
-                return
+        counts = [
+            count for count in range(len(self.puts), floor - 1, -1)
+            if self.locations(count) - faded == survivors - faded
+        ]  # fmt: skip
+        if counts:
+            explaining = [count for count in counts if self._explains(count, answers)]
+            self._cut((explaining or counts)[0])
+            return
         missing = sorted(
             number
             for number, put in enumerate(self.puts)
@@ -174,11 +191,20 @@ class NodeModel:
             f"{missing[:3]}, acknowledged {self.acknowledged}"
         )
 
+    def _explains(self, count, answers):
+        """Return whether the first `count` puts give the answers' order."""
+        orders = [_newest_first(self._matching(lookup, first=count)) for lookup, _ in answers]
+        return all(
+            [entry for entry in order if entry in found] == found
+            for order, (_, found) in zip(orders, answers, strict=True)
+        )
+
     def _cut(self, count):
         del self.puts[count:]
         self.gone = {number for number in self.gone if number < count}
         for level in LEVELS:
             self.acknowledged[level] = min(self.acknowledged[level], count)
+        self.synced = min(self.synced, count)
 
     def expire(self, locations):
         """Forget what the expired files held."""

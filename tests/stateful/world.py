@@ -90,6 +90,7 @@ class Site:
             node=self.name,
             **self.world.settings,
         )
+        self.model.open()
 
     def drop(self):
         """Abandon the index without a word, as kill -9 does."""
@@ -358,15 +359,20 @@ class Site:
 
     def survivors(self):
         """Return the locations of our own node that are found now."""
-        return {
-            location
-            for found in self.entries_of_all(self.model.lookups)
-            for location, _ in located(e for e in found if e.node == self.name)
-        }
+        return _locations(self.own_answers())
+
+    def own_answers(self):
+        """Return every lookup and what is found now of our own node."""
+        lookups = self.model.lookups
+        return [
+            (lookup, located(e for e in found if e.node == self.name))
+            for lookup, found in zip(lookups, self.entries_of_all(lookups), strict=True)
+        ]
 
     def learn_survivors(self, level):
         self.world.look_at_clock()
-        self.model.cut_to_survivors(self.survivors(), level)
+        answers = self.own_answers()
+        self.model.cut_to_survivors(_locations(answers), level, answers)
         self.check_all()
 
     def locations_by_file(self):
@@ -407,9 +413,9 @@ class Site:
             known = [-1 if end is None else end for end in ends]
             assert known == sorted(known), marks
             for level in ("os", "disk", "remote"):
-                acknowledged = self.model.puts[: self.model.acknowledged[level]]
+                marked = self.model.marked(level)
                 wanted = max(
-                    (p.offset + p.size for p in acknowledged if (p.topic, p.queue_id) == queue),
+                    (p.offset + p.size for p in marked if (p.topic, p.queue_id) == queue),
                     default=-1,
                 )
                 assert (-1 if marks[level] is None else marks[level]) >= wanted, (level, marks)
@@ -499,6 +505,10 @@ class World:
 
 def located(entries):
     return [((e.topic, e.queue_id, e.offset, e.size), e.timestamp) for e in entries]
+
+
+def _locations(answers):
+    return {location for _, found in answers for location, _ in found}
 
 
 def is_subsequence(found, expected):

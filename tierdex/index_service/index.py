@@ -204,7 +204,11 @@ class Index:
         return durability
 
     def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
-        """Return, for `os`, `disk` and `remote`, the end offset up to which all puts have that level."""
+        """Return, for `os`, `disk` and `remote`, the end offset up to which all puts have that level.
+
+        `disk` is what sealed files and syncs of this process prove: after an opening it rises with
+        the first ``flush("disk")``.
+        """
         check_topic(topic, "topic")
         self._refuse_closed()
         queue_id = check_integer(queue_id, "queue_id", 0, INT32_MAX)
