@@ -12,13 +12,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from tierdex.app.documents import file_document
+from tierdex.app.lookup_tallies import LookupTallies
 from tierdex.app.request_tallies import RequestTallies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tierdex.app.index_port import IndexPort
-    from tierdex.index_service.answer import Answer
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -37,15 +37,9 @@ class Metrics:
         self._entries = Counter(
             "tierdex_entries_accepted", "entries put", ["durability"], registry=self.registry
         )
-        self._lookups = Counter(
-            "tierdex_lookups",
-            "lookups answered, by outcome: found, absent, incomplete",
-            ["outcome"],
-            registry=self.registry,
-        )
-        self._outcomes = {
-            outcome: self._lookups.labels(outcome) for outcome in ("found", "absent", "incomplete")
-        }
+        lookups = LookupTallies()
+        self.registry.register(lookups)
+        self.count_lookups = lookups.count
         info = Gauge("tierdex_info", "version", ["version"], registry=self.registry)
         info.labels(version).set(1)
         self.registry.register(_IndexCollector(index))
@@ -56,13 +50,6 @@ class Metrics:
 
     def count_entries(self, entries: int, durability: str) -> None:
         self._entries.labels(durability).inc(entries)
-
-    def count_answer(self, answer: Answer) -> None:
-        self.count_lookups(1, found=bool(answer.entries), complete=answer.complete)
-
-    def count_lookups(self, lookups: int, *, found: bool, complete: bool) -> None:
-        outcome = "incomplete" if not complete else "found" if found else "absent"
-        self._outcomes[outcome].inc(lookups)
 
     def render(self) -> bytes:
         """Return all of it as text; asks the index, so call it off the event loop."""

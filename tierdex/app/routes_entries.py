@@ -115,7 +115,7 @@ async def get_entries(service: Service, request: Request) -> Response:
     answer = service.index.query_local(**values)
     if answer is None:
         answer = await service.in_thread(_query, service, values)
-    service.metrics.count_answer(answer)
+    service.metrics.count_lookups(1, found=bool(answer.entries), complete=answer.complete)
     return json_response(answer_document(answer))
 
 
