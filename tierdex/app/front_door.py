@@ -2,7 +2,9 @@
 
 It gives the request an id, refuses a foreign Host header while there are no keys (a web page that
 rebinds its name to 127.0.0.1 must not reach an open service), bounds the number of requests served
-at one time, and counts and logs the one line that each request gets.
+at one time, and counts and logs the one line that each request gets. A line is written at once, but
+those of a busy service are written together, a hundred times a second: a write each would take as
+long as a lookup.
 
 A route without a parameter in its path is found here, and its answer sent, without the framework's
 layers, which cost as much as a lookup. Plain ASGI. Depends on starlette.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import re
 from asyncio import get_running_loop
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -52,13 +55,17 @@ class FrontDoor:
         # An id says which of our requests it is, and is no secret: a name for this run, and a number.
         self._id_prefix = service.ids.token(6).encode()
         self._id_numbers = count(1)
-        self._over: list[tuple[str, dict[str, Any], float]] = []
+        self._unwritten: list[tuple[str, dict[str, Any], float, int]] = []
+        self._next_write_s = 0.0  # of the loop's time
         self.in_flight = 0
         service.metrics.show_in_flight(lambda: self.in_flight)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._write_lines()  # the loop may end before their time comes
             return
         if scope["type"] != "http":  # nothing here speaks WebSocket
             await send({"type": "websocket.close", "code": 1000})
@@ -110,38 +117,45 @@ class FrontDoor:
         )  # fmt: skip
 
     def _served(self, method: str, state: dict[str, Any], seconds: float) -> None:
-        """Note a request that is over: together with the others of this turn of the loop."""
-        if not self._over:
-            get_running_loop().call_soon(self._note)
-        self._over.append((method, state, seconds))
-
-    def _note(self) -> None:
-        over, self._over = self._over, []
+        """Count a request that is over, and write its line, or keep it for a moment."""
         service = self._service
-        lines = []
-        for method, state, seconds in over:
-            route = state["route"]
-            status = state["status"] or 499  # nothing was sent: the caller went away
-            if method not in _METHODS:
-                method = "OTHER"
-            service.metrics.count_request(route, method, status, seconds)
-            line = {
-                "event": "request",
-                "method": method,
-                "route": route,
-                "status": status,
-                "ms": round(seconds * 1000, 3),
-                "bytes": state["bytes"],
-                "request_id": state["request_id"],
-            }
-            for name in _IF_THERE:
-                if name in state:
-                    line[name] = state[name]
-            lines.append(line)
-        if service.settings.log_requests:
-            service.logger.note_all(lines)
+        if method not in _METHODS:
+            method = "OTHER"
+        status = state["status"] = state["status"] or 499  # nothing was sent: the caller went away
+        service.metrics.count_request(state["route"], method, status, seconds)
+        if not service.settings.log_requests:
+            return
+        loop = get_running_loop()
+        left_s = self._next_write_s - loop.time()
+        if left_s > 0 and not self._unwritten:
+            loop.call_later(left_s, self._write_lines)
+        self._unwritten.append((method, state, seconds, service.clock.now_ms()))
+        if left_s <= 0:
+            self._next_write_s = loop.time() + _BETWEEN_WRITES_S
+            self._write_lines()
+
+    def _write_lines(self) -> None:
+        unwritten, self._unwritten = self._unwritten, []
+        if unwritten:
+            self._service.logger.note_all([_line(*request) for request in unwritten])
 
 
+def _line(method: str, state: dict[str, Any], seconds: float, now_ms: int) -> dict[str, Any]:
+    """Return the log line of a request that was over at `now_ms`."""
+    line = {
+        "event": "request",
+        "method": method,
+        "route": state["route"],
+        "status": state["status"],
+        "ms": round(seconds * 1000, 3),
+        "bytes": state["bytes"],
+        "request_id": state["request_id"],
+        "time": datetime.fromtimestamp(now_ms / 1000, UTC),
+    }
+    return line | {name: state[name] for name in _IF_THERE if name in state}
+
+
+_BETWEEN_WRITES_S = 0.01
 _IF_THERE = ("key_id", "problem")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 

@@ -43,11 +43,11 @@ class JsonLogger:
         self.note_all([fields])
 
     def note_all(self, lines: list[dict[str, Any]]) -> None:
-        """Write several lines at once; each has its `event`, and gets level and time."""
+        """Write several lines at once; each has its `event`, and gets a level, and a time if it has none."""
         now = self._now()
         for fields in lines:
             fields["level"] = "info"
-            fields["time"] = now
+            fields.setdefault("time", now)
         self._put(lines)
 
     def error(self, event: str, **fields: Any) -> None:
