@@ -33,13 +33,14 @@ def load_floor() -> Any | None:
     if platform.machine() != "x86_64":
         print(f"the C floor is absent: it is written for x86-64, this is {platform.machine()}")
         return None
-    target = Path(tempfile.mkdtemp(prefix="tierdex-floor-")) / "floor.so"
-    command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", target, SOURCE]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"the C floor is absent: {done.stderr.strip()[-300:]}")
-        return None
-    library = ctypes.CDLL(str(target))
+    with tempfile.TemporaryDirectory(prefix="tierdex-floor-") as folder:
+        target = Path(folder) / "floor.so"
+        command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", target, SOURCE]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"the C floor is absent: {done.stderr.strip()[-300:]}")
+            return None
+        library = ctypes.CDLL(str(target))  # stays loaded when its file is gone
     for name in ("floor_get", "floor_compact", "floor_get_compacted"):
         getattr(library, name).restype = _I64
     library.floor_put.restype = None

@@ -14,6 +14,7 @@ of the pipeline.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
@@ -105,6 +106,7 @@ def session_folder() -> str:
     global _session_folder
     if _session_folder is None or not _session_folder.is_dir():
         _session_folder = Path(tempfile.mkdtemp(prefix="tierdex-scans-"))
+        atexit.register(shutil.rmtree, _session_folder, ignore_errors=True)
     return str(_session_folder)
 
 
