@@ -27,7 +27,7 @@ from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.filter import FilterGroup
-from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.lifecycle.file_state import FileState
@@ -285,8 +285,7 @@ class _Source:
         """Return what finds a name's one message in one call, if the file has it for this topic."""
         if not isinstance(self._file, ChainedFile):
             return None
-        signed = seed - (1 << 64) if seed >> 63 else seed
-        return self._file.message_finder(topic, signed, max_key_bytes)
+        return self._file.message_finder(topic, signed_bits(seed), max_key_bytes)
 
     @property
     def may_learn(self) -> bool:

@@ -135,8 +135,7 @@ def plain_keys_of(keys: Any, topic: str, most_bytes: int, *, is_text: bool) -> P
 @lru_cache(maxsize=1024)
 def _signed_seed(topic: str) -> int:
     """Return the seed of a topic's keys as kernels take it, i8. Raises InvalidRequestError."""
-    seed = hashing.topic_seed(check_topic(topic, "topic"))
-    return seed - (1 << 64) if seed >> 63 else seed
+    return hashing.signed_bits(hashing.topic_seed(check_topic(topic, "topic")))
 
 
 def _key_hashes(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tierdex.indexfile.columns import ItemRows, address
-from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
 from tierdex.indexfile.kernels import single_puts as k
 from tierdex.indexfile.layout import KIND_BIT, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
@@ -64,7 +64,7 @@ class PutBuffer:
         self._cells = memoryview(self.waits).cast("q")
         self._cells[k.W_ROWS] = address(self._rows)
         self._cells[k.W_MOST_BYTES] = max_key_bytes
-        self._cells[k.W_ID_SEED] = _signed(MESSAGE_ID_SEED)
+        self._cells[k.W_ID_SEED] = signed_bits(MESSAGE_ID_SEED)
         self._cells[k.W_TAGS] = address(self._tags)
         self.address = address(np.frombuffer(self.waits, np.uint8))
         # Level -> kernel; none before the first topic is known, so that nobody waits to load them.
@@ -88,7 +88,7 @@ class PutBuffer:
             self.ways["received"], self.ways["os"] = k.load()
         self._names.append(topic)  # the name first: whoever finds the number finds the name
         number = self._cells[k.W_FIRST_TOPIC] + len(self._names) - 1
-        self.topics[topic] = _signed(topic_seed(topic)), number
+        self.topics[topic] = signed_bits(topic_seed(topic)), number
         return True
 
     def forget_topics(self) -> None:
@@ -211,8 +211,3 @@ class PutBuffer:
         self._is_refusing = True
         self._shut_rows()
         self.shut()
-
-
-def _signed(seed: int) -> int:
-    """Return the bits of a u8 as an i8, which kernels take."""
-    return seed - (1 << 64) if seed >> 63 else seed

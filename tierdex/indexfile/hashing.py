@@ -24,6 +24,11 @@ HASH_XXH64_TOPIC_SEEDED: Final = layout.HASH_XXH64_TOPIC_SEEDED
 MESSAGE_ID_TOPIC: Final = "\0message-id"  # on disk through every message ID's hash: never change
 
 
+def signed_bits(value: int) -> int:
+    """Return the bits of an u8 (a hash, a seed) as an i8: what kernels and Spark's bigint take."""
+    return value - (1 << 64) if value >> 63 else value
+
+
 def topic_seed(topic: str) -> int:
     """Return the seed of `topic`'s keys."""
     return int(xxhash.xxh64_intdigest(topic.encode(), layout.HASH_SEED))
@@ -98,7 +103,7 @@ def plain_hashes(
         len(column.data),
         len(column),
         most_bytes,
-        seed - (1 << 64) if seed >> 63 else seed,  # kernels take i8
+        signed_bits(seed),
         is_text,
         out.ctypes.data,
     )

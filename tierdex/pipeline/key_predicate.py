@@ -6,7 +6,7 @@ from typing import Any
 
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.request import check_key, check_topic
-from tierdex.indexfile.hashing import key_hash
+from tierdex.indexfile.hashing import key_hash, signed_bits
 
 _KEY_BYTES_MAX = 65_535
 
@@ -24,15 +24,10 @@ def key_is(topic: str, *keys: str) -> Any:
         raise InvalidRequestError("name at least one key", field="keys")
     for place, key in enumerate(keys):
         check_key(key, f"keys[{place}]", _KEY_BYTES_MAX)
-    hashes = [_signed(key_hash(topic, key)) for key in keys]
+    hashes = [signed_bits(key_hash(topic, key)) for key in keys]
     same_hash = (
         F.col("key_hash") == F.lit(hashes[0])
         if len(hashes) == 1
         else F.col("key_hash").isin(hashes)
     )
     return (F.col("topic") == F.lit(topic)) & (F.col("kind") == F.lit("key")) & same_hash
-
-
-def _signed(number: int) -> int:
-    """Return an unsigned 64-bit number as Spark's bigint."""
-    return number - (1 << 64) if number >> 63 else number

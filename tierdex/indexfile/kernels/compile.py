@@ -56,11 +56,6 @@ def direct_call(compiled: Any, *argument_types: Any) -> Any:
     return compiled.overloads[argument_types].entry_point
 
 
-def inline_kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` into its callers; it is not cached on its own."""
-    return _njit(nogil=True, boundscheck=False, error_model="numpy", inline="never")(function)
-
-
 def _can_write(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
