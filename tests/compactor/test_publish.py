@@ -137,3 +137,20 @@ def test_a_superseded_local_copy_and_its_successor_are_never_both_unseen(
     assert [file.state for file in copy.files()] == ["uploaded"]
     assert seen
     assert all(found == [1] for found in seen), seen
+
+
+@pytest.mark.parametrize("state", ["unsealed", "sealed", "compacted"])
+def test_a_file_that_lost_its_name_is_published_all_the_same(make_index, store, tmp_path, state):
+    index = make_index(store=store)
+    put(index, "A", 1)
+    index.roll()
+    for _ in range(["unsealed", "sealed", "compacted"].index(state)):
+        index._parts.writing.compactor.step()
+    (path,) = (tmp_path / "data" / state).iterdir()
+    path.unlink()
+    put(index, "A", 2)
+    index.roll()
+    index.run_compaction()
+    assert [file.state for file in index.files()] == ["uploaded", "uploaded"]
+    assert offsets(index.query("orders", key="A")) == [2, 1]
+    assert [index.verify_file(file.file_id) for file in index.files()] == [[], []]

@@ -16,6 +16,7 @@ from tierdex.errors import (
     UnavailableError,
 )
 from tierdex.filesystem import LocalFileSystem
+from tierdex.index_service.maintenance import WriterTending
 
 
 class CountingFiles(LocalFileSystem):
@@ -27,6 +28,7 @@ class CountingFiles(LocalFileSystem):
         self.fail_syncs = False
         self.free = None
         self.fail_renames = False
+        self.late_errors = 0  # so many renames take effect and report an error
 
     def open(self, path, **how):
         return _File(super().open(path, **how), self)
@@ -42,6 +44,9 @@ class CountingFiles(LocalFileSystem):
         if self.fail_renames and source.name == "next.ready":
             raise OSError(28, "no space")
         super().rename(source, target)
+        if self.late_errors:
+            self.late_errors -= 1
+            raise OSError(5, "input/output error")
 
 
 class _File:
@@ -397,3 +402,56 @@ def test_next_file_is_made_while_a_seal_holds_the_sync_lock(make_index):
     with writer._disk._sync_lock:
         writer.prepare_next()  # would hang here
     assert writer._next_file.is_made
+
+
+@pytest.mark.parametrize("how", ["gone", "renamed late", "renamed elsewhere"])
+def test_a_writer_heals_itself_when_the_file_made_ahead_lost_its_name(make_index, files, how):
+    index = make_index(filesystem=files, item_capacity=10)
+    for offset in range(10):
+        put(index, "A", offset, durability="os")
+    writer = index._parts.writing.writer
+    writer.prepare_next()
+    ready = index._parts.writing.writer._next_file.path
+    assert ready.exists()
+    if how == "gone":
+        ready.unlink()
+    elif how == "renamed elsewhere":
+        ready.rename(ready.with_name("7"))
+    else:
+        files.late_errors = 1
+    with pytest.raises(UnavailableError):
+        put(index, "A", 10, durability="os")
+    assert index.health() != []  # nothing is open for puts now
+    for offset in range(10, 31):
+        put(index, "A", offset, durability="os")
+    assert index.health() == []
+    assert offsets(index.query("orders", key="A")) == list(range(30, -1, -1))
+    folder = ready.parent
+    (folder / "7").unlink(missing_ok=True)  # of the operator; nobody of ours has it
+    assert len(list(folder.iterdir())) == len(index.files())  # the late one did not stay
+    index.flush("disk")
+    index.close()
+    index = make_index(item_capacity=10)
+    assert offsets(index.query("orders", key="A")) == list(range(30, -1, -1))
+
+
+def test_a_writer_that_can_open_no_file_says_so_until_its_tending_can(make_index, files):
+    index = make_index(filesystem=files)
+    tending = WriterTending(index._parts.writing.writer)
+    assert index.health() == []
+    files.fail_renames = True
+    with pytest.raises(BacklogFullError):
+        put(index, "A", 1, durability="os")
+    assert "no space" in index.health()[0]
+    tending.step()
+    assert "no space" in index.health()[0]
+    files.fail_renames = False
+    tending.step()  # no put comes to a service that is not ready
+    assert index.health() == []
+    put(index, "A", 2, durability="os")
+    assert offsets(index.query("orders", key="A")) == [2]
+
+
+def test_a_fenced_writer_is_not_healthy(index):
+    index._parts.writing.writer.refuse(FencedError("epoch 9 took over"))
+    assert index.health() == ["epoch 9 took over"]

@@ -15,22 +15,25 @@ none is ever listed twice.
 
 A number is another matter: a folder that began while the store was away, with the clock set back,
 may have given a number that the node used before. Such a file gets a new one before it is published.
-Depends on lifecycle and the store.
+Depends on lifecycle, indexfile and the store.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tierdex.errors import ConflictError, CorruptFileError, FloorError
+from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import NOTHING, FileRow, listed_topics
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.lifecycle.transition import move_by_rename, retire
+from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tierdex.compactor.parts import CompactorParts
     from tierdex.indexfile.compacted import CompactedFile
@@ -47,10 +50,33 @@ def publish_file(parts: CompactorParts, handle: FileHandle) -> None:
     node = parts.claim.get()
     state = node.refresh()
     if not state.knows(handle.uuid):
+        if handle.path is not None and not parts.filesystem.exists(handle.path):
+            _write_again(parts, handle)  # or no attempt would ever find it
         if any(row.number == handle.number for row in state.files.values()):
             handle = _renumber(parts, handle)
         _upload_and_commit(parts, handle)
     drop_local_copy(parts, handle)
+
+
+def _write_again(parts: CompactorParts, handle: FileHandle) -> None:
+    """Give a file that somebody removed its name again: its bytes are still mapped."""
+    reader: CompactedFile = handle.reader
+    assert handle.path is not None
+
+    def write(path: Path) -> None:
+        with closing(
+            parts.filesystem.open(path, writable=True, create=True, exclusive=True)
+        ) as file:
+            file.write_at(0, reader.mapped_bytes().data)
+
+    swap_in(
+        parts.filesystem,
+        target=handle.path,
+        old=[],
+        write=write,
+        verify=lambda path: check_file(parts.filesystem, path),
+    )
+    logger.warning("written again: its name was gone", extra={"path": str(handle.path)})
 
 
 def _renumber(parts: CompactorParts, handle: FileHandle) -> FileHandle:

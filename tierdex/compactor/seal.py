@@ -16,9 +16,11 @@ where it still is, into a file of its own::
     2 rename into sealed/, both folders synced          visible and durable in its new state
     3 the suspect file unlinked                         a crash before leaves both: the later wins
 
-When memory lost it too, the file is read again from the device and only what verifies goes on; the
-rest, never acknowledged at `disk`, is lost, and the next flush says so. Depends on lifecycle and
-indexfile.
+A file that lost its name (somebody removed it) goes the same way: no rename will ever succeed, and
+what it holds is still in memory. When memory lost it too, the file is read again from the device and
+only what verifies goes on; the rest, never acknowledged at `disk`, is lost, and the next flush says so.
+
+Depends on lifecycle and indexfile.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
         return
     target = parts.paths.path_of(FileState.SEALED, handle.number)
     with parts.sync_lock:
-        if file.suspect:
+        if file.suspect or _has_no_name(parts, handle.path, target):
             _seal_suspect(parts, handle, target)
         else:
             file.seal()
@@ -72,6 +74,11 @@ def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
             fixed_max_time=sealed.max_time,
             fixed_bytes=sealed.bytes_used,
         )
+
+
+def _has_no_name(parts: CompactorParts, *paths: Path) -> bool:
+    """Say whether the file lies under neither name: an earlier attempt may have renamed it."""
+    return not any(map(parts.filesystem.exists, paths))
 
 
 def _seal_suspect(parts: CompactorParts, handle: FileHandle, target: Path) -> None:

@@ -1,7 +1,8 @@
 """The unsealed file that takes the puts: who it is, how old, and how the next one takes over.
 
 A roll is one rename: the file made ahead of time gets its number, and the old one is left to the
-compactor, which seals what is not active.
+compactor, which seals what is not active. A file whose rename failed is never used again, whatever its
+name is by then: it is removed under both, and the next attempt makes another one.
 
 Depends on lifecycle, indexfile, seams, next_file, disk_level, put_buffer.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tierdex.errors import UnavailableError
 from tierdex.index_service.disk_budget import put_error
 from tierdex.indexfile.predecessor import NO_PREDECESSOR
 from tierdex.lifecycle.file_handle import live_handle
@@ -68,6 +70,9 @@ class ActiveFile:
         self._opened_at = 0.0
         self._last_end = NO_PREDECESSOR  # where the batches of the last rolled file ended
         self._last_number: int | None = None
+        # Why no file can be opened since the last attempt, and for what it was wanted.
+        self.trouble: str | None = None
+        self._wanted: Schema | None = None
 
     def resume(self, handle: FileHandle) -> None:
         """Go on with the newest unsealed file that recovery found."""
@@ -94,8 +99,23 @@ class ActiveFile:
     def roll(self, reason: str, schema: Schema) -> ChainedFile:
         """Let the next file take the puts from here on, and return it. Raises as a put does."""
         self.let_go(reason)
-        with self._next_file.lock:  # until the rename: nobody else may make a file of that name
-            return self._open(self._next_file.take(schema))
+        self._wanted = schema
+        try:
+            with self._next_file.lock:  # until the rename: nobody else may make a file of that name
+                file = self._open(self._next_file.take(schema))
+        except UnavailableError as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = None
+        return file
+
+    def try_again(self) -> None:
+        """Open a file, when the last attempt failed; a service that is not ready gets no put to try it.
+
+        Raises as a put does.
+        """
+        if self.trouble is not None and self._wanted is not None:
+            self.roll("tried again", self._wanted)
 
     def let_go(self, reason: str) -> None:
         """Have no file; the compactor may seal the one that was."""
@@ -122,9 +142,14 @@ class ActiveFile:
             file.follow(self._last_end)
             if self._last_number is not None:
                 self._disk.make_name_durable(self._last_number)
+        except OSError as error:
+            self._next_file.give_back(file)  # no name was touched
+            raise put_error(error) from error
+        try:
             self._filesystem.rename(self._next_file.path, path)
         except OSError as error:
-            self._next_file.give_back(file)
+            # It may have neither name, or either: it is empty, and its number was never given before.
+            self._next_file.discard(file, path)
             raise put_error(error) from error
         handle = live_handle(
             number=number,

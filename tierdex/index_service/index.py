@@ -345,6 +345,16 @@ class Index:
         self._refuse_closed()
         return self._parts.catalogue.topics()
 
+    def health(self) -> list[str]:
+        """Return why this index is not ready for use, in words; empty when it is.
+
+        An owner that was fenced, or that can open no file for puts (the disk is full, or fails), says
+        so here until that is over.
+        """
+        self._refuse_closed()
+        writing = self._parts.writing
+        return [] if writing is None else writing.writer.health()
+
     def compaction_status(self) -> dict[str, Any]:
         """Return backlog, running job, last error, totals and the oldest unpublished age."""
         self._refuse_closed()

@@ -8,6 +8,7 @@ Depends on lifecycle, indexfile, seams, disk_budget.
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.indexfile.schema import Schema
     from tierdex.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 
 class NextFile:
@@ -64,15 +67,27 @@ class NextFile:
         return self._make(schema)
 
     def give_back(self, file: ChainedFile) -> None:
-        """Keep a file that was taken and could not be used. Holding `lock`."""
+        """Keep a file that was taken and not used; it still has its name. Holding `lock`."""
         self._file = file
+
+    def discard(self, file: ChainedFile, *names: Path) -> None:
+        """Remove a file that was taken, from `path` and `names`: nobody knows which it has. Holding `lock`.
+
+        A name that stays is harmless: `path` is removed before the next file is made, and an empty
+        file of another name by the next recovery.
+        """
+        file.close()
+        for name in (self.path, *names):
+            try:
+                self._filesystem.unlink(name)
+            except OSError as error:  # the first error is the one to raise
+                logger.warning("file stays", extra={"path": str(name), "error": str(error)})
 
     def drop(self) -> None:
         """Remove the file, if there is one. Holding `lock`."""
-        if self._file is not None:
-            self._file.close()
-            self._filesystem.unlink(self.path)
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            self.discard(file)
 
     def _make(self, schema: Schema) -> ChainedFile:
         try:

@@ -265,6 +265,14 @@ class Writer:
             self._budget.look_again()
             self.puts.shut()
 
+    def health(self) -> list[str]:
+        """Return why puts are refused until somebody mends it, in words; empty when they are not."""
+        refusal, trouble = self._refusal, self._active.trouble
+        return [
+            *([] if refusal is None else [str(refusal)]),
+            *([] if trouble is None else [trouble]),
+        ]
+
     # -- roll ------------------------------------------------------------------------------------
 
     def roll(self) -> bool:
@@ -291,6 +299,8 @@ class Writer:
         if file is not None and self._refusal is None:
             reserve_ahead(file)
         with self._lock:
+            if self._refusal is None:
+                self._active.try_again()
             file, handle = self._active.file, self._active.handle
             if self._next_file.is_made or file is None or self._refusal is not None:
                 return

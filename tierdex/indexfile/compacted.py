@@ -99,6 +99,11 @@ class CompactedFile(Sidecar):
         opened._mapping = mapping
         return opened
 
+    def mapped_bytes(self) -> np.ndarray:
+        """Return all bytes (uint8) of a file that `open_local` mapped."""
+        assert self._mapping is not None
+        return np.asarray(self._mapping.array)
+
     @classmethod
     def from_bytes(cls, data: Buffer | np.ndarray, *, name: object = "bytes") -> CompactedFile:
         """Open a file all of whose bytes are in memory. Raises CorruptFileError."""
