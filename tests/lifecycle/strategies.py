@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tierdex.lifecycle.manifest import (
     Change,
+    Checkpoint,
     Commit,
     Dropped,
     FileRef,
@@ -81,6 +82,9 @@ def states(draw: st.DrawFn) -> ManifestState:
         time_ms=draw(times),
         base=draw(counts),
         base_ms=draw(times),
+        checkpoints=tuple(
+            map(Checkpoint._make, draw(st.lists(st.tuples(counts, times), max_size=3)))
+        ),
         collected=draw(counts),
         floor=draw(counts),
         highest_number=draw(counts),

@@ -8,7 +8,7 @@ from tierdex.lifecycle.garbage import (
     plan_garbage,
     plan_replaced,
 )
-from tierdex.lifecycle.manifest import FileRef, ManifestState, RemoveReason
+from tierdex.lifecycle.manifest import Checkpoint, FileRef, ManifestState, RemoveReason
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.storage_layer.base import StoredObject
 
@@ -86,6 +86,13 @@ def test_numbers_below_an_old_checkpoint_are_buried():
     due = plan(state)
     assert due.bury == range(4, 16)
     assert due.change.collected == 15
+
+
+def test_numbers_are_buried_below_an_old_checkpoint_though_the_newest_is_young():
+    old, older = Checkpoint(64, NOW_MS), Checkpoint(32, NOW_MS - 1)
+    state = replace(EMPTY, number=99, base=96, base_ms=LATER, checkpoints=(older, old))
+    assert plan(state, now_ms=LATER - 1).bury == range(1, 32)
+    assert plan(state).bury == range(1, 64)
 
 
 def test_burying_goes_in_steps():

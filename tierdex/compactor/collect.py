@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.lifecycle.garbage import plan_garbage
+from tierdex.lifecycle.garbage import NUMBERS_A_STEP, plan_garbage
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def collect_garbage(parts: CompactorParts) -> int:
-    """Do one round; return the objects deleted. Raises what the store raises, FencedError."""
+    """Do one round; 0 when nothing is due any more. Raises what the store raises, FencedError."""
     return collect_node(
         parts.claim.get(),
         parts.store,
@@ -27,7 +27,11 @@ def collect_garbage(parts: CompactorParts) -> int:
 
 
 def collect_node(node: OwnedNode | SharedNode, store: Store, *, now_ms: int, grace_ms: int) -> int:
-    """Do one round for a node of either kind; a shared one is collected by the jobs that write it."""
+    """Do one round for a node of either kind; a shared one is collected by the jobs that write it.
+
+    Returns how many objects were deleted, and how many numbers were buried if that was a full step:
+    then more are due. (Not else: the commit of this round may be the next number that is due.)
+    """
     listing = list(store.list(StorePaths(node.log.node).files_prefix))
     state = node.refresh()  # still the owner, and nothing newer than this decides
     plan = plan_garbage(state, listing, now_ms=now_ms, grace_ms=grace_ms)
@@ -38,4 +42,5 @@ def collect_node(node: OwnedNode | SharedNode, store: Store, *, now_ms: int, gra
     if not plan.change.is_empty:
         # After the deletions: a crash before this commit deletes the same objects again.
         node.commit(lambda newest: plan.change if newest.number >= state.number else None)
-    return len(plan.delete)
+    is_full = len(plan.bury) == NUMBERS_A_STEP
+    return len(plan.delete) + (NUMBERS_A_STEP if is_full else 0)

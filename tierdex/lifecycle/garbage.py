@@ -6,7 +6,8 @@ Three kinds of garbage:
 * *orphans*: in the store, in no list (an upload that was never published). An upload may still be
   on its way to being listed, so a floor is committed first; what is named below the committed floor
   can never be listed again -> delete. Forgetting a dropped file raises the floor above its name
-* *numbers*: manifest objects below a checkpoint that is older than the grace time -> tombstones
+* *numbers*: manifest objects below the newest checkpoint that is older than the grace time ->
+  tombstones. The newest of all is none such in a node that goes on committing
 
 Why a deletion is safe however late and by whomever (a stalled process, a former owner): a dropped
 file is never listed again, the floor and the checkpoint's number only rise. So what was garbage in
@@ -22,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tierdex.lifecycle.manifest import NO_CHANGE, Change, is_replaced, replaced_by
+from tierdex.lifecycle.manifest import NO_CHANGE, Change, Checkpoint, is_replaced, replaced_by
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
@@ -104,11 +105,11 @@ def _above(state: ManifestState, object_key: str) -> int | None:
 
 
 def _plan_numbers(state: ManifestState, old_ms: int) -> range:
-    """Return the manifest numbers to bury: below the checkpoint, once it is older than the grace."""
-    if state.base_ms > old_ms:
-        return range(0)
+    """Return the manifest numbers to bury: below the newest checkpoint older than the grace time."""
+    known = (*state.checkpoints, Checkpoint(state.base, state.base_ms))
+    old = max((found.number for found in known if found.time_ms <= old_ms), default=0)
     first = state.collected + 1
-    return range(first, min(state.base, first + NUMBERS_A_STEP))
+    return range(first, min(old, first + NUMBERS_A_STEP))
 
 
 def plan_replaced(state: ManifestState, others: Iterable[ManifestState]) -> list[FileRow]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TOPICS_LISTED_MAX: Final = 64  # above it a row's `topics` is None: any topic
 Uuid = bytes  # 16 bytes; the alias also keeps the type's name apart from rows' field `bytes`
+CHECKPOINTS_REMEMBERED_MAX: Final = 64
 NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -146,6 +147,13 @@ class Commit:
     checkpoint: ManifestState | None = None
 
 
+class Checkpoint(NamedTuple):
+    """A checkpoint that was the newest once: its manifest number, when it was committed."""
+
+    number: int
+    time_ms: int
+
+
 class Tombstone(NamedTuple):
     """What overwrites a collected number: the history goes on at `newest`, a checkpoint."""
 
@@ -166,6 +174,7 @@ class ManifestState:
     time_ms: int = 0  # of the commit with this number
     base: int = 0
     base_ms: int = 0  # when the newest checkpoint was committed
+    checkpoints: tuple[Checkpoint, ...] = ()  # some of those before it, oldest first
     collected: int = 0
     floor: int = 0
     highest_number: int = 0  # of all files ever listed; new ones must lie above
@@ -247,6 +256,7 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         if row is not None:
             dropped[uuid] = Dropped(row.object_key, uuid, row.number, reason, commit.time_ms)
     files.update((row.uuid, row) for row in added)
+    collected = max(state.collected, change.collected or 0)
     for uuid in change.forget:
         dropped.pop(uuid, None)
     replaced = state.replaced.union(*(row.replaces for row in added))
@@ -259,7 +269,8 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         time_ms=commit.time_ms,
         base=commit.base,
         base_ms=commit.time_ms if commit.base == commit.number else state.base_ms,
-        collected=max(state.collected, change.collected or 0),
+        checkpoints=_checkpoints_before(state, commit, collected),
+        collected=collected,
         floor=max(state.floor, change.floor or 0),
         highest_number=max(state.highest_number, *(row.number for row in added), 0),
         files=MappingProxyType(files),
@@ -270,6 +281,23 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         streams=_highest(state.streams, change.streams),
         topics=state.topics | change.topics,
     )
+
+
+def _checkpoints_before(
+    state: ManifestState, commit: Commit, collected: int
+) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints to remember below the newest: what is below one of them can be buried.
+
+    When there are many every second one goes, so the gap behind one is a fraction of its age: a node
+    that commits for ever remembers few, and one that is only somewhat older than the grace time.
+    """
+    known = state.checkpoints
+    if commit.base == commit.number and state.base:
+        known = (*known, Checkpoint(state.base, state.base_ms))
+    elif collected == state.collected:
+        return known
+    known = tuple(found for found in known if found.number > collected + 1)
+    return known[::2] if len(known) > CHECKPOINTS_REMEMBERED_MAX else known
 
 
 def with_checkpoint(state: ManifestState, commit: Commit) -> Commit:

@@ -26,6 +26,7 @@ from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.lifecycle.manifest import (
     NOTHING,
     Change,
+    Checkpoint,
     Commit,
     Dropped,
     FileRef,
@@ -182,6 +183,7 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
         "time_ms": state.time_ms,
         "base": state.base,
         "base_ms": state.base_ms,
+        "checkpoints": [[found.number, found.time_ms] for found in state.checkpoints],
         "collected": state.collected,
         "floor": state.floor,
         "highest_number": state.highest_number,
@@ -294,6 +296,9 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         time_ms=_integer(packed["time_ms"]),
         base=_count(packed["base"]),
         base_ms=_integer(packed["base_ms"]),
+        checkpoints=tuple(
+            Checkpoint(_count(number), _integer(at)) for number, at in packed.get("checkpoints", ())
+        ),
         collected=_count(packed["collected"]),
         floor=_count(packed["floor"]),
         highest_number=_count(packed["highest_number"]),
