@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 INSTALL_SECONDS = 90
+PATIENCE_MS = 60_000  # what a browser may take for a step while other processes have the cores
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +43,9 @@ def chromium_path() -> str:
 @pytest.fixture(scope="module")
 def browser(chromium_path: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, headless=True)
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path, headless=True, timeout=PATIENCE_MS
+        )
         yield browser
         browser.close()
 
@@ -49,6 +54,7 @@ def browser(chromium_path: str) -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """Yield a page on which no script error and no refused resource may happen."""
     page = browser.new_page(viewport={"width": 1440, "height": 900}, timezone_id="America/New_York")
+    page.set_default_timeout(PATIENCE_MS)
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on(

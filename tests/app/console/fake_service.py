@@ -1,22 +1,47 @@
 """A service with made-up answers behind the real console: the states that small real data never shows.
 
-Thousands of files, an incomplete answer, a hostile key, int64 at its limits, a running compaction.
+Thousands of files, an incomplete answer, a hostile key, int64 at its limits, a running compaction; an
+answer that comes when the test says so (`Gate`), and a key that is asked for from now on (`state.api_key`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Header
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from tierdex.app.console import console_router
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DAY = 86_400_000
 YEAR_2013 = 1_356_998_400_000
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 INT64_MAX = 9_223_372_036_854_775_807
+
+
+class Gate:
+    """Where the answers of entries and files wait while it is shut."""
+
+    def __init__(self) -> None:
+        self._is_open = threading.Event()
+        self._is_open.set()
+
+    @contextlib.contextmanager
+    def shut(self) -> Iterator[None]:
+        self._is_open.clear()
+        try:
+            yield
+        finally:
+            self._is_open.set()
+
+    def go_through(self) -> None:
+        self._is_open.wait()
 
 
 def make_files(count: int, seed: int = 7) -> list[dict[str, Any]]:
@@ -101,15 +126,19 @@ def make_entry(index: int, files: list[dict[str, Any]], **fields: Any) -> dict[s
     }  # fmt: skip
 
 
-def fake_app(file_count: int = 365, api_key: str | None = None) -> FastAPI:
+def fake_app(
+    file_count: int = 365, api_key: str | None = None, gate: Gate | None = None
+) -> FastAPI:
     """Return an application that answers every lookup; `api_key` makes it ask for that key."""
+    gate = gate or Gate()
     app = FastAPI()
     app.include_router(console_router())
     files = make_files(file_count)
     app.state.done = 0
+    app.state.api_key = api_key
 
     def refused(authorization: str | None) -> Response | None:
-        if api_key is None or authorization == f"Bearer {api_key}":
+        if app.state.api_key in (None, (authorization or "").removeprefix("Bearer ")):
             return None
         problem = {"title": "Unauthorized", "status": 401, "detail": "send a valid API key"}
         return JSONResponse(problem, 401, media_type="application/problem+json")
@@ -138,6 +167,10 @@ def fake_app(file_count: int = 365, api_key: str | None = None) -> FastAPI:
                 "field": "key",
             }
             return JSONResponse(problem, 400, media_type="application/problem+json")
+        if key == "behind-a-proxy":
+            return HTMLResponse("<h1>Please log in</h1>")
+        gate.go_through()
+        is_missing = key == "partial" or (key == "partial-first" and not cursor)
         missing = [
             {"file": f"{YEAR_2013:020d}-local", "reason": f"checksum of page 3 differs {HOSTILE}"}
         ]
@@ -152,17 +185,18 @@ def fake_app(file_count: int = 365, api_key: str | None = None) -> FastAPI:
             found = []
         answer = {
             "entries": found,
-            "complete": key != "partial",
-            "missing": missing if key == "partial" else [],
+            "complete": not is_missing,
+            "missing": missing if is_missing else [],
             "next_cursor": str(first + max_count) if len(found) == max_count else None,
             "as_of": YEAR_2013 + 364 * DAY,
         }
         if explain:
-            answer["explain"] = make_explain(files, missing=key == "partial")
+            answer["explain"] = make_explain(files, missing=is_missing)
         return answer
 
     @app.get("/v1/admin/files")
     def admin_files(authorization: str | None = Header(None)) -> Any:
+        gate.go_through()
         return refused(authorization) or {"files": files}
 
     @app.get("/v1/admin/compaction")

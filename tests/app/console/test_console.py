@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from playwright.sync_api import Page, expect
 
-from tests.app.console.fake_service import HOSTILE, INT64_MAX, YEAR_2013, fake_app
+from tests.app.console.fake_service import HOSTILE, INT64_MAX, YEAR_2013, Gate, fake_app
 
 pytestmark = pytest.mark.browser
 
@@ -114,6 +114,152 @@ def test_times_are_read_and_written_in_the_chosen_zone(page: Page, serve: Serve)
     assert "begin=1372680000250" in page.url
 
 
+def test_zone_may_change_while_an_answer_is_awaited_and_after_a_refusal(
+    page: Page, serve: Serve
+) -> None:
+    gate = Gate()
+    address = serve(fake_app(gate=gate))
+    with gate.shut():
+        page.goto(f"{address}#lookup?topic=UA&key=a&begin={YEAR_2013}&max_count=1")
+        expect(page.locator("#answer")).to_have_text("Looking up …")
+        page.get_by_label("Times in").select_option("local")
+        expect(page.get_by_label("From")).to_have_value("2012-12-31 19:00:00.000")
+        expect(page.locator("#answer")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#entries thead")).to_contain_text("America/New_York")
+    page.goto(f"{address}#lookup?topic=UA&key=too-long&begin={YEAR_2013}")
+    expect(page.locator("#form-note")).to_contain_text("longer than 4096 bytes")
+    page.get_by_label("Times in").select_option("utc")
+    expect(page.get_by_label("From")).to_have_value("2013-01-01 00:00:00.000")
+    expect(page.locator("#answer")).to_be_empty()
+
+
+def test_refused_form_leaves_no_earlier_answer_and_ends_a_running_query(
+    page: Page, serve: Serve
+) -> None:
+    gate = Gate()
+    page.goto(f"{serve(fake_app(gate=gate))}#lookup?topic=UA&key=a")
+    expect(page.get_by_text("Complete: every file")).to_be_visible()
+    page.get_by_label("From").fill("soon")
+    page.get_by_role("button", name="Look up").click()
+    expect(page.locator("#form-note")).to_contain_text("“soon” is not a time")
+    expect(page.locator("#answer")).to_be_empty()
+    expect(page.locator("#explain-view")).to_be_empty()
+    page.get_by_label("From").fill("")
+    with gate.shut():
+        page.get_by_role("button", name="Look up").click()
+        expect(page.locator("#answer")).to_have_text("Looking up …")
+        page.get_by_label("From").fill("later")
+        with page.expect_event("requestfailed") as ended:  # no answer can come any more
+            page.get_by_role("button", name="Look up").click()
+        assert "v1/entries" in ended.value.url
+    expect(page.locator("#form-note")).to_contain_text("“later” is not a time")
+    expect(page.locator("#answer")).to_be_empty()
+    expect(page.locator("#answer")).to_have_attribute("aria-busy", "false")
+
+
+def test_running_query_stands_under_no_answer_of_the_one_before(page: Page, serve: Serve) -> None:
+    gate = Gate()
+    address = serve(fake_app(gate=gate))
+    page.goto(f"{address}#lookup?topic=UA&key=a")
+    expect(page.locator("#entries tbody tr")).to_have_count(64)
+    with gate.shut():
+        page.goto(f"{address}#lookup?topic=UA&key=absent")
+        expect(page.locator("#answer")).to_have_text("Looking up …")
+        expect(page.locator("#explain-view")).to_be_empty()
+    expect(page.get_by_role("status")).to_contain_text("Nothing found")
+
+
+def test_entries_of_several_pages_are_complete_only_when_every_page_was(
+    page: Page, serve: Serve
+) -> None:
+    page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=partial-first")
+    expect(page.get_by_role("status")).to_contain_text("Incomplete: 1 file could not be asked")
+    page.get_by_role("button", name="Next 64").click()
+    expect(page.locator("#entries tbody tr")).to_have_count(90)
+    expect(page.get_by_role("status")).to_contain_text("Incomplete: 1 file could not be asked")
+
+
+def test_page_of_a_proxy_is_explained(page: Page, serve: Serve) -> None:
+    page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=behind-a-proxy")
+    expect(page.locator("#form-note")).to_contain_text("What answers here is not Tierdex")
+    expect(page.locator("#answer")).to_have_attribute("aria-busy", "false")
+
+
+def test_empty_answer_claims_nothing_of_a_topic_that_may_not_exist(
+    page: Page, serve: Serve
+) -> None:
+    address = serve(fake_app())
+    page.goto(f"{address}#lookup?topic=%20ua&key=absent&end=0")
+    expect(page.get_by_role("status")).to_contain_text("No topic “ ua”")
+    expect(page.locator(".note.good")).to_have_count(0)
+    page.get_by_role("link", name="any time").click()
+    expect(page.get_by_label("To", exact=True)).to_have_value("")
+    page.get_by_role("link", name="UA", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("none holds this key in topic UA")
+    expect(page.locator(".note.good")).to_have_count(0)
+    page.route("**/v1/topics", lambda route: route.fulfill(status=403, body="{}"))
+    page.get_by_role(
+        "button", name="Look up"
+    ).click()  # topics are not told: nothing is said of them
+    expect(page.get_by_role("status")).to_contain_text("none holds this key · as of")
+
+
+def test_near_names_are_slips_cases_and_beginnings_nearest_first(page: Page, serve: Serve) -> None:
+    page.goto(serve(fake_app()))
+    near = page.evaluate(
+        """async (asked) => {
+          const { nearNames } = await import("/console/near_names.js");
+          const names = ["orders", "orders-eu", "payments", "Order", "redros", "x", "flights"];
+          return asked.map((name) => nearNames(name, names));
+        }""",
+        ["oredrs", "ORDERS ", "payment", "nothing-like-it", "f"],
+    )
+    assert near == [
+        ["orders", "Order", "redros"],
+        ["orders", "Order", "orders-eu"],
+        ["payments"],
+        [],
+        ["flights"],
+    ]
+
+
+def test_files_under_an_error_say_how_old_they_are(page: Page, serve: Serve) -> None:
+    app = fake_app()
+    page.goto(f"{serve(app)}#files")
+    expect(page.get_by_role("button", name="uploaded")).to_be_visible()
+    app.state.api_key = "s3cret"
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.locator("#files-note")).to_contain_text("(401) What is shown was seen at 20")
+
+
+def test_view_that_was_left_before_its_answer_asks_no_more(page: Page, serve: Serve) -> None:
+    gate = Gate()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.split("/")[-1]))
+    page.clock.install()
+    with gate.shut():
+        page.goto(f"{serve(fake_app(gate=gate))}#files")
+        with page.expect_event("requestfailed"):
+            page.get_by_role("link", name="Compaction").click()
+    expect(page.locator("#compaction-body")).to_contain_text("Waiting")
+    for _ in range(6):
+        with page.expect_response("**/v1/admin/compaction"):
+            page.clock.run_for(5_000)
+    assert asked.count("files") == 1
+
+
+def test_facts_of_a_file_follow_the_zone(page: Page, serve: Serve) -> None:
+    page.goto(f"{serve(fake_app())}#files")
+    page.locator("#files-chart").focus()
+    expect(page.get_by_role("button", name="uploaded")).to_be_visible()
+    page.keyboard.press("End")
+    expect(page.locator("#file-details")).to_contain_text("2013-01-01 00:00:00.000 UTC")
+    page.get_by_label("Times in").select_option("local")
+    expect(page.locator("#file-details")).to_contain_text(
+        "2012-12-31 19:00:00.000 America/New_York"
+    )
+
+
 def test_thousands_of_files_draw_only_the_rows_in_sight_and_walk_by_keyboard(
     page: Page, serve: Serve
 ) -> None:
@@ -140,8 +286,7 @@ def test_drag_across_the_time_line_keeps_the_files_that_reach_into_it(
     page.mouse.down()
     page.mouse.move(box["x"] + 540, box["y"] + 60)
     page.mouse.up()
-    zoomed = page.locator("#files-chart [role=option]").count()
-    assert 10 < zoomed < 60
+    assert 10 < page.locator("#files-chart [role=option]").count() < 60
     page.get_by_role("button", name="Whole range").click()
     assert page.locator("#files-chart [role=option]").count() > 200
 

@@ -102,6 +102,32 @@ def test_pages_follow_the_cursor_across_files(page: Page, address: str) -> None:
     expect(page.get_by_role("heading", name="40 entries")).to_be_visible()
 
 
+def test_what_was_meant_is_one_click_away_from_an_empty_answer(page: Page, address: str) -> None:
+    page.goto(address)
+    rows = page.locator("#entries tbody tr")
+    said = page.get_by_role("status")
+    look_up(page, "ua", "N37422")
+    expect(said).to_contain_text("No topic “ua”: this index holds “UA”")
+    page.get_by_role("link", name="UA", exact=True).click()
+    expect(rows).to_have_count(40)
+    look_up(page, "UA", " UA7 ")
+    expect(said).to_contain_text("Nothing found")
+    page.get_by_role("link", name="UA7", exact=True).first.click()
+    expect(page.locator("#key")).to_have_value("UA7")
+    expect(rows).to_have_count(1)
+    look_up(page, "UA", "flight-12")
+    expect(said).to_contain_text("Nothing found")
+    page.get_by_role("link", name="flight-12").click()
+    expect(page.get_by_role("tab", name="Message ID")).to_have_attribute("aria-selected", "true")
+    expect(rows).to_have_count(1)
+    page.get_by_role("textbox", name="Message ID").fill("UA12")
+    page.get_by_role("button", name="Look up").click()
+    expect(said).to_contain_text("none holds this message ID")
+    page.get_by_role("link", name="UA12").click()  # the index holds one topic: it is filled in
+    expect(rows).to_have_count(1)
+    expect(page.locator(".note.good")).to_have_count(1)
+
+
 def test_hostile_key_is_text_and_a_refusal_is_explained(page: Page, address: str) -> None:
     page.goto(address)
     look_up(page, "UA", HOSTILE)

@@ -28,6 +28,24 @@ export function writeKey(key) {
   else sessionStorage.removeItem(KEY_NAME);
 }
 
+/** The requests of one part of a view, of which only the newest counts: it ends the one before it. */
+export class NewestRequest {
+  #running = null;
+
+  /** As `get`. Throws AbortError when a newer request or `end` took its place. */
+  async get(path, parameters = {}) {
+    this.end();
+    const { signal } = (this.#running = new AbortController());
+    const answer = await get(path, parameters, signal);
+    signal.throwIfAborted(); // the answer may have been complete already
+    return answer;
+  }
+
+  end() {
+    this.#running?.abort();
+  }
+}
+
 /** GET a route; empty parameters are left out. Throws ApiError, or AbortError when `signal` fires. */
 export async function get(path, parameters = {}, signal = undefined) {
   const search = new URLSearchParams();
@@ -35,20 +53,24 @@ export async function get(path, parameters = {}, signal = undefined) {
     if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
   }
   const key = readKey();
-  let response;
+  let response, text;
   try {
     response = await fetch(search.size ? `${path}?${search}` : path, {
       headers: { Accept: "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) },
       cache: "no-store",
       signal,
     });
+    text = await response.text();
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "The service does not answer. Is it running, and is the network there?");
   }
-  const text = await response.text();
   if (!response.ok) throw problem(response.status, text);
-  return parseJson(text);
+  try {
+    return parseJson(text);
+  } catch (error) {
+    throw new ApiError(response.status, `What answers here is not Tierdex: ${error.message}.`);
+  }
 }
 
 function problem(status, text) {

@@ -1,64 +1,46 @@
 // The compaction view: what runs, what waits, what went wrong. It asks every two seconds while it is open.
 
-import { ApiError, get } from "./api.js";
-import { byId, element, shape, showNote } from "./dom.js";
+import { byId, element, shape } from "./dom.js";
 import { facts } from "./files.js";
 import { formatAge, formatAny, formatBytes, formatCount, formatName, shortFileId } from "./format.js";
+import { Polling } from "./polling.js";
 import { formatTime, zoneName } from "./times.js";
 
 const POLL_MS = 2_000;
-const POLL_MAX_MS = 30_000;
 const HISTORY = 300; // answers kept for the curves: ten minutes
 
 export class CompactionView {
   constructor({ zone, wantKey }) {
     this.zone = zone;
-    this.wantKey = wantKey;
-    this.timer = null;
-    this.isOpen = false;
-    this.pause = POLL_MS;
     this.history = [];
+    this.polling = new Polling({
+      path: "v1/admin/compaction", pauseMs: POLL_MS, note: byId("compaction-note"), zone, wantKey,
+      onAnswer: (status) => this.#show(status),
+    });
   }
 
-  async open() {
-    this.isOpen = true;
-    this.pause = POLL_MS;
-    clearTimeout(this.timer);
-    await this.#poll();
+  open() {
+    return this.polling.start();
   }
 
   close() {
-    this.isOpen = false;
-    clearTimeout(this.timer);
+    this.polling.stop();
   }
 
   zoneChanged() {
     if (this.status) this.#draw();
   }
 
-  async #poll() {
-    try {
-      if (!document.hidden) {
-        this.status = await get("v1/admin/compaction");
-        this.pause = POLL_MS;
-        this.history = [...this.history, this.status].slice(-HISTORY);
-        showNote(byId("compaction-note"), null);
-        this.#draw();
-      }
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.pause = Math.min(this.pause * 2, POLL_MAX_MS);
-      showNote(byId("compaction-note"), error.message);
-      if (error.wantsKey) this.wantKey();
-    }
-    clearTimeout(this.timer);
-    if (this.isOpen) this.timer = setTimeout(() => this.#poll(), this.pause);
+  #show(status) {
+    this.status = status;
+    this.history = [...this.history, status].slice(-HISTORY);
+    this.#draw();
   }
 
   #draw() {
     const { status } = this;
     const zone = this.zone();
-    byId("compaction-age").textContent = `seen ${formatTime(BigInt(Date.now()), zone).slice(11, 19)} ${zoneName(zone)}, every 2 s`;
+    byId("compaction-age").textContent = `seen ${formatTime(this.polling.seenMs, zone).slice(11, 19)} ${zoneName(zone)}, every 2 s`;
     byId("compaction-body").replaceChildren(
       ...stopped(status.worker_error), tiles(status, zone), running(status.running), curves(this.history), ...lastError(status, zone),
       ...totals(status),

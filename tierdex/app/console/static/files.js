@@ -1,58 +1,55 @@
 // The files view: states as a legend that filters, the time line, and the chosen file's facts.
 
-import { ApiError, get } from "./api.js";
-import { byId, element, showNote } from "./dom.js";
+import { byId, element } from "./dom.js";
 import { formatAny, formatBytes, formatCount, formatName, plural } from "./format.js";
 import { writeLink } from "./link.js";
+import { Polling } from "./polling.js";
 import { stateBadge } from "./results.js";
 import { Timeline, hasSpan } from "./timeline.js";
 import { formatTime, zoneName } from "./times.js";
 
 const STATES = ["unsealed", "sealed", "compacted", "uploaded", "expired"];
-const REFRESH_MS = 10_000;
+const POLL_MS = 10_000;
 
 export class FilesView {
   constructor({ zone, wantKey }) {
     this.zone = zone;
-    this.wantKey = wantKey;
     this.files = [];
     this.hidden = new Set();
-    this.timer = null;
+    this.chosen = null; // the file whose facts are shown
+    this.wantedId = null; // the link's file, until the files are there
     this.timeline = new Timeline({
-      axis: byId("files-axis"), scroller: byId("files-chart"), zone, onChoose: (file) => this.#details(file),
+      axis: byId("files-axis"), scroller: byId("files-chart"), zone, onChoose: (file) => this.#choose(file),
     });
-    byId("files-refresh").addEventListener("click", () => this.#load());
+    this.polling = new Polling({
+      path: "v1/admin/files", pauseMs: POLL_MS, note: byId("files-note"), zone, wantKey,
+      onAnswer: ({ files }) => this.#show(files),
+    });
+    byId("files-refresh").addEventListener("click", () => this.polling.start());
     byId("files-fit").addEventListener("click", () => this.timeline.fit());
   }
 
   /** Load and keep fresh while the view is open; `parameters.file` is chosen. */
-  async open(parameters) {
-    this.#details(null);
-    await this.#load();
-    if (parameters.file) this.timeline.choose(parameters.file);
-    clearInterval(this.timer);
-    this.timer = setInterval(() => document.hidden || this.#load(), REFRESH_MS);
+  open(parameters) {
+    this.#choose(null);
+    this.wantedId = parameters.file ?? null;
+    return this.polling.start();
   }
 
   close() {
-    clearInterval(this.timer);
+    this.polling.stop();
   }
 
   zoneChanged() {
     this.timeline.draw();
+    this.#choose(this.chosen);
   }
 
-  async #load() {
-    try {
-      const { files } = await get("v1/admin/files");
-      this.files = files.sort(newestFirst);
-      showNote(byId("files-note"), null);
-      this.#draw();
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      showNote(byId("files-note"), error.message);
-      if (error.wantsKey) this.wantKey();
-    }
+  #show(files) {
+    this.files = files.sort(newestFirst);
+    this.#draw();
+    if (this.wantedId !== null) this.timeline.choose(this.wantedId);
+    this.wantedId = null;
   }
 
   #draw() {
@@ -63,7 +60,7 @@ export class FilesView {
     });
     byId("files-legend").replaceChildren(...buttons);
     this.timeline.show(this.files.filter((file) => !this.hidden.has(file.state)));
-    if (this.timeline.chosen < 0) this.#details(null);
+    this.#choose(this.timeline.files[this.timeline.chosen] ?? null);
   }
 
   #legendButton(state, own) {
@@ -80,7 +77,8 @@ export class FilesView {
     );
   }
 
-  #details(file) {
+  #choose(file) {
+    this.chosen = file;
     byId("file-details").replaceChildren(...(file ? this.#fileFacts(file) : this.#summary()));
   }
 

@@ -25,7 +25,7 @@ export function readLink(fragment) {
   return { view: VIEWS.includes(name) ? name : "lookup", parameters };
 }
 
-/** Return the fragment of a query as `readQuery` understands it. */
+/** Return the fragment of a query as `readLink` understands it. */
 export function writeQuery(query) {
   return writeLink("lookup", Object.fromEntries(FIELDS.map((name) => [name, query[name]])));
 }

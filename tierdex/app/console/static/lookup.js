@@ -1,10 +1,14 @@
 // The lookup view: the form, the running query, its pages. The fragment is the truth: submitting writes
 // it, and reading it fills the form and runs the query.
+//
+// What stands under the form belongs to `query`: whoever changes or refuses the query clears it first, and
+// an answer that comes after that is thrown away. `pages` is empty until the first answer is there.
 
-import { ApiError, get } from "./api.js";
+import { ApiError, NewestRequest } from "./api.js";
 import { byId, element, showNote } from "./dom.js";
 import { explainView } from "./explain.js";
-import { isQuery, writeQuery } from "./link.js";
+import { isQuery, readLink, writeQuery } from "./link.js";
+import { nothingFound } from "./nothing_found.js";
 import { completenessBanner, entriesTable } from "./results.js";
 import { plural, formatMilliseconds } from "./format.js";
 import { formatTime, parseTime, zoneName } from "./times.js";
@@ -19,8 +23,10 @@ export class Lookup {
     this.zone = zone;
     this.wantKey = wantKey;
     this.byId = false;
-    this.running = null;
+    this.request = new NewestRequest();
+    this.topicsRequest = new NewestRequest();
     this.query = null;
+    this.pages = [];
     byId("lookup-form").addEventListener("submit", (event) => this.#submit(event));
     this.#watchTabs();
     for (const name of ["begin", "end"]) this.#watchTime(name);
@@ -34,18 +40,18 @@ export class Lookup {
     for (const name of ["begin", "end"]) this.#showTimeAsWritten(name);
     byId("explain").checked = parameters.explain !== "0";
     this.#choose("message_id" in parameters);
+    this.#clear();
     if (isQuery(parameters)) this.#run(parameters);
-    else this.#clear();
   }
 
   /** Offer the topics that the service knows. */
   async loadTopics() {
     try {
-      const { topics } = await get("v1/topics");
-      const names = topics.map((topic) => (typeof topic === "string" ? topic : topic.topic));
-      byId("topics").replaceChildren(...names.map((name) => element("option", { value: name })));
-      if (names.length && !byId("topic").value) byId("topic").placeholder = `e.g. ${names[0]}`;
+      const { topics } = await this.topicsRequest.get("v1/topics");
+      byId("topics").replaceChildren(...topics.map((name) => element("option", { value: name })));
+      if (topics.length && !byId("topic").value) byId("topic").placeholder = `e.g. ${topics[0]}`;
     } catch (error) {
+      if (error.name === "AbortError") return;
       if (!(error instanceof ApiError)) throw error;
       if (error.wantsKey) this.wantKey(); // the list is a convenience: topics can be typed all the same
     }
@@ -62,21 +68,21 @@ export class Lookup {
       }
       this.#showTimeAsWritten(name);
     }
-    if (this.query && this.pages) this.#draw();
+    if (this.pages.length) this.#draw();
   }
 
   #submit(event) {
     event.preventDefault();
-    let query;
+    this.#clear(); // also when the form is refused: nothing may stand there as its answer
+    let link;
     try {
-      query = this.#readForm();
+      link = writeQuery(this.#readForm());
     } catch (error) {
       showNote(byId("form-note"), error.message);
       return;
     }
-    const link = writeQuery(query);
-    if (location.hash === link) this.#run(query);
-    else location.hash = link; // the hashchange runs it
+    if (location.hash === link) this.show(readLink(link).parameters);
+    else location.hash = link; // the hashchange shows it
   }
 
   #readForm() {
@@ -108,39 +114,47 @@ export class Lookup {
     throw new Error(message);
   }
 
-  async #run(query) {
+  #run(query) {
     this.query = query;
-    this.pages = [];
-    await this.#fetchPage(null);
+    byId("answer").replaceChildren(element("p", { class: "quiet" }, "Looking up …"));
+    return this.#fetchPage(null);
   }
 
   async #fetchPage(cursor) {
-    this.running?.abort();
-    const running = (this.running = new AbortController());
     const { explain, ...parameters } = this.query;
     const answerNode = byId("answer");
     this.#clearNotes();
     answerNode.setAttribute("aria-busy", "true");
     const started = performance.now();
     try {
-      const answer = await get(
-        "v1/entries",
-        { ...parameters, cursor, explain: explain === "0" ? null : "true" },
-        running.signal,
-      );
-      this.pages.push({ answer, milliseconds: performance.now() - started });
+      const answer = await this.request.get("v1/entries", { ...parameters, cursor, explain: explain === "0" ? null : "true" });
+      const milliseconds = performance.now() - started;
+      const isEmpty = cursor === null && !answer.entries.length;
+      this.pages.push({ answer, milliseconds, topics: isEmpty ? await this.#topics() : null });
       this.#draw(cursor !== null);
     } catch (error) {
-      if (error.name === "AbortError") return; // a newer query took its place
+      if (error.name === "AbortError") return; // a newer query, or none, took its place
       if (!(error instanceof ApiError)) throw error;
       this.#showError(error);
     }
     answerNode.setAttribute("aria-busy", "false");
   }
 
+  /** Return the topics, null where the service does not tell them: an empty answer must not depend on it. */
+  async #topics() {
+    try {
+      return (await this.request.get("v1/topics")).topics;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      return null;
+    }
+  }
+
   #draw(isNextPage = false) {
-    const { answer, milliseconds } = this.pages.at(-1);
-    const entries = this.pages.flatMap((page) => page.answer.entries);
+    const { milliseconds, topics } = this.pages.at(-1);
+    const answer = joinPages(this.pages.map((page) => page.answer));
+    const { entries } = answer;
+    const isNothing = !entries.length && !answer.next_cursor;
     const more = element(
       "button",
       { type: "button", id: "next-page", on: { click: () => this.#fetchPage(answer.next_cursor) } },
@@ -153,31 +167,30 @@ export class Lookup {
       element("span", { class: "quiet" }, `answered in ${formatMilliseconds(milliseconds)}`),
       element("button", { type: "button", class: "quiet-button", on: { click: copyLink } }, "Copy link"),
     );
-    const table = entries.length ? entriesTable(entries, this.zone()) : null;
     byId("answer").replaceChildren(
-      completenessBanner(answer, entries.length, this.zone()), head, ...(table ? [table] : []),
-      ...(answer.next_cursor ? [more] : []),
+      isNothing ? nothingFound(this.query, answer, topics, this.zone()) : completenessBanner(answer, this.zone()),
+      head, ...(entries.length ? [entriesTable(entries, this.zone())] : []), ...(answer.next_cursor ? [more] : []),
     );
     byId("explain-view").replaceChildren(...(answer.explain ? [explainView(answer.explain)] : []));
     if (isNextPage) byId("next-page")?.focus();
   }
 
   #showError(error) {
+    this.#clear();
     const input = FIELD_INPUTS[error.field];
     if (input) byId(input).setAttribute("aria-invalid", "true");
-    this.pages = [];
-    byId("answer").replaceChildren();
-    byId("explain-view").replaceChildren();
     showNote(byId("form-note"), error.message);
     if (error.wantsKey) this.wantKey();
   }
 
+  /** End what is under way and leave nothing of it, nor of what it was asked, in sight. */
   #clear() {
-    this.running?.abort();
+    this.request.end();
     this.query = null;
     this.pages = [];
     this.#clearNotes();
     byId("answer").replaceChildren();
+    byId("answer").setAttribute("aria-busy", "false");
     byId("explain-view").replaceChildren();
   }
 
@@ -244,6 +257,17 @@ export class Lookup {
       note.classList.add("bad-text");
     }
   }
+}
+
+/** Return pages as one answer: complete when all are, since a later page never brings what an earlier one missed. */
+function joinPages(answers) {
+  const missing = new Map(answers.flatMap((answer) => answer.missing ?? []).map((one) => [String(one.file), one]));
+  return {
+    ...answers.at(-1),
+    entries: answers.flatMap((answer) => answer.entries),
+    complete: answers.every((answer) => answer.complete),
+    missing: [...missing.values()],
+  };
 }
 
 async function copyLink(event) {

@@ -13,11 +13,11 @@ const TITLES = {
 const NUMERIC = new Set(["queue_id", "offset", "size"]);
 const MISSING_SHOWN = 8;
 
-/** Return the banner: complete or not, what was missing and why, how fresh the answer is. */
-export function completenessBanner(answer, entryCount, zone) {
+/** Return the banner over entries: complete or not, what was missing and why, how fresh the answer is. */
+export function completenessBanner(answer, zone) {
   const fresh = `as of ${formatFreshness(answer.as_of, zone)}`;
   if (answer.complete) {
-    const what = entryCount ? "Complete: every file that could hold the key was asked" : "Nothing there: every file was asked, and none holds the key in this range";
+    const what = "Complete: every file that could hold the key was asked";
     return element("p", { class: "note good", role: "status" }, element("strong", {}, what), ` · ${fresh}`);
   }
   const missing = answer.missing ?? [];
@@ -83,7 +83,8 @@ function missingList(missing) {
   ];
 }
 
-function formatFreshness(asOf, zone) {
+/** Return how fresh an answer is: a time, or one a node. */
+export function formatFreshness(asOf, zone) {
   if (typeof asOf === "number" || typeof asOf === "bigint") return `${formatTime(asOf, zone)} ${zoneName(zone)}`;
   if (asOf && typeof asOf === "object") {
     return Object.entries(asOf).map(([node, time]) => `${node} ${formatFreshness(time, zone)}`).join(", ");
