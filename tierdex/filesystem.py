@@ -9,7 +9,7 @@ strike. What each call makes durable:
 * everything else                     -- nothing: it is visible at once and survives a killed
                                          process, not a power cut
 
-Errors are plain `OSError`: layers above say what they mean. Depends on numpy only.
+Errors are plain `OSError` that name their path: layers above say what they mean. Depends on numpy only.
 """
 
 from __future__ import annotations
@@ -20,14 +20,20 @@ import fcntl
 import mmap
 import os
 import shutil
-from typing import TYPE_CHECKING, Protocol
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from typing_extensions import Buffer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound="_LocalFile | _LocalMapping")
 
 PAGE_BYTES = mmap.PAGESIZE
 
@@ -157,7 +163,7 @@ class LocalFileSystem:
     ) -> _LocalFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if writable or create else os.O_RDONLY)
         flags |= (os.O_CREAT if create else 0) | (os.O_EXCL if exclusive else 0)
-        return _LocalFile(os.open(path, flags, 0o644))
+        return _LocalFile(path, os.open(path, flags, 0o644))
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -193,6 +199,9 @@ class LocalFileSystem:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            error.filename = str(path)
+            raise
         finally:
             os.close(descriptor)
 
@@ -203,11 +212,12 @@ class LocalFileSystem:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, holder.encode(), 0)
+        except OSError as error:
             os.close(descriptor)
+            error.filename = str(path)
             raise
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.encode(), 0)
         return _LocalLock(descriptor)
 
 
@@ -218,19 +228,38 @@ class _LocalLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)
+        try:
+            os.ftruncate(self._descriptor, 0)
+        finally:
+            os.close(self._descriptor)  # lets go of the folder, whatever the disk says
+
+
+def _naming_path(call: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Let an error of a call on a descriptor say whose it is, as calls on a path do."""
+
+    @wraps(call)
+    def named(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return call(self, *arguments, **named)
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            raise
+
+    return named
 
 
 class _LocalFile:
     """A file descriptor with positional reads and writes."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
         self._descriptor = descriptor
 
+    @_naming_path
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
+    @_naming_path
     def read_at(self, position: int, length: int) -> bytes:
         chunks = []
         while length > 0 and (chunk := os.pread(self._descriptor, length, position)):
@@ -239,6 +268,7 @@ class _LocalFile:
             length -= len(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
+    @_naming_path
     def write_at(self, position: int, data: Buffer) -> None:
         view = memoryview(data).cast("B")
         while view:
@@ -246,20 +276,24 @@ class _LocalFile:
             position += written
             view = view[written:]
 
+    @_naming_path
     def reserve(self, position: int, length: int) -> None:
         os.posix_fallocate(self._descriptor, position, length)
 
+    @_naming_path
     def truncate(self, length: int) -> None:
         os.ftruncate(self._descriptor, length)
 
+    @_naming_path
     def sync(self) -> None:
         os.fsync(self._descriptor)
 
     def forget_cached(self) -> None:
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    @_naming_path
     def map(self, length: int, *, writable: bool) -> _LocalMapping:
-        return _LocalMapping(self._descriptor, length, writable=writable)
+        return _LocalMapping(self.path, self._descriptor, length, writable=writable)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -268,22 +302,24 @@ class _LocalFile:
 class _LocalMapping:
     """A shared mapping. The numpy view pins the pages until the last view is gone."""
 
-    def __init__(self, descriptor: int, length: int, *, writable: bool) -> None:
+    def __init__(self, path: Path, descriptor: int, length: int, *, writable: bool) -> None:
+        self.path = path
         size = os.fstat(descriptor).st_size
         if size < length:  # a store or load beyond the end would be a SIGBUS, not an error
-            raise OSError(f"file holds {size} bytes, {length} were to be mapped")
+            raise OSError(errno.EIO, f"file holds {size} bytes, {length} were to be mapped")
         with os.fdopen(os.dup(descriptor), "r+b" if writable else "rb") as file:
             try:
                 self.array: np.ndarray = np.memmap(
                     file, dtype=np.uint8, mode="r+" if writable else "r", shape=(length,)
                 )
             except ValueError as error:  # its writer's seal cut it since the look above
-                raise OSError(f"cut below {length} bytes while being mapped") from error
+                raise OSError(errno.EIO, f"cut below {length} bytes while being mapped") from error
 
     def populate(self, position: int, length: int) -> None:
         first = position - position % PAGE_BYTES
         _populate(self.array.ctypes.data + first, position + length - first)
 
+    @_naming_path
     def sync(self, position: int, length: int) -> None:
         first = position - position % PAGE_BYTES
         _msync(self.array.ctypes.data + first, position + length - first)
@@ -304,7 +340,7 @@ def _msync(address: int, length: int) -> None:
     """Call msync(MS_SYNC) without holding the GIL, which mmap.flush() would."""
     if length and _LIBC.msync(ctypes.c_void_p(address), ctypes.c_size_t(length), _MS_SYNC):
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), "msync")
+        raise OSError(number, os.strerror(number))
 
 
 def _populate(address: int, length: int) -> None:

@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tierdex.errors import UnavailableError
-from tierdex.index_service.disk_budget import put_error
+from tierdex.index_service.disk_errors import disk_error
 from tierdex.indexfile.predecessor import NO_PREDECESSOR
 from tierdex.lifecycle.file_handle import live_handle
 from tierdex.lifecycle.file_state import FileState
@@ -144,13 +144,13 @@ class ActiveFile:
                 self._disk.make_name_durable(self._last_number)
         except OSError as error:
             self._next_file.give_back(file)  # no name was touched
-            raise put_error(error) from error
+            raise disk_error(error) from error
         try:
             self._filesystem.rename(self._next_file.path, path)
         except OSError as error:
             # It may have neither name, or either: it is empty, and its number was never given before.
             self._next_file.discard(file, path)
-            raise put_error(error) from error
+            raise disk_error(error) from error
         handle = live_handle(
             number=number,
             node=self._settings.node,

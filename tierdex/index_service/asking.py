@@ -5,8 +5,9 @@
     with asking:      every put that returned is shown; a closed index is refused
         ...           the files are asked
                       closed meanwhile: refused again, since the files may have left the table
+                      the disk failed: a typed error, see disk_errors.py
 
-Depends on errors; on parts and writer for their types only.
+Depends on errors, disk_errors; on parts and writer for their types only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.errors import ClosedError
+from tierdex.index_service.disk_errors import disk_error, is_of_the_disk
 
 if TYPE_CHECKING:
     from tierdex.index_service.parts import Parts
@@ -34,8 +36,12 @@ class Asking:
         if self._writer is not None and self._writer.has_buffered:
             self._writer.show_buffered()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
+    ) -> None:
         refuse_closed(self._parts)
+        if isinstance(error, OSError) and is_of_the_disk(error):
+            raise disk_error(error) from error
 
 
 def refuse_closed(parts: Parts) -> None:

@@ -1,14 +1,14 @@
-"""Whether the disk takes more puts: what waits for the store, what is free, what a failed call means.
+"""Whether the disk takes more puts: what waits for the store, and what is free.
 
 Depends on lifecycle, settings, seams.
 """
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Final
 
-from tierdex.errors import BacklogFullError, UnavailableError
+from tierdex.errors import BacklogFullError
+from tierdex.index_service.disk_errors import RETRY_AFTER_S
 from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings
 
-_FULL_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHECK_S: Final = 0.25
-_RETRY_AFTER_S: Final = 5.0
 
 
 class DiskBudget:
@@ -51,7 +49,7 @@ class DiskBudget:
             self._checked_at = now
             self._excess = self._find_excess()
         if self._excess is not None:
-            raise BacklogFullError(self._excess, retry_after_s=_RETRY_AFTER_S)
+            raise BacklogFullError(self._excess, retry_after_s=RETRY_AFTER_S)
 
     def look_again(self) -> None:
         """Let the next check find out anew whether there is room."""
@@ -72,14 +70,3 @@ class DiskBudget:
                 f"`disk_reserve_bytes` ({self._settings.disk_reserve_bytes}); free some space"
             )
         return None
-
-
-def put_error(error: OSError) -> Exception:
-    """Say what a failed system call means for the caller of a put: nothing was applied."""
-    if error.errno in _FULL_DISK:
-        return BacklogFullError(
-            f"the disk is full: {error}; free some space", retry_after_s=_RETRY_AFTER_S
-        )
-    return UnavailableError(
-        f"the index file cannot be written: {error}", retry_after_s=_RETRY_AFTER_S
-    )

@@ -2,7 +2,8 @@
 
 The facade checks what a caller gives, calls the part that does the work, and shapes the answer; it
 holds no state of its own but the parts. One process writes a data folder and its node; any number
-of processes read. Thread safety: every method may be called from any thread, `close` once.
+of processes read. Thread safety: every method may be called from any thread, `close` once. Every error
+is a TierdexError: where a call reaches the disk, disk_errors.py says what its OSError means.
 
 Depends on everything in index_service. Wiring is in open.py.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
 from tierdex.index_service.asking import Asking, refuse_closed
+from tierdex.index_service.disk_errors import with_disk_errors
 from tierdex.index_service.request import (
     DEFAULT_MAX_COUNT,
     INT32_MAX,
@@ -63,6 +65,7 @@ class Index:
         self._ways = {} if puts is None else puts.ways
 
     @classmethod
+    @with_disk_errors
     def open(
         cls,
         data: str | Path | None = None,
@@ -83,7 +86,8 @@ class Index:
         `filesystem` and `executor` are seams for tests and simulations. A folder belongs to one node,
         whose name it remembers; `adopt` lets its files go on under another one. Raises
         FolderInUseError when another process writes there, InvalidRequestError for a bad setting,
-        node or URL, NotFoundError for a folder that is to be read and is not there.
+        node or URL, NotFoundError for a folder that is to be read and is not there, UnavailableError
+        when the disk fails.
         """
         from tierdex.settings import load_settings
 
@@ -145,7 +149,23 @@ class Index:
             is_taken = False
         if is_taken:
             return durability
-        # The long way, which says what is wrong, if anything is.
+        return self._put_checked(
+            topic, keys, message_id, queue_id, offset, size, timestamp, durability
+        )
+
+    @with_disk_errors
+    def _put_checked(
+        self,
+        topic: str,
+        keys: Iterable[str] | None,
+        message_id: str | None,
+        queue_id: int,
+        offset: int,
+        size: int,
+        timestamp: int,
+        durability: str,
+    ) -> str:
+        """Put the long way, which says what is wrong, if anything is."""
         entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
         writer = self._writing().writer
         _check_level(durability)
@@ -155,6 +175,7 @@ class Index:
         writer.write(entry)
         return durability if durability == "os" else self.flush(durability)
 
+    @with_disk_errors
     def put_batch(
         self,
         *,
@@ -187,6 +208,7 @@ class Index:
         self._writing().writer.append(columns, schema)
         return "os" if durability in {"received", "os"} else self.flush(durability)
 
+    @with_disk_errors
     def flush(self, durability: str = "os") -> str:
         """Bring everything put so far to the level `durability`; return it.
 
@@ -203,6 +225,7 @@ class Index:
             writing.writer.flush_buffer()
         return durability
 
+    @with_disk_errors
     def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
         """Return, for `os`, `disk` and `remote`, the end offset up to which all puts have that level.
 
@@ -307,10 +330,12 @@ class Index:
 
     # -- operation -------------------------------------------------------------------------------
 
+    @with_disk_errors
     def roll(self) -> bool:
         """Let the unsealed file go to the compactor, when it holds anything; say whether it did."""
         return self._writing().writer.roll()
 
+    @with_disk_errors
     def run_compaction(self) -> int:
         """Do all that is due, through to published, and return the number of units done.
 
@@ -318,11 +343,13 @@ class Index:
         """
         return self._writing().maintenance.run_all()
 
+    @with_disk_errors
     def refresh(self) -> None:
         """Look at every node's manifest now."""
         self._refuse_closed()
         self._parts.surroundings.refresh()
 
+    @with_disk_errors
     def files(self) -> list[FileInfo]:
         """Return every file of this view, newest first, quarantined ones last."""
         self._refuse_closed()
@@ -335,16 +362,19 @@ class Index:
                 return info
         raise NotFoundError(f"there is no file {file_id}")
 
+    @with_disk_errors
     def verify_file(self, file_id: str) -> list[str]:
         """Check every checksum and invariant of one file; return what is broken, in words."""
         self._refuse_closed()
         return self._parts.catalogue.verify(file_id)
 
+    @with_disk_errors
     def topics(self) -> list[str]:
         """Return the topics that any file of this view holds, sorted."""
         self._refuse_closed()
         return self._parts.catalogue.topics()
 
+    @with_disk_errors
     def health(self) -> list[str]:
         """Return why this index is not ready for use, in words; empty when it is.
 
@@ -355,16 +385,19 @@ class Index:
         writing = self._parts.writing
         return [] if writing is None else writing.writer.health()
 
+    @with_disk_errors
     def compaction_status(self) -> dict[str, Any]:
         """Return backlog, running job, last error, totals and the oldest unpublished age."""
         self._refuse_closed()
         return self._parts.catalogue.compaction_status()
 
+    @with_disk_errors
     def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
         """Drop published files of this node that were sealed before `before` (ms); return them."""
         self._writing()
         return self._parts.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
 
+    @with_disk_errors
     def close(self) -> None:
         """Bring everything received to `disk`, stop the background work, let the folder go.
 

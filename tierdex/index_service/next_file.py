@@ -3,7 +3,7 @@
 It lies under a name of its own (`next.ready`) until it is renamed to its number. Whoever makes it or
 takes it holds `lock`: nobody else may make a file of that name meanwhile.
 
-Depends on lifecycle, indexfile, seams, disk_budget.
+Depends on lifecycle, indexfile, seams, disk_errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tierdex.index_service.disk_budget import put_error
+from tierdex.index_service.disk_errors import disk_error
 from tierdex.indexfile.chained import ChainedFile
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class NextFile:
                 created_ms=self._clock.now_ms(),
             )
         except OSError as error:
-            raise put_error(error) from error
+            raise disk_error(error) from error
 
 
 def reserve_ahead(file: ChainedFile, expected_bytes: int = 0) -> None:

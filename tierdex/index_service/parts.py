@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -80,18 +81,24 @@ class Parts:
         self.is_closed = True
         # Now, not when the collector of cycles comes by: each open file is a descriptor.
         self.local_queries.close()
-        try:
+        with ExitStack() as closing:  # from the last line up, each whatever became of the others
+            closing.callback(self._stop_and_release)
             if self.writing is not None:
-                self.writing.writer.close()
-        finally:
-            has_stopped = self._stop()
-            self.executor.shutdown(wait=False, cancel_futures=True)
-            with self.table.snapshot() as snapshot:
-                self.table.remove(*snapshot.files)
-            self.sidecars.close()
-            self.store.close()
+                closing.callback(self.writing.writer.close)
+
+    def _stop_and_release(self) -> None:
+        has_stopped = self._stop()
+        with ExitStack() as closing:
             if self.writing is not None:
-                _release(self.writing, at_once=has_stopped)
+                closing.callback(_release, self.writing, at_once=has_stopped)
+            closing.callback(self.store.close)
+            closing.callback(self.sidecars.close)
+            closing.callback(self._close_files)
+            closing.callback(self.executor.shutdown, wait=False, cancel_futures=True)
+
+    def _close_files(self) -> None:
+        with self.table.snapshot() as snapshot:
+            self.table.remove(*snapshot.files)
 
     def _stop(self) -> bool:
         """Ask everything to stop and wait for it; say whether all did."""

@@ -73,18 +73,27 @@ class SidecarCache:
             self._find_copies(paths)
 
     def _find_copies(self, paths: DataPaths) -> None:
+        """Learn which copies are there; what the disk does not tell is fetched again."""
         folder = paths.folder(FileState.UPLOADED)
-        for name in self._filesystem.list_folder(folder):
+        try:
+            names = self._filesystem.list_folder(folder)
+        except OSError as error:
+            logger.warning("sidecars not listed", extra={"error": str(error)})
+            return
+        for name in names:
             parsed = parse_sidecar_name(name)
             if parsed is not None:
                 try:
                     size = self._filesystem.file_size(folder / name)
                 except FileNotFoundError:
                     continue  # its writer has dropped it since the listing
+                except OSError as error:
+                    logger.warning("sidecar not used", extra={"path": name, "error": str(error)})
+                    continue
                 self._on_disk[parsed.uuid] = (folder / name, size)
                 self._bytes += size
             elif is_temporary(name) and not self._read_only:
-                self._filesystem.unlink(folder / name)
+                self._remove(folder / name)
 
     def get(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> CompactedFile:
         """Return the open sidecar of `row`, fetching it with one `fetch(position, length)` if need be.

@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import ClosedError, InvalidRequestError, UnavailableError
 from tierdex.index_service.active_file import ActiveFile
-from tierdex.index_service.disk_budget import DiskBudget, put_error
+from tierdex.index_service.disk_budget import DiskBudget
+from tierdex.index_service.disk_errors import disk_error
 from tierdex.index_service.disk_level import DiskLevel
 from tierdex.index_service.item_parts import item_count, parts_of_columns
 from tierdex.index_service.next_file import NextFile, reserve_ahead
@@ -221,6 +222,21 @@ class Writer:
     def _append_locked(self, parts: Sequence[ItemColumns | ItemRows], schema: Schema) -> None:
         """Write a batch, into the next file if the active one has no room for it."""
         self.puts.shut()
+        try:
+            file = self._append_to_active(parts, schema)
+        except OSError as error:
+            raise disk_error(error) from error
+        if schema == MESSAGE_SCHEMA:
+            rows = parts[0]
+            self.puts.open_to(file, rows.topics if isinstance(rows, ItemRows) else ())
+        if not self._is_asked_for_room and self._lacks_room(file):
+            self._is_asked_for_room = True
+            self._on_short_of_room()
+
+    def _append_to_active(
+        self, parts: Sequence[ItemColumns | ItemRows], schema: Schema
+    ) -> ChainedFile:
+        """Append to the active file, or to a new one; return it. Raises OSError too."""
         if not isinstance(self._refusal, ClosedError):
             self._budget.check()  # closing: what was received is written if the disk takes it
         items = item_count(parts)
@@ -232,14 +248,7 @@ class Writer:
         except FileFullError:
             file = self._active.roll("full", schema)
             _append_to_fresh_file(file, parts, items)
-        except OSError as error:
-            raise put_error(error) from error
-        if schema == MESSAGE_SCHEMA:
-            rows = parts[0]
-            self.puts.open_to(file, rows.topics if isinstance(rows, ItemRows) else ())
-        if not self._is_asked_for_room and self._lacks_room(file):
-            self._is_asked_for_room = True
-            self._on_short_of_room()
+        return file
 
     def _lacks_room(self, file: ChainedFile) -> bool:
         """Say whether `prepare_next` has something to do that puts would else wait for."""
@@ -314,7 +323,7 @@ class Writer:
         try:
             self._disk.make_name_durable(handle.number)  # the next roll wants it so
         except OSError as error:
-            raise put_error(error) from error
+            raise disk_error(error) from error
 
     # -- durability ------------------------------------------------------------------------------
 
@@ -369,8 +378,6 @@ def _append_to_fresh_file(
             "raise `item_capacity`",
             field="keys",
         ) from error
-    except OSError as error:
-        raise put_error(error) from error
 
 
 def _is_half_full(file: ChainedFile) -> bool:
