@@ -1,6 +1,7 @@
 """A small index in memory with the verbs of `Index`, checked by the index service's own rules.
 
-Knobs: `missing` is what every answer lacks, `error` is raised by the next call.
+Knobs: `missing` is what every answer lacks, `error` is raised by the next call,
+`not_ready` is what `health` returns.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class SmallIndex:
         self.items: list[tuple[int, str, Entry]] = []
         self.missing: list[Missing] = []
         self.error: Exception | None = None
+        self.not_ready: list = []
         self.flushed: list[str] = []
         self.is_closed = False
         self._lock = threading.Lock()
@@ -200,6 +202,9 @@ class SmallIndex:
         if not dry_run:
             self.items.clear()
         return files
+
+    def health(self):
+        return self.not_ready
 
     def close(self):
         self.is_closed = True

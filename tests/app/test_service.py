@@ -16,6 +16,7 @@ from tierdex.app.service import ROUTES
 from tierdex.index_service.answer import Missing
 from tierdex.settings import Settings
 
+JSON = {"content-type": "application/json"}
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 NDJSON = {"content-type": "application/x-ndjson"}
 
@@ -365,15 +366,15 @@ def test_operator_sees_verifies_rolls_compacts_and_expires(door):
     assert (file["state"], file["item_count"]) == ("unsealed", 1)
     path = f"/v1/admin/files/{file['file_id']}"
     assert door.get(path).json() == file
-    assert door.post("/v1/admin/roll").json() == {"rolled": True}
-    assert door.post("/v1/admin/roll").json() == {"rolled": False}
+    assert door.post("/v1/admin/roll", headers=JSON).json() == {"rolled": True}
+    assert door.post("/v1/admin/roll", headers=JSON).json() == {"rolled": False}
     assert door.get("/v1/admin/compaction").json()["backlog_files"] == 1
-    assert door.post("/v1/admin/compaction:run", content=b"{}").json()["done"] > 0
+    assert door.post("/v1/admin/compaction:run", content=b"{}", headers=JSON).json()["done"] > 0
     assert door.get("/v1/admin/compaction").json()["backlog_files"] == 0
-    assert door.post(f"{path}:verify").json() == {
+    assert door.post(f"{path}:verify", headers=JSON).json() == {
         "file_id": file["file_id"], "sound": True, "problems": [],
     }  # fmt: skip
-    assert door.post("/v1/admin/refresh").json() == {}
+    assert door.post("/v1/admin/refresh", headers=JSON).json() == {}
     far = {"before": "2999-01-01T00:00:00Z"}
     dry = door.post("/v1/admin/expire", json={**far, "dry_run": True}).json()
     assert [f["file_id"] for f in dry["files"]] == [file["file_id"]]
@@ -396,7 +397,7 @@ def test_bad_expiry_is_refused(shared_door, body, field):
 
 def test_unknown_file_is_not_found(shared_door):
     assert_problem(shared_door.get("/v1/admin/files/none"), 404, "not-found")
-    assert_problem(shared_door.post("/v1/admin/files/none:verify"), 404, "not-found")
+    assert_problem(shared_door.post("/v1/admin/files/none:verify", headers=JSON), 404, "not-found")
     assert_problem(shared_door.get("/v1/admin/files/..%2f..%2fetc"), 404, "not-found")
 
 

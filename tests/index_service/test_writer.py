@@ -442,9 +442,9 @@ def test_a_writer_that_can_open_no_file_says_so_until_its_tending_can(make_index
     files.fail_renames = True
     with pytest.raises(BacklogFullError):
         put(index, "A", 1, durability="os")
-    assert "no space" in index.health()[0]
+    assert "no space" in index.health()[0].detail
     tending.step()
-    assert "no space" in index.health()[0]
+    assert "no space" in index.health()[0].detail
     files.fail_renames = False
     tending.step()  # no put comes to a service that is not ready
     assert index.health() == []
@@ -454,4 +454,4 @@ def test_a_writer_that_can_open_no_file_says_so_until_its_tending_can(make_index
 
 def test_a_fenced_writer_is_not_healthy(index):
     index._parts.writing.writer.refuse(FencedError("epoch 9 took over"))
-    assert index.health() == ["epoch 9 took over"]
+    assert index.health() == [("fenced", "epoch 9 took over")]

@@ -23,6 +23,7 @@ from tierdex.app.documents import json_default
 from tierdex.app.headers import find_header
 from tierdex.app.keys import Scope
 from tierdex.app.problems import kind_of, problem_response
+from tierdex.app.request_body import JSON
 from tierdex.errors import AuthenticationError, PermissionDeniedError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tierdex.app.keys import KeyFile
     from tierdex.app.logs import JsonLogger
     from tierdex.app.metrics import Metrics
+    from tierdex.app.readiness import Readiness
     from tierdex.app.request_body import BodyReader
     from tierdex.app.server_settings import ServerSettings
     from tierdex.clock import Clock
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     Handler = Callable[["Service", Request], Awaitable[Response]]
     Endpoint = Callable[[Request], Awaitable[Response]]
 
-JSON = "application/json"
 _SCOPES = {scope.name.lower(): scope for scope in Scope}
 _QUICK_THREADS = 40
 _SLOW_THREADS = 16
@@ -57,10 +58,10 @@ class Service:
     keys: KeyFile | None
     metrics: Metrics
     bodies: BodyReader
+    readiness: Readiness
     logger: JsonLogger
     clock: Clock
     ids: IdSource
-    ready: bool = False
     # Calls that may wait for the store for long have threads of their own, so that any number of
     # them never keeps a lookup or an ordinary put waiting.
     quick: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_QUICK_THREADS))

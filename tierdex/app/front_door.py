@@ -25,7 +25,8 @@ from starlette.requests import Request
 from tierdex.app.doors import answer_error
 from tierdex.app.headers import find_header
 from tierdex.app.problems import HttpRefusalError
-from tierdex.errors import UnavailableError
+from tierdex.app.same_origin import refuse_foreign_page
+from tierdex.errors import PermissionDeniedError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,6 +106,10 @@ class FrontDoor:
         service = self._service
         if self.in_flight > service.settings.max_requests:
             return UnavailableError("too many requests at one time")
+        try:
+            refuse_foreign_page(scope, service.settings.allowed_origins)
+        except PermissionDeniedError as error:
+            return error
         is_open = not service.has_keys and service.settings.allow_anonymous is None
         if not is_open:
             return None

@@ -4,7 +4,7 @@ The service is written against this protocol, so that a test can stand a small i
 and a remote client can stand where an embedded index does. Times are int64 milliseconds, both ends
 inclusive; `durability` is one of `received`, `os`, `disk`, `remote`.
 
-Depends on the answer's classes only.
+Depends on the answer's and health's classes only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierdex.index_service.answer import Answer
+    from tierdex.index_service.health import NotReady
 
 Durability = Literal["received", "os", "disk", "remote"]
 DURABILITIES: tuple[Durability, ...] = ("received", "os", "disk", "remote")
@@ -107,6 +108,7 @@ class IndexPort(QueryPort, Protocol):
     def flush(self, durability: str = "os") -> str: ...
     def roll(self) -> bool: ...
     def run_compaction(self) -> int: ...
+    def health(self) -> list[NotReady]: ...
     def refresh(self) -> None: ...
     def expire(self, *, before: int, dry_run: bool = False) -> list[Any]: ...
     def close(self) -> None: ...

@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from tierdex.app.documents import file_document
 from tierdex.app.lookup_tallies import LookupTallies
 from tierdex.app.request_tallies import RequestTallies
+from tierdex.index_service.health import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -83,7 +84,19 @@ class _IndexCollector:
             for state, total in totals.items():
                 family.add_metric([state], total[position])
             yield family
+        yield self._not_ready()
         yield from _compaction_families(self._index.compaction_status())
+
+    def _not_ready(self) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(
+            "tierdex_index_not_ready",
+            "1 for a reason that keeps the index from its work, as /readyz says; else 0",
+            labels=["reason"],
+        )
+        found = {problem.reason for problem in self._index.health()}
+        for reason in REASONS:
+            family.add_metric([reason], reason in found)
+        return family
 
 
 def _compaction_families(status: dict[str, object]) -> Iterable[GaugeMetricFamily]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tierdex.app.server_settings import ServerSettings
 
 
+JSON = "application/json"
 # An ASGI extension of our own server: `take` gives the body when the end of it is there, else None.
 WHOLE_BODY = "tierdex.whole_body"
 # A value of JSON may take many times its bytes in memory: `{},` is 3 bytes there and 72 here.
@@ -143,7 +144,10 @@ def refuse_media_type(given: str, accepted: tuple[str, ...]) -> HttpRefusalError
 
 
 async def refuse_body(reader: BodyReader, request: Request) -> None:
-    """Allow no body but an empty one or `{}`."""
+    """Allow no body but an empty one or `{}`, with the media type that no form of a page can send."""
+    kind = media_type(request)
+    if kind != JSON:
+        raise refuse_media_type(kind, (JSON,))
     with reader.holding() as held:
         body = await reader.read(request, held)
     if bytes(body).strip() not in (b"", b"{}"):

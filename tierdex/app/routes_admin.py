@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tierdex.app import operations
 from tierdex.app import query_string as q
 from tierdex.app.documents import file_document
-from tierdex.app.doors import JSON, RouteSpec, json_response
+from tierdex.app.doors import RouteSpec, json_response
 from tierdex.app.json_entries import parse_json
 from tierdex.app.keys import Scope
-from tierdex.app.request_body import media_type, refuse_body, refuse_media_type
+from tierdex.app.request_body import JSON, media_type, refuse_body, refuse_media_type
 from tierdex.app.times import parse_time
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.request import check_integer
@@ -83,11 +83,11 @@ async def expire(service: Service, request: Request) -> Response:
     """Expire the files of this node that were sealed before a time."""
     _refuse_query(request)
     kind = media_type(request)
+    if kind != JSON:
+        raise refuse_media_type(kind, (JSON,))
     with service.bodies.holding() as held:
         body = await service.bodies.read(request, held)
-    if body and kind != JSON:
-        raise refuse_media_type(kind, (JSON,))
-    before, dry_run = _read_expiry(parse_json(body) if body else {})
+    before, dry_run = _read_expiry(parse_json(body))
     files = await service.in_thread(
         lambda: service.index.expire(before=before, dry_run=dry_run), slow=True
     )

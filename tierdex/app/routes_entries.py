@@ -12,7 +12,7 @@ from tierdex.app.arrow_entries import rows_of_arrow
 from tierdex.app.arrow_stream import ARROW_STREAM, read_stream, write_stream
 from tierdex.app.batch_json import AnsweredLookups, answer_any, answer_plain, read_plain
 from tierdex.app.documents import answer_document
-from tierdex.app.doors import JSON, RouteSpec, WholeResponse, json_response
+from tierdex.app.doors import RouteSpec, WholeResponse, json_response
 from tierdex.app.index_port import DURABILITIES
 from tierdex.app.json_entries import parse_json, parse_ndjson, rows_of_json
 from tierdex.app.keys import Scope
@@ -23,7 +23,7 @@ from tierdex.app.operations import (
     TOPICS_GET,
     WATERMARK_GET,
 )
-from tierdex.app.request_body import media_type, refuse_media_type
+from tierdex.app.request_body import JSON, media_type, refuse_media_type
 from tierdex.app.times import parse_time
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.request import check_integer

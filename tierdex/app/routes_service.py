@@ -29,9 +29,10 @@ async def healthz(service: Service, request: Request) -> Response:
 
 
 async def readyz(service: Service, request: Request) -> Response:
-    """Say whether requests are served: not before the start, not while stopping."""
-    if not service.ready:
-        raise UnavailableError("the service is starting or stopping")
+    """Say whether requests may be sent here: the service runs, owns its node, and can take puts."""
+    reasons = service.readiness.reasons()
+    if reasons:
+        raise UnavailableError("; ".join(f"{found.reason}: {found.detail}" for found in reasons))
     return json_response({"status": "ready"})
 
 

@@ -34,6 +34,10 @@ class ServerSettings(BaseSettings):
         default_factory=list,
         description="further names that the Host header may carry while no keys are set",
     )
+    allowed_origins: list[str] = Field(
+        default_factory=list,
+        description="further origins (`https://ui.example`) whose pages may POST without a key",
+    )
     max_body_bytes: int = Field(64 * MIB, gt=0, description="longest request body")
     max_json_bytes: int = Field(
         16 * MIB, gt=0, description="longest JSON or ndjson body; it unfolds in memory"

@@ -32,6 +32,7 @@ from tierdex.app.front_door import FrontDoor
 from tierdex.app.logs import make_logger
 from tierdex.app.metrics import Metrics
 from tierdex.app.problems import HTTP_KINDS, HttpRefusalError
+from tierdex.app.readiness import Readiness
 from tierdex.app.request_body import BodyReader
 from tierdex.app.server_settings import load_server_settings
 from tierdex.clock import SystemClock
@@ -105,6 +106,7 @@ def create_app(
 ) -> FastAPI:
     """Return the application. `limits` are the settings that `index` was opened with."""
     settings = settings or load_server_settings()
+    logger = logger or make_logger()
     service = Service(
         index=index,
         settings=settings,
@@ -112,16 +114,17 @@ def create_app(
         keys=keys,
         metrics=Metrics(index, __version__),
         bodies=BodyReader(settings),
-        logger=logger or make_logger(),
+        readiness=Readiness(index, logger),
+        logger=logger,
         clock=clock or SystemClock(),
         ids=ids or SystemIds(),
     )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        service.ready = True
+        service.readiness.is_serving = True
         yield
-        service.ready = False
+        service.readiness.is_serving = False
 
     direct: dict[tuple[str, str], Endpoint] = {}
     app = _Application(

@@ -77,7 +77,7 @@ class _Connection:
 
 
 def _request(call: Call[Any]) -> dict[str, Any]:
-    headers = {"content-type": call.media_type} if call.body else {}
+    headers = {"content-type": call.media_type} if call.method == "POST" else {}
     return {
         "method": call.method,
         "url": call.path,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
 from tierdex.index_service.asking import Asking, refuse_closed
 from tierdex.index_service.disk_errors import with_disk_errors
+from tierdex.index_service.health import CLOSED, NotReady
 from tierdex.index_service.request import (
     DEFAULT_MAX_COUNT,
     INT32_MAX,
@@ -374,14 +375,14 @@ class Index:
         self._refuse_closed()
         return self._parts.catalogue.topics()
 
-    @with_disk_errors
-    def health(self) -> list[str]:
-        """Return why this index is not ready for use, in words; empty when it is.
+    def health(self) -> list[NotReady]:
+        """Return why this index is not ready for use; empty when it is. Raises nothing.
 
         An owner that was fenced, or that can open no file for puts (the disk is full, or fails), says
-        so here until that is over.
+        so here until that is over; a closed index says that.
         """
-        self._refuse_closed()
+        if self._parts.is_closed:
+            return [NotReady(CLOSED, "the index was closed")]
         writing = self._parts.writing
         return [] if writing is None else writing.writer.health()
 

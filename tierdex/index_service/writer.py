@@ -34,6 +34,7 @@ from tierdex.index_service.active_file import ActiveFile
 from tierdex.index_service.disk_budget import DiskBudget
 from tierdex.index_service.disk_errors import disk_error
 from tierdex.index_service.disk_level import DiskLevel
+from tierdex.index_service.health import CLOSED, FENCED, NO_FILE, NotReady
 from tierdex.index_service.item_parts import item_count, parts_of_columns
 from tierdex.index_service.next_file import NextFile, reserve_ahead
 from tierdex.index_service.put_buffer import PutBuffer
@@ -274,13 +275,16 @@ class Writer:
             self._budget.look_again()
             self.puts.shut()
 
-    def health(self) -> list[str]:
-        """Return why puts are refused until somebody mends it, in words; empty when they are not."""
+    def health(self) -> list[NotReady]:
+        """Return why puts are refused until somebody mends it; empty when they are not."""
         refusal, trouble = self._refusal, self._active.trouble
-        return [
-            *([] if refusal is None else [str(refusal)]),
-            *([] if trouble is None else [trouble]),
-        ]
+        reasons = []
+        if refusal is not None:
+            reason = CLOSED if isinstance(refusal, ClosedError) else FENCED
+            reasons.append(NotReady(reason, str(refusal)))
+        if trouble is not None:
+            reasons.append(NotReady(NO_FILE, trouble))
+        return reasons
 
     # -- roll ------------------------------------------------------------------------------------
 

@@ -1,0 +1,70 @@
+"""A page of another site makes the user's browser POST to a service that asks for no key."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.conftest import ENTRY, assert_problem
+from tierdex.app.keys import Scope
+
+JSON = {"content-type": "application/json"}
+POSTS = (
+    "/v1/entries", "/v1/entries:batchGet", "/v1/admin/roll", "/v1/admin/refresh",
+    "/v1/admin/compaction:run", "/v1/admin/expire", "/v1/admin/files/none:verify",
+)  # fmt: skip
+FORM_TYPES = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; b=x")
+
+
+@pytest.mark.parametrize("path", POSTS)
+@pytest.mark.parametrize("kind", FORM_TYPES)
+def test_what_a_form_can_send_is_refused_by_every_post(make_door, path, kind):
+    headers = {"content-type": kind} if kind else {}
+    for body in (b"", b"{}"):
+        response = make_door().post(path, content=body, headers=headers)
+        assert_problem(response, 415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize("path", POSTS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://localhost:3000"},  # another program on this machine
+        {"origin": "https://evil.example", "sec-fetch-site": "same-origin"},
+        {"sec-fetch-site": "cross-site"},
+    ],
+)
+def test_foreign_page_is_refused_whatever_it_sends(make_door, path, headers):
+    door = make_door()
+    response = door.post(path, content=b"{}", headers={**JSON, **headers})
+    document = assert_problem(response, 403, "permission-denied")
+    assert "TIERDEX_ALLOWED_ORIGINS" in document["detail"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "http://localhost"},
+        {"origin": "http://localhost", "sec-fetch-site": "same-origin"},
+        {"origin": "https://ui.example", "sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "none"},
+    ],
+)
+def test_own_page_allowed_origins_and_programs_are_served(make_door, headers):
+    door = make_door(allowed_origins=["https://ui.example"])
+    assert door.post("/v1/admin/roll", headers={**JSON, **headers}).status_code == 200
+    assert door.post("/v1/entries", json={"entries": [ENTRY]}, headers=headers).status_code == 200
+
+
+def test_links_from_other_sites_still_open_the_console(make_door):
+    assert make_door().get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
+
+
+def test_key_is_enough_since_no_page_can_add_one(make_door, keys):
+    key = keys.create(Scope.ADMIN)
+    door = make_door(keys=keys)
+    headers = {**JSON, "origin": "https://ui.example", "sec-fetch-site": "cross-site"}
+    assert door.post("/v1/admin/roll", headers=headers, key=key).status_code == 200
+    assert_problem(door.post("/v1/admin/roll", headers=headers), 403, "permission-denied")

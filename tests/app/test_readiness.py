@@ -1,0 +1,82 @@
+"""`/readyz`, `/metrics` and the log say why no requests should be sent to a service."""
+
+from __future__ import annotations
+
+import anyio
+import httpx2
+import pytest
+
+from tests.app.conftest import Door, assert_problem
+from tierdex.errors import FencedError
+from tierdex.index_service.health import NotReady
+from tierdex.index_service.index import Index
+
+
+@pytest.fixture
+def running(make_door):
+    door = make_door()
+    door.app.state.service.readiness.is_serving = True
+    return door
+
+
+def test_service_is_ready_while_it_runs_and_not_before_or_after(make_door):
+    door = make_door()
+
+    async def run():
+        transport = httpx2.ASGITransport(app=door.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            statuses = [(await client.get("/readyz")).status_code]
+            async with door.app.router.lifespan_context(door.app):
+                statuses.append((await client.get("/readyz")).status_code)
+            return [*statuses, (await client.get("/readyz")).status_code]
+
+    assert anyio.run(run) == [503, 200, 503]
+
+
+def test_each_reason_is_named_by_readyz_and_metrics_and_told_once_to_the_log(running):
+    assert running.get("/readyz").status_code == 200
+    running.index.not_ready = [NotReady("fenced", "b has it"), NotReady("no-file", "EIO")]
+    for _ in range(3):
+        document = assert_problem(running.get("/readyz"), 503, "unavailable")
+        assert document["detail"] == "fenced: b has it; no-file: EIO"
+    metrics = running.get("/metrics").text
+    assert 'tierdex_index_not_ready{reason="fenced"} 1.0' in metrics
+    assert 'tierdex_index_not_ready{reason="closed"} 0.0' in metrics
+    running.index.not_ready = running.index.not_ready[:1]
+    assert running.get("/readyz").status_code == 503
+    running.index.not_ready = []
+    assert running.get("/readyz").status_code == 200
+    told = [(line["event"], line["reason"]) for line in running.log_lines() if "reason" in line]
+    assert told == [
+        ("not ready", "fenced"),
+        ("not ready", "no-file"),
+        ("no longer", "no-file"),
+        ("no longer", "fenced"),
+    ]
+
+
+def test_fenced_service_refuses_puts_and_is_not_ready(tmp_path):
+    def open_index(name):
+        return Index.open(
+            tmp_path / name, store=str(tmp_path / "store"), slot_count=64, item_capacity=1000,
+            background=False, remote_interval=0.0, disk_reserve_bytes=0,
+        )  # fmt: skip
+
+    entry = {"topic": "t", "key": "k", "queue_id": 0, "offset": 1, "size": 1, "timestamp": 1}
+    with open_index("old") as old:
+        door = Door(old)
+        door.app.state.service.readiness.is_serving = True
+        assert door.post("/v1/entries", json={"entries": [entry]}).status_code == 200
+        assert door.get("/readyz").status_code == 200
+        with open_index("new") as new:
+            new.put(topic="t", keys=["k"], queue_id=0, offset=2, size=1, timestamp=1)
+            new.flush("remote")
+        with pytest.raises(FencedError):
+            old.flush("remote")
+        refusal = door.post("/v1/entries", json={"entries": [entry]})
+        assert "taken over" in assert_problem(refusal, 503, "fenced")["detail"]
+        detail = assert_problem(door.get("/readyz"), 503, "unavailable")["detail"]
+        assert detail.startswith("fenced: ")
+        assert 'tierdex_index_not_ready{reason="fenced"} 1.0' in door.get("/metrics").text
+        (line,) = [line for line in door.log_lines() if line["event"] == "not ready"]
+        assert (line["reason"], line["level"]) == ("fenced", "error")

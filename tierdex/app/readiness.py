@@ -1,0 +1,45 @@
+"""Whether requests may be sent here: what `/readyz` answers, `/metrics` shows and the log tells.
+
+Asked by a prober every few seconds; a change is logged once, when it is first seen.
+
+Depends on index_service.health.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.index_service.health import NotReady
+
+if TYPE_CHECKING:
+    from tierdex.app.index_port import IndexPort
+    from tierdex.app.logs import JsonLogger
+
+NOT_SERVING = NotReady("not-serving", "the service is starting or stopping")
+
+
+class Readiness:
+    """Lives on the event loop. `is_serving` is set while the application runs."""
+
+    def __init__(self, index: IndexPort, logger: JsonLogger) -> None:
+        self._index = index
+        self._logger = logger
+        self._told: frozenset[str] = frozenset()
+        self.is_serving = False
+
+    def reasons(self) -> list[NotReady]:
+        """Return why no requests should be sent here; nothing when they may."""
+        reasons = self._index.health() if self.is_serving else [NOT_SERVING]
+        self._tell(reasons)
+        return reasons
+
+    def _tell(self, reasons: list[NotReady]) -> None:
+        names = frozenset(found.reason for found in reasons if found is not NOT_SERVING)
+        if names == self._told:
+            return
+        for found in reasons:
+            if found.reason not in self._told:
+                self._logger.error("not ready", reason=found.reason, detail=found.detail)
+        for name in sorted(self._told - names):
+            self._logger.note("no longer", reason=name)
+        self._told = names
