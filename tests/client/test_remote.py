@@ -255,8 +255,8 @@ def test_address_must_be_one():
 def test_asynchronous_client_has_the_same_verbs(app):
     verbs = {name for name in vars(Client) if not name.startswith("_")}
     assert verbs == {name for name in vars(AsyncClient) if not name.startswith("_")}
-    of_memory = {"open", "query_local", "query_batch_local"}
-    assert verbs >= {name for name in vars(Index) if not name.startswith("_")} - of_memory
+    of_process = {"open", "query_local", "query_batch_local", "health"}
+    assert verbs >= {name for name in vars(Index) if not name.startswith("_")} - of_process
 
     async def run():
         transport = httpx2.ASGITransport(app=app)

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from tierdex.app.documents import json_default
 from tierdex.app.headers import find_header
 from tierdex.app.keys import Scope
-from tierdex.app.problems import kind_of, problem_response
+from tierdex.app.problems import forget_frames, kind_of, problem_response
 from tierdex.app.request_body import JSON
 from tierdex.errors import AuthenticationError, PermissionDeniedError
 
@@ -155,7 +155,9 @@ def answer_error(service: Service, error: Exception, state: dict[str, Any]) -> R
         service.logger.error(
             "request failed", request_id=request_id, error=type(error).__name__, exc_info=error
         )
-    return problem_response(error, request_id)
+    response = problem_response(error, request_id)
+    forget_frames(error)
+    return response
 
 
 class WholeResponse(Response):

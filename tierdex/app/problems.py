@@ -162,6 +162,20 @@ def problem_response(error: BaseException, request_id: str) -> Response:
     )
 
 
+def forget_frames(error: BaseException) -> None:
+    """Let go of the frames that an answered error went through, and of the errors behind it.
+
+    The frames hold the request's body, and the future of a thread's work makes a cycle with them: a
+    body would stay in memory until the collector of cycles comes by, which counts objects, not bytes.
+    """
+    chain: list[BaseException | None] = [error]
+    while chain:
+        link = chain.pop()
+        if link is not None:
+            chain += (link.__cause__, link.__context__)
+            link.__traceback__ = link.__cause__ = link.__context__ = None
+
+
 def _detail(error: BaseException, kind: ProblemKind) -> str:
     if isinstance(error, errors.InvalidRequestError):
         return error.detail

@@ -1,0 +1,93 @@
+"""What a server holds after it refused large bodies: no more than the budget allows, for any form."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from tests.hostile_http.cases import ARROW, request
+from tests.hostile_http.raw_http import TIMEOUT_S
+from tests.servers.tierdex_server import running_tierdex
+
+MIB = 1 << 20
+BUDGET = 128 * MIB
+JSON_BYTES, ARROW_BYTES = 15 * MIB, 60 * MIB  # of the weight 8 and 1: one, or two, fit the budget
+
+BODIES = {
+    "json that never closes": ("application/json", b"[" * JSON_BYTES),
+    "json of a wrong kind": ("application/json", b'{"lookups":"' + b"x" * (JSON_BYTES - 14) + b'"}'),
+    "json with a wrong value": (
+        "application/json",
+        b'{"lookups":[{"topic":"t","key":"k","begin":"' + b"x" * (JSON_BYTES - 50) + b'"}]}',
+    ),
+    "json with many values": ("application/json", b'{"lookups":[' + b"1," * 500_000 + b"1]}"),
+    "arrow that is none": (ARROW, b"x" * ARROW_BYTES),
+    "too long": ("application/json", b" " * (17 * MIB)),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with running_tierdex(tmp_path_factory.mktemp("memory"), max_bodies_bytes=BUDGET) as server:
+        for kind, body in BODIES.values():  # what is loaded with the first request of a form
+            refused(server, kind, body[:100])
+        server.idle_bytes = server.memory_bytes("RssAnon")
+        yield server
+        assert server.stop() == 0
+
+
+def refused(server, kind, body, path="/v1/entries:batchGet", length=None):
+    """Send a request and return the status of its answer; None when the body was cut on the way."""
+    head = [f"Content-Type: {kind}", f"Content-Length: {length or len(body)}"]
+    with socket.create_connection(server.address, timeout=TIMEOUT_S) as connection:
+        try:
+            connection.sendall(request("POST", path, None, head))
+            connection.sendall(body)
+            if length is not None:
+                return None
+            return int(connection.recv(65536)[9:12])
+        except ConnectionError:
+            return None
+
+
+def assert_little_is_held(server):
+    held = server.memory_bytes("RssAnon")
+    assert held <= server.idle_bytes + 1.2 * BUDGET, f"{held / MIB:.0f} MiB"
+
+
+@pytest.mark.parametrize("path", ["/v1/entries:batchGet", "/v1/entries"])
+@pytest.mark.parametrize("name", BODIES)
+def test_refused_bodies_are_not_kept(server, name, path):
+    kind, body = BODIES[name]
+    for _ in range(6):
+        assert refused(server, kind, body, path) in (None, 400, 413)
+    assert_little_is_held(server)
+
+
+def test_bodies_whose_callers_left_are_not_kept(server):
+    for kind, body in BODIES.values():
+        for _ in range(4):
+            refused(server, kind, body[:-1], length=len(body))
+    assert_little_is_held(server)
+
+
+def test_bodies_that_arrive_together_stay_within_the_budget(server):
+    """Those that do not fit it are refused with 503, whatever they would have been refused for."""
+    kind, body = BODIES["arrow that is none"]
+    statuses = []
+
+    def send():
+        statuses.append(refused(server, kind, body))
+
+    threads = [threading.Thread(target=send) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(statuses) <= {400, 503, None}
+    assert server.memory_bytes("VmHWM") <= server.memory_bytes("VmRSS") + 2 * BUDGET, (
+        server.memory_bytes("VmHWM") / MIB
+    )
+    assert_little_is_held(server)
