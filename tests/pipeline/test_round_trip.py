@@ -11,7 +11,7 @@ from tests.pipeline.conftest import append, read
 from tierdex import Index
 from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.hashing import key_hashes, message_id_hashes
-from tierdex.pipeline import key_is, last_scan, lookup, verify
+from tierdex.pipeline import entries, last_scan, lookup, verify
 
 COLUMNS = ["topic", "kind", "key_hash", "queue_id", "offset", "size", "timestamp"]
 
@@ -99,8 +99,8 @@ def test_lookup_of_every_key_at_its_time_finds_its_flight(spark, flights_df, fli
 
 
 def test_entries_of_one_tail_number_in_one_week(spark, flights, flights_store):
-    week = (F.col("timestamp") >= 1_357_344_000_000) & (F.col("timestamp") < 1_357_948_800_000)
-    frame = read(spark, flights_store).where(key_is("UA", "N14228") & week)
+    week = {"begin": 1_357_344_000_000, "end": 1_357_948_800_000 - 1}
+    frame = entries(spark, flights_store, topic="UA", keys="N14228", **week)
     mine = pc.and_(
         pc.equal(flights["topic"], "UA"),
         pc.and_(

@@ -4,7 +4,8 @@
 
     register(spark)                     spark.read / df.write / df.writeStream .format("tierdex")
     build  index_table                  DataFrames and files that lie somewhere -> index files
-    lookup  fetch_rows  key_is          keys -> entries -> the rows they point at
+    entries  lookup  fetch_rows         keys -> entries -> the rows they point at
+    key_is                              the condition on a row that it is an entry of these keys
     merge  verify  collect_garbage      keep a store in shape
     last_scan                           what the last scan or lookup considered, pruned, requested
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tierdex.pipeline.build_job import build
+    from tierdex.pipeline.entry_scan import entries
     from tierdex.pipeline.key_predicate import key_is
     from tierdex.pipeline.lookup_job import lookup
     from tierdex.pipeline.merge_job import collect_garbage, merge
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {  # no module is called like a function: importing it would hide the function
     "build": "build_job",
     "collect_garbage": "merge_job",
+    "entries": "entry_scan",
     "fetch_rows": "row_fetch",
     "index_table": "table_index",
     "key_is": "key_predicate",
@@ -47,6 +50,7 @@ _HOMES = {  # no module is called like a function: importing it would hide the f
 __all__ = [
     "build",
     "collect_garbage",
+    "entries",
     "fetch_rows",
     "index_table",
     "key_is",

@@ -10,7 +10,7 @@
 | `file_id`, `node` | string | |
 | `source`, `row_group`, `row` | string, int, bigint | of indexed tables and texts; on request |
 | `location` | map<string, bigint> | every number of the location, whatever the schema; on request |
-| `key` | string | only with the option `keys` |
+| `key`, `message_id` | string | only with the option `keys`, `messageIds` |
 
 Depends on indexfile; knows Spark's types by their DDL names only.
 """
@@ -57,6 +57,7 @@ COLUMN_DDL: Final = {
     "row": "bigint",
     "location": "map<string,bigint>",
     "key": "string",
+    "message_id": "string",
 }
 _LOCATION = pa.map_(pa.string(), pa.int64())
 _ARROW_TYPES: Final = {

@@ -64,13 +64,18 @@ class TierdexDataSource(DataSource):
 
 def _columns(options: ReadOptions) -> tuple[str, ...]:
     columns = options.columns or DEFAULT_COLUMNS
-    if options.keys is None:
-        if "key" in columns:
+    for name, option, asked in (
+        ("key", "keys", options.keys),
+        ("message_id", "messageIds", options.message_ids),
+    ):
+        if asked is not None and name not in columns:
+            columns = (*columns, name)
+        elif asked is None and name in columns:
             raise InvalidRequestError(
-                "there is no column key without the option keys: files hold hashes", field="columns"
+                f"there is no column {name} without the option {option}: files hold hashes",
+                field="columns",
             )
-        return columns
-    return columns if "key" in columns else (*columns, "key")
+    return columns
 
 
 def _form(schema: StructType) -> EntryForm:

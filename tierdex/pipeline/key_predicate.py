@@ -1,4 +1,4 @@
-"""`key_is`: the predicate that finds keys, in a form that Spark pushes down. Depends on hashing."""
+"""`key_is`: the condition on a row that it is an entry of one of these keys. Depends on hashing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _KEY_BYTES_MAX = 65_535
 def key_is(topic: str, *keys: str) -> Any:
     """Return the condition that an entry of `topic` has one of `keys`.
 
-    Use it as ``df.where(key_is("orders", "ORDER-8841"))``. Files hold hashes of 64 bits, not keys: two
-    keys of one topic with the same hash cannot be told apart here. Raises InvalidRequestError.
+    Use it as ``df.where(key_is("orders", "ORDER-8841"))``, on rows that are read anyway: Spark
+    asks it of every row. `entries` reads no more than the pages of these keys. Files hold hashes of
+    64 bits, not keys: two keys of one topic with the same hash cannot be told apart here. Raises
+    InvalidRequestError.
     """
     from pyspark.sql import functions as F
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 ENTRY_COLUMNS: Final = ("queue_id", "offset", "size", "timestamp", "file_id", "node")
+_NOT_OF_ENTRIES: Final = frozenset({"key", "key_hash", "message_id"})
 _TIME_TYPES: Final = frozenset({"bigint", "int", "timestamp"})
 _HEADS_AT_ONCE: Final = 16
 _SIGN: Final = -(1 << 63)
@@ -136,7 +137,7 @@ def _check(
     if not wanted:
         raise InvalidRequestError("name at least one", field="columns")
     for name in wanted:
-        if name not in COLUMN_DDL or name in {"key", "key_hash"}:
+        if name not in COLUMN_DDL or name in _NOT_OF_ENTRIES:
             raise InvalidRequestError(f"an entry has no column {name}", field="columns")
         if name in types:
             raise InvalidRequestError(

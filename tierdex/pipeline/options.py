@@ -4,6 +4,7 @@
 |---|---|
 | `columns` | names to return, separated by commas or a JSON list; Spark prunes none by itself |
 | `topic`, `keys` | only entries of these topics; of these keys (one topic then; adds a column `key`) |
+| `messageIds` | only the entries of these message IDs (adds a column `message_id`) |
 | `beginTime`, `endTime` | inclusive: milliseconds or RFC 3339 |
 | `onError` | `fail` (default) or `partial`: leave unreadable files out and name them in `last_scan()` |
 | `nodes` | answer from these nodes only |
@@ -42,6 +43,7 @@ _READ_NAMES: Final = (
     "columns",
     "topic",
     "keys",
+    "messageIds",
     "beginTime",
     "endTime",
     "onError",
@@ -62,6 +64,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     topics: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
+    message_ids: tuple[str, ...] | None = None
     begin: int = MIN_TIME
     end: int = MAX_TIME
     is_partial: bool = False
@@ -76,6 +79,9 @@ class ReadOptions:
         keys = _names(given, "keys")
         if keys is not None and (topics is None or len(topics) != 1):
             raise InvalidRequestError("needs the option topic, one topic", field="keys")
+        message_ids = _names(given, "messageIds")
+        if keys is not None and message_ids is not None:
+            raise InvalidRequestError("choose keys or messageIds", field="messageIds")
         on_error = given.get("onError", "fail")
         if on_error not in {"fail", "partial"}:
             raise InvalidRequestError("must be fail or partial", field="onError")
@@ -88,6 +94,7 @@ class ReadOptions:
             columns=_names(given, "columns"),
             topics=topics,
             keys=keys,
+            message_ids=message_ids,
             begin=begin,
             end=end,
             is_partial=on_error == "partial",

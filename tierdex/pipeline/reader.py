@@ -2,12 +2,16 @@
 
 ::
 
-    pushed filters, options -> Predicate -> files of the snapshot that may match
-                            -> one partition a file, or a range of its pages
+    options -> Predicate -> files of the snapshot that may match
+                         -> one partition a file, or a range of its pages
     a task: head of the sidecar -> pages that may match -> near ones by one request -> rows -> columns
 
-All filters that were taken are answered exactly, so Spark does not ask them again. The option `keys`
-fills a column `key`: the hashes of the keys that were asked for are few, so each row tells its own.
+A reader is a function of its options alone. Spark makes it for the first plan over a relation, keeps
+its partitions and its pickled self with the relation, and reads every later plan by them. So it has
+no `pushFilters`: a filter of one plan would be one of all plans. Conditions are Spark's to evaluate.
+
+The option `keys` fills a column `key`, `messageIds` a column `message_id`: those that were asked for
+are few, so each row's hash tells its own.
 
 Depends on predicate, remote_file, arrow_columns, snapshot, scan_report; what only tasks need is loaded
 there, since Spark plans in a process of its own.
@@ -17,13 +21,13 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
 from tierdex.pipeline.arrow_columns import RowColumns
@@ -52,7 +56,6 @@ FILE_ERRORS: Final = (
 NEAR_PAGES: Final = 4  # pages between two wanted ones that are cheaper to read than to ask again
 _SPAN_PAGES: Final = 512  # of at most 4 KiB each: what one request brings and one batch is made of
 _LOOK_AHEAD: Final = 2
-_KEYS_ONLY: Final = EqualTo(("kind",), "key")
 
 
 @dataclass(frozen=True)
@@ -73,32 +76,20 @@ class TierdexReader(DataSourceReader):
         self._columns = columns
         self._folder = folder
         self._scan = new_scan_name()
-        self._pushed: list[str] = []
-        self._keys = _KeyColumn(options) if options.keys is not None else None
-        predicate = Predicate(
+        self._asked = _AskedColumn.of(options)
+        self._predicate = Predicate(
             topics=None if options.topics is None else frozenset(options.topics),
+            by_id=None if self._asked is None else self._asked.by_id,
+            hashes=None if self._asked is None else np.unique(self._asked.hashes),
             begin=options.begin,
             end=options.end,
         )
-        if self._keys is not None:
-            predicate = replace(
-                predicate.with_hashes(self._keys.hashes), texts=(("kind", _KEYS_ONLY),)
-            )
-        self._predicate = predicate
-
-    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
-        """Take the filters that files and pages can answer; yield the others back."""
-        self._predicate, left = self._predicate.push(filters)
-        self._pushed += [str(one) for one in filters if not any(one is other for other in left)]
-        yield from left
 
     def partitions(self) -> list[InputPartition]:
         """Take a snapshot and return what must be read of it. Raises what reading manifests raises."""
         options = self._options
         snapshot = take_snapshot(options.link.open(), options.nodes)
-        report = ScanReport(
-            store=options.link.url, manifest=dict(snapshot.numbers), pushed=self._pushed
-        )
+        report = ScanReport(store=options.link.url, manifest=dict(snapshot.numbers))
         partitions: list[InputPartition] = []
         for file in self._wanted(snapshot, report):
             parts = -(-file.row.item_count // options.items_per_partition)
@@ -171,11 +162,12 @@ class TierdexReader(DataSourceReader):
                 yield batch
 
     def _batch(self, columns: RowColumns, rows: np.ndarray) -> pa.RecordBatch:
-        keys = None
-        if self._keys is not None:
-            rows, keys = self._keys.fill(rows)
+        asked, texts = self._asked, None
+        if asked is not None:
+            rows, texts = asked.fill(rows)
         arrays = [
-            keys if name == "key" else columns.columns(rows, [name])[0] for name in self._columns
+            texts if asked is not None and name == asked.name else columns.columns(rows, [name])[0]
+            for name in self._columns
         ]
         return pa.RecordBatch.from_arrays(arrays, names=list(self._columns))
 
@@ -215,25 +207,35 @@ def spans_of(pages: np.ndarray) -> list[tuple[int, int]]:
     return spans
 
 
-class _KeyColumn:
-    """The keys of the option `keys`, by hash."""
+class _AskedColumn:
+    """The keys of the option `keys`, or the IDs of `messageIds`: by hash, to fill a column."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        assert options.keys is not None
+    def __init__(self, texts: tuple[str, ...], hashes: list[int], *, by_id: bool) -> None:
+        found = np.array(hashes, np.uint64)
+        order = np.argsort(found, kind="stable")
+        self.hashes = found[order]
+        self.by_id = by_id
+        self.name = "message_id" if by_id else "key"
+        self._texts = [texts[place] for place in order.tolist()]
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> _AskedColumn | None:
+        from tierdex.indexfile.hashing import key_hash, message_id_hash
+
+        if options.message_ids is not None:
+            ids = options.message_ids
+            return cls(ids, [message_id_hash(one) for one in ids], by_id=True)
+        if options.keys is None:
+            return None
         assert options.topics is not None
-        from tierdex.indexfile.hashing import key_hash
-
-        hashes = np.array([key_hash(options.topics[0], key) for key in options.keys], np.uint64)
-        order = np.argsort(hashes, kind="stable")
-        self.hashes = hashes[order]
-        self._keys = [options.keys[place] for place in order.tolist()]
+        (topic,) = options.topics
+        return cls(options.keys, [key_hash(topic, key) for key in options.keys], by_id=False)
 
     def fill(self, rows: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Return rows and their keys; a row whose hash several keys share comes once for each."""
+        """Return rows and their texts; a row whose hash several of them share comes once for each."""
         low = np.searchsorted(self.hashes, rows["key_hash"], side="left")
         sizes = np.searchsorted(self.hashes, rows["key_hash"], side="right") - low
         repeats = np.repeat(np.arange(len(rows)), sizes)
         within = np.arange(len(repeats)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return rows[repeats], pa.array(self._keys, pa.string()).take(
-            pa.array(low[repeats] + within)
-        )
+        texts = pa.array(self._texts, pa.string())
+        return rows[repeats], texts.take(pa.array(low[repeats] + within))

@@ -9,7 +9,7 @@ from tierdex.pipeline.scan_report import session_folder, use_folder
 
 
 def register(spark: Any, *, notes: str | None = None) -> None:
-    """Register ``format("tierdex")`` and let Spark push filters into Python sources.
+    """Register ``format("tierdex")``, and leave the pushing of filters to Python sources as it is.
 
     Arrow batches become large enough for the kernels to pay, unless the session says otherwise.
     `notes` is a folder that all machines share, for what `last_scan` tells of scans; without it the
@@ -18,7 +18,6 @@ def register(spark: Any, *, notes: str | None = None) -> None:
     if notes is not None:
         use_folder(notes)
     spark.dataSource.register(source_for(session_folder()))
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     if spark.conf.get(name) == "10000":
         spark.conf.set(name, "65536")

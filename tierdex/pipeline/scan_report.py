@@ -64,14 +64,13 @@ class ScanReport:
     entries: int = 0
     requests: int = 0
     bytes: int = 0
-    pushed: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
     def add(self, other: dict[str, Any]) -> None:
         """Add the numbers of a task."""
         for one in fields(self):
             value = other.get(one.name)
-            if one.name in {"kind", "store", "manifest", "pushed", "partitions"} or value is None:
+            if one.name in {"kind", "store", "manifest", "partitions"} or value is None:
                 continue
             if one.name == "missing":  # by several tasks, one file
                 value = [note for note in value if note not in self.missing]

@@ -1,0 +1,62 @@
+"""`entries`: a scan of the entries that its arguments select, and of no others.
+
+The selection is part of the relation, as the options of `spark.read` are: what it prunes no other
+plan inherits. Depends on registration, options.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tierdex.pipeline.options import ReadOptions, parse_time
+from tierdex.pipeline.registration import register
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Mapping, Sequence
+
+
+def entries(
+    spark: Any,
+    store_url: str,
+    *,
+    topic: str | Sequence[str] | None = None,
+    keys: str | Sequence[str] | None = None,
+    message_ids: str | Sequence[str] | None = None,
+    begin: int | str | datetime.datetime | None = None,
+    end: int | str | datetime.datetime | None = None,
+    nodes: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    on_error: str = "fail",
+    options: Mapping[str, str] | None = None,
+) -> Any:
+    """Return the entries of these keys of one topic, of these message IDs, topics, times, nodes.
+
+    What is None selects nothing; times are inclusive, in milliseconds, as RFC 3339 or datetimes with
+    a zone. Files, filters and pages are pruned by the arguments, as by the options of the same names
+    of ``spark.read.format("tierdex")``; with `keys` or `message_ids` there is a column `key` or
+    `message_id`. A condition in a later `where` is asked of each row that this scan brings.
+
+    Lazy; the snapshot is taken by the first query, and kept. Raises InvalidRequestError.
+    """
+    lists = {
+        "topic": topic,
+        "keys": keys,
+        "messageIds": message_ids,
+        "nodes": nodes,
+        "columns": columns,
+    }
+    chosen = {name: _listed(value) for name, value in lists.items() if value is not None}
+    for name, time in (("beginTime", begin), ("endTime", end)):
+        if time is not None:
+            chosen[name] = str(parse_time(time, field=name))
+    chosen |= {"onError": on_error, **(options or {})}
+    ReadOptions.parse({"path": store_url, **chosen})  # what is wrong is told here, not by Spark
+    register(spark)
+    return spark.read.format("tierdex").options(**chosen).load(store_url)
+
+
+def _listed(names: str | Sequence[str]) -> str:
+    """Return names as an option's JSON list: a key may hold a comma, and spaces at its ends."""
+    return json.dumps([names] if isinstance(names, str) else list(names))
