@@ -136,6 +136,8 @@ def test_hadoop_spelling_of_a_local_folder_is_taken(tmp_path):
         ({"onError": "maybe"}, "onError"),
         ({"keys": "a,b"}, "keys"),
         ({"keys": "a", "topic": "x,y"}, "keys"),
+        ({"keys": "a", "topic": "x", "messageIds": "m"}, "messageIds"),
+        ({"messageIds": "[]"}, "messageIds"),
         ({"beginTime": "yesterday"}, "beginTime"),
         ({"beginTime": "2024-01-01T00:00:00"}, "beginTime"),
         ({"beginTime": "5", "endTime": "4"}, "beginTime"),
