@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from tests.stateful.model import Lookup
-from tests.stateful.world import ROOT, Site, World, located
+from tests.stateful.world import ROOT, Site, World, identities_of
 from tierdex import Index
 from tierdex.ids import SeededIds
 from tierdex.index_service.open import open_parts
@@ -43,7 +43,7 @@ class CrashSite(Site):
 
     def learn_survivors(self, level):
         found = self.answers()
-        survivors = {place for entries in found.values() for place, _ in located(entries)}
+        survivors = {place for entries in found.values() for place in identities_of(entries)}
         self.model.cut_to_survivors(survivors, level)
         self.compare(found)
 
@@ -51,7 +51,7 @@ class CrashSite(Site):
         found = self.answers()
         if self.model.uncertain or self.model.leaving:
             self.model.resolve(
-                {place for entries in found.values() for place, _ in located(entries)}
+                {place for entries in found.values() for place in identities_of(entries)}
             )
         self.compare(found)
 
@@ -63,7 +63,7 @@ class CrashSite(Site):
         """Every answer is what the model expects, in order; every file is sound."""
         expected = self.expected_of_all()
         for lookup, entries in found.items():
-            assert located(entries) == expected.get(lookup, []), lookup
+            assert identities_of(entries) == expected.get(lookup, []), lookup
             numbers = [entry.file_id for entry in entries]
             assert numbers == sorted(numbers, reverse=True)  # of one node, 20 digits each
         self.check_files()
@@ -75,8 +75,8 @@ class CrashSite(Site):
             put = self.model.puts[number]
             if number not in self.model.gone:
                 for lookup in _lookups_of(put):
-                    found.setdefault(lookup, {}).setdefault(put.location, put.timestamp)
-        return {lookup: list(places.items()) for lookup, places in found.items()}
+                    found.setdefault(lookup, {}).setdefault(put.identity)
+        return {lookup: list(entries) for lookup, entries in found.items()}
 
 
 def _lookups_of(put):

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import CursorExpiredError, InvalidRequestError
-from tierdex.index_service.cursor import Cursor, decode_cursor, digest_query, fingerprint_location
+from tierdex.index_service.cursor import Cursor, decode_cursor, digest_query, fingerprint_identity
 from tierdex.storage_layer.memory import MemoryStore
 
 
 def test_a_cursor_survives_its_way_through_text():
-    location = fingerprint_location(("t", 1, 2))
+    location = fingerprint_identity((("t", 1, 2), 5))
     cursor = Cursor(
         digest_query("t", 0), location, 7, bytes(8), bytes(16), "00000000000000000007-a"
     )
@@ -236,7 +236,7 @@ def cursor_text(location, file_id):
 
 def test_a_cursor_of_an_unknown_file_has_expired(index):
     fill(index, 3)
-    location = fingerprint_location(("orders", 1, 10, 0))
+    location = fingerprint_identity((("orders", 1, 10, 0), 1001))
     index.flush()
     file_id = index.files()[0].file_id
     for cursor in (

@@ -75,7 +75,7 @@ def test_wrong_directory_is_found(monkeypatch, column, value, words):
     assert any(words in fault for fault in check_compacted(write(chunk=5000)))
 
 
-def test_repeated_location_is_found_even_across_pages(monkeypatch):
+def test_repeated_entry_is_found_even_across_pages(monkeypatch):
     rows = compacted_files.make_rows(1000)
     page = compacted_files.make_file(rows).statistics.items_per_page
     rows[page] = rows[page - 1]  # the last item of a page, and the first of the next one
@@ -88,7 +88,7 @@ def test_repeated_location_is_found_even_across_pages(monkeypatch):
         return found
 
     monkeypatch.setattr(writer_module, "mark_runs", keep_all)
-    assert any("location twice" in fault for fault in check_compacted(write(rows)))
+    assert any("entry twice" in fault for fault in check_compacted(write(rows)))
 
 
 @pytest.mark.parametrize("topics", [1, 3])

@@ -97,12 +97,20 @@ def test_offsets_of_too_many_queues_still_come_back():
     assert np.array_equal(all_rows(files.make_file(rows)), rows)
 
 
-def test_repeated_location_is_dropped_and_the_newest_kept():
+def test_repeats_are_dropped():
     rows = np.repeat(files.make_rows(700), 3)
-    rows["timestamp"] += np.tile([2, 1, 0], 700)
     file = files.make_file(rows)
     assert np.array_equal(all_rows(file), rows[::3])
     assert (file.item_count, file.statistics.longest_run) == (700, 1)
+
+
+@pytest.mark.parametrize("times", [3, 40])  # short runs are compared pair by pair
+def test_location_at_another_time_stays(times):
+    rows = np.repeat(files.make_rows(50), times)
+    rows["timestamp"] += np.tile(np.arange(times), 50)
+    file = files.make_file(rows)
+    assert np.array_equal(all_rows(file), rows)
+    assert (file.statistics.longest_run, file.check()) == (times, [])
 
 
 @pytest.mark.parametrize("chunk", [50, 10_000])

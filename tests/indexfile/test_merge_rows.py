@@ -65,7 +65,7 @@ def test_merged_file_answers_as_its_parts_newest_file_first():
     assert shared.item_count == sources[1].item_count
 
 
-def test_locations_that_several_files_repeat_are_kept_once():
+def test_entries_that_several_files_repeat_are_kept_once():
     source = make_source(0)
     whole = merged([source, source, source])
     assert whole.item_count == source.item_count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pyarrow.compute as pc
 import pytest
 
 from tests.pipeline.in_process import batch_of, make_writer, run_lookup
@@ -100,3 +101,16 @@ def test_what_a_killed_driver_uploaded_is_never_seen(tmp_path):
     make_writer(url).commit([kept, None])
     assert len(take_snapshot(store).files) == 1
     assert run_lookup(url, ["a", "c"], tasks=1, batch_rows=10) == {"a": [0]}
+
+
+@pytest.mark.parametrize("max_count", [None, 2])
+def test_a_location_comes_once_for_each_time_it_was_put_at(tmp_path, max_count):
+    url = f"file://{tmp_path / 'store'}"
+    for later in (0, 5, 0):  # the third is a replay of the first
+        batch = batch_of(["a", "b"])
+        place = batch.schema.get_field_index("timestamp")
+        batch = batch.set_column(place, "timestamp", pc.add(batch["timestamp"], later))
+        writer = make_writer(url)
+        writer.commit([writer.write(iter([batch]))])
+    found = run_lookup(url, ["a", "b"], tasks=1, batch_rows=10, max_count=max_count)
+    assert found == {"a": [0, 0], "b": [10, 10]}

@@ -13,25 +13,25 @@ from __future__ import annotations
 
 
 class Fading:
-    """The puts of one node that retention may take, by location (topic, ...)."""
+    """The puts of one node that retention may take, by identity (topic, ...)."""
 
     def __init__(self, default_s=None, topics_s=None):
         self._default_s, self._topics_s = default_s, topics_s or {}
-        self._lowest_ms = {}  # location -> lowest time shown since the put
+        self._lowest_ms = {}  # identity -> lowest time shown since the put
         self._looked_ms = None
-        self.faded = set()  # locations that need not be found any more
+        self.faded = set()  # identities that need not be found any more
         self.hidden = set()  # those that were asked for, and not found
-        self._excused = set()  # locations put before the clock was set back
+        self._excused = set()  # identities put before the clock was set back
 
     @property
     def is_on(self):
         return self._default_s is not None or bool(self._topics_s)
 
-    def note(self, locations, now_ms):
+    def note(self, identities, now_ms):
         """These were put now."""
-        for location in locations:
-            if self._limit_ms(location[0]) is not None:
-                self._lowest_ms[location] = now_ms
+        for identity in identities:
+            if self._limit_ms(identity[0]) is not None:
+                self._lowest_ms[identity] = now_ms
 
     def look(self, now_ms):
         """Look at the clock: before anything is compared, before the clock is set, and after."""
@@ -41,15 +41,15 @@ class Fading:
             self.hidden.clear()
             self._excused = self.faded | self._lowest_ms.keys()
         self._looked_ms = now_ms
-        for location, lowest_ms in list(self._lowest_ms.items()):
-            if now_ms - lowest_ms >= self._limit_ms(location[0]):
-                self.faded.add(location)
-                del self._lowest_ms[location]
+        for identity, lowest_ms in list(self._lowest_ms.items()):
+            if now_ms - lowest_ms >= self._limit_ms(identity[0]):
+                self.faded.add(identity)
+                del self._lowest_ms[identity]
             elif now_ms < lowest_ms:
-                self._lowest_ms[location] = now_ms
+                self._lowest_ms[identity] = now_ms
 
     def take_answer(self, expected, found):
-        """All locations that match a question, and those that answered it; return what came back."""
+        """All identities that match a question, and those that answered it; return what came back."""
         self.hidden |= self.faded & (expected - found) - self._excused
         return self.hidden & found
 

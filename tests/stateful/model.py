@@ -28,8 +28,9 @@ class Put(NamedTuple):
     timestamp: int
 
     @property
-    def location(self):
-        return self.topic, self.queue_id, self.offset, self.size
+    def identity(self):
+        """What a repeat repeats: the location and the time."""
+        return self.topic, self.queue_id, self.offset, self.size, self.timestamp
 
 
 class Lookup(NamedTuple):
@@ -88,7 +89,7 @@ class NodeModel:
         return self.puts[: self.synced if level == "disk" else self.acknowledged[level]]
 
     def expected(self, lookup, *, ever=False):
-        """Return the locations that answer, newest put first, each once; `ever`: expired ones too."""
+        """Return the identities that answer, newest put first, each once; `ever`: expired ones too."""
         return _newest_first(self._matching(lookup, ever=ever))
 
     def may_be_answer(self, lookup, found):
@@ -96,10 +97,8 @@ class NodeModel:
         expected, faded = self.expected(lookup), self.fading.faded
         if not faded:
             return found == expected
-        came_back = self.fading.take_answer(
-            {location for location, _ in expected}, {location for location, _ in found}
-        )
-        kept = [entry for entry in expected if entry[0] not in faded or entry in found]
+        came_back = self.fading.take_answer(set(expected), set(found))
+        kept = [entry for entry in expected if entry not in faded or entry in found]
         return found == kept and not came_back
 
     def was_expected(self, lookup, found):
@@ -116,10 +115,10 @@ class NodeModel:
         ]  # fmt: skip
 
     def certain(self, lookup):
-        """Return the locations that a complete answer must have."""
+        """Return the identities that a complete answer must have."""
         leaving = set().union(*self.leaving)
         return {
-            put.location for number, put in enumerate(self.puts)
+            put.identity for number, put in enumerate(self.puts)
             if lookup.matches(put) and number not in self.gone and number not in self.uncertain
         } - leaving - self.fading.faded  # fmt: skip
 
@@ -138,44 +137,44 @@ class NodeModel:
 
         Raises AssertionError when what is left of puts that a failed close dropped is no prefix.
         """
-        kept = [put.location in survivors for put in self.dropped]
+        kept = [put.identity in survivors for put in self.dropped]
         assert kept == sorted(kept, reverse=True), f"{self.name}: dropped, and no prefix: {kept}"
         self.dropped = []
         for number in sorted(self.uncertain, reverse=True):
-            location = self.puts[number].location
-            if location not in survivors and location not in self.fading.faded:
+            identity = self.puts[number].identity
+            if identity not in survivors and identity not in self.fading.faded:
                 del self.puts[number]
                 self.gone = {n - (n > number) for n in self.gone}
                 for level in LEVELS:
                     self.acknowledged[level] -= self.acknowledged[level] > number
                 self.synced -= self.synced > number
         self.uncertain = set()
-        for locations in self.leaving:
-            if not locations & survivors and not locations <= self.fading.faded:
-                self.expire(locations)
+        for identities in self.leaving:
+            if not identities & survivors and not identities <= self.fading.faded:
+                self.expire(identities)
         self.leaving = []
 
-    def locations(self, count):
-        return {p.location for n, p in enumerate(self.puts[:count]) if n not in self.gone}
+    def identities(self, count):
+        return {p.identity for n, p in enumerate(self.puts[:count]) if n not in self.gone}
 
     def cut_to_survivors(self, survivors, level, answers=()):
-        """Learn what a failure left: `survivors` are the locations that are found now.
+        """Learn what a failure left: `survivors` are the identities that are found now.
 
-        Where a location was put twice, only the order in `answers`, pairs of a lookup and its
-        locations, tells whether the last time is left. Raises AssertionError when something
+        Where an entry was put twice, only the order in `answers`, pairs of a lookup and its
+        identities, tells whether the last time is left. Raises AssertionError when something
         acknowledged at `level` is lost, or when what survived is not a prefix of the put order.
         """
         self.resolve(survivors)
         floor = self.acknowledged[level]
         faded = self.fading.faded
-        lost = self.locations(floor) - survivors - faded
+        lost = self.identities(floor) - survivors - faded
         assert not lost, f"{self.name}: acknowledged at {level!r} and lost: {sorted(lost)[:5]}"
-        known = {put.location for put in self.puts}
+        known = {put.identity for put in self.puts}
         phantoms = survivors - known
         assert not phantoms, f"{self.name}: never put: {sorted(phantoms)[:5]}"
         counts = [
             count for count in range(len(self.puts), floor - 1, -1)
-            if self.locations(count) - faded == survivors - faded
+            if self.identities(count) - faded == survivors - faded
         ]  # fmt: skip
         if counts:
             explaining = [count for count in counts if self._explains(count, answers)]
@@ -184,7 +183,7 @@ class NodeModel:
         missing = sorted(
             number
             for number, put in enumerate(self.puts)
-            if put.location not in survivors | faded and number not in self.gone
+            if put.identity not in survivors | faded and number not in self.gone
         )
         raise AssertionError(
             f"{self.name}: survivors are no prefix of {len(self.puts)} puts: first missing "
@@ -206,10 +205,10 @@ class NodeModel:
             self.acknowledged[level] = min(self.acknowledged[level], count)
         self.synced = min(self.synced, count)
 
-    def expire(self, locations):
+    def expire(self, identities):
         """Forget what the expired files held."""
         for number, put in enumerate(self.puts):
-            if put.location in locations:
+            if put.identity in identities:
                 self.gone.add(number)
 
     @property
@@ -221,7 +220,4 @@ class NodeModel:
 
 
 def _newest_first(puts):
-    found = {}
-    for put in reversed(puts):
-        found.setdefault(put.location, put.timestamp)
-    return list(found.items())
+    return list(dict.fromkeys(put.identity for put in reversed(puts)))

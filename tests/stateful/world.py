@@ -56,7 +56,7 @@ class Site:
     def __init__(self, world, name):
         self.world = world
         self.disk = SimulatedFileSystem(clock=world.clock)
-        # Nodes put different messages: one location is answered once, whoever put it.
+        # Nodes put different messages: one entry is answered once, whoever put it.
         self.model = NodeModel(
             name,
             next_offset=len(world.sites) * 1_000_000_000,
@@ -181,7 +181,7 @@ class Site:
         """Whatever raises inside leaves these puts uncertain."""
         first = len(self.model.puts)
         self.model.puts += puts
-        self.model.fading.note([put.location for put in puts], self.world.clock.now_ms())
+        self.model.fading.note([put.identity for put in puts], self.world.clock.now_ms())
         try:
             yield
         except BaseException:
@@ -228,7 +228,7 @@ class Site:
 
     def expire(self, before):
         """Expire by hand; the model learns from the files which puts that means."""
-        held = self.locations_by_file()
+        held = self.identities_by_file()
         items = {info.file_id: info for info in self.index.files()}
         leaving = [
             held[file_id] for file_id, info in items.items()
@@ -288,12 +288,15 @@ class Site:
     def check_found(self, lookup, found):
         ids = [entry.file_id for entry in found]
         assert ids == sorted(ids, key=_file_order, reverse=True)
-        ours, wanted = located(e for e in found if e.node == self.name), self.model.expected(lookup)
+        ours, wanted = (
+            identities_of(e for e in found if e.node == self.name),
+            self.model.expected(lookup),
+        )
         assert self.model.may_be_answer(lookup, ours), (self.name, lookup, ours, wanted)
         for other in self.world.sites.values():
             if other is not self:
                 other.check_seen_elsewhere(
-                    lookup, located(e for e in found if e.node == other.name)
+                    lookup, identities_of(e for e in found if e.node == other.name)
                 )
 
     def check_retention(self, found):
@@ -318,13 +321,12 @@ class Site:
         """Whatever fails below: no wrong entry, none out of order, and what is missing is said."""
         answer = self.index.query(**lookup.fields(), max_count=page)
         for site in self.world.sites.values():
-            found = located(e for e in answer.entries if e.node == site.name)
+            found = identities_of(e for e in answer.entries if e.node == site.name)
             possible = site.model.expected(lookup, ever=site is not self)  # what others show is old
             assert is_subsequence(found, possible), (site.name, lookup, found)
         self.world.look_at_clock()
         if answer.complete and answer.next_cursor is None:
-            found = {location for location, _ in located(answer.entries)}
-            lost = self.model.certain(lookup) - found
+            lost = self.model.certain(lookup) - set(identities_of(answer.entries))
             assert not lost, f"complete, and without {sorted(lost)[:3]}"
         return answer
 
@@ -358,52 +360,57 @@ class Site:
         assert self.index._parts.table.check() == []
 
     def survivors(self):
-        """Return the locations of our own node that are found now."""
-        return _locations(self.own_answers())
+        """Return the identities of our own node that are found now."""
+        return _identities(self.own_answers())
 
     def own_answers(self):
         """Return every lookup and what is found now of our own node."""
         lookups = self.model.lookups
         return [
-            (lookup, located(e for e in found if e.node == self.name))
+            (lookup, identities_of(e for e in found if e.node == self.name))
             for lookup, found in zip(lookups, self.entries_of_all(lookups), strict=True)
         ]
 
     def learn_survivors(self, level):
         self.world.look_at_clock()
         answers = self.own_answers()
-        self.model.cut_to_survivors(_locations(answers), level, answers)
+        self.model.cut_to_survivors(_identities(answers), level, answers)
         self.check_all()
 
-    def locations_by_file(self):
+    def identities_by_file(self):
         held = {}
         for lookup in self.model.lookups:
             answer = self.index.query(**lookup.fields(), max_count=10_000, on_error="fail")
             for entry in answer.entries:
-                held.setdefault(entry.file_id, set()).add(
-                    (entry.topic, entry.queue_id, entry.offset, entry.size)
-                )
+                held.setdefault(entry.file_id, set()).update(identities_of([entry]))
         return held
 
     def promised_by_watermark(self, level):
-        """Return the locations that the watermarks promise to be at `level`."""
+        """Return the identities that the watermarks promise to be at `level`.
+
+        A watermark is an offset: it says nothing of a location that was put again, at another time.
+        """
         promised = set()
         if self.index is None:
             return promised
         leaving = set().union(*self.model.leaving) | self.model.fading.faded
+        first = {}
+        for number, put in enumerate(self.model.puts):
+            first.setdefault(put.identity[:-1], number)
         for queue in {(put.topic, put.queue_id) for put in self.model.puts}:
             end = self.index.watermark(*queue)[level]
             promised |= {
-                put.location for number, put in enumerate(self.model.puts)
+                put.identity for number, put in enumerate(self.model.puts)
                 if (put.topic, put.queue_id) == queue and end is not None
                 and put.offset + put.size <= end
+                and number == first[put.identity[:-1]]
                 and number not in self.model.gone | self.model.uncertain
-                and put.location not in leaving
+                and put.identity not in leaving
             }  # fmt: skip
         return promised
 
     def check_kept(self, promised):
-        lost = promised - self.model.locations(len(self.model.puts)) - self.model.fading.faded
+        lost = promised - self.model.identities(len(self.model.puts)) - self.model.fading.faded
         assert not lost, f"below the watermark and lost: {sorted(lost)[:5]}"
 
     def check_watermarks(self):
@@ -503,12 +510,12 @@ class World:
                 site.index = None
 
 
-def located(entries):
-    return [((e.topic, e.queue_id, e.offset, e.size), e.timestamp) for e in entries]
+def identities_of(entries):
+    return [(e.topic, e.queue_id, e.offset, e.size, e.timestamp) for e in entries]
 
 
-def _locations(answers):
-    return {location for _, found in answers for location, _ in found}
+def _identities(answers):
+    return {identity for _, found in answers for identity in found}
 
 
 def is_subsequence(found, expected):
@@ -530,5 +537,5 @@ __all__ = [
     "OwnershipError",
     "Site",
     "World",
-    "located",
+    "identities_of",
 ]

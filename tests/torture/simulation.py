@@ -36,9 +36,9 @@ RETENTIONS = (
 # What a hundred seeds must come to, each at least that often: the walk reaches everything.
 REACHED = {
     **dict.fromkeys(
-        ("put", "put_batch", "query", "query_batch", "flush", "roll", "compact", "work", "expire",
-         "pass_time", "step_clock", "break_store", "mend", "reopen", "kill", "kill_within",
-         "cut_power", "lose_disk"), 15,
+        ("put", "put_at_another_time", "put_batch", "query", "query_batch", "flush", "roll", "compact",
+         "work", "expire", "pass_time", "step_clock", "break_store", "mend", "reopen", "kill",
+         "kill_within", "cut_power", "lose_disk"), 15,
     ),
     **{f"step of {name}": 300 for name in ("compactor", "flush", "refresh", "tend")},
     "sealed": 200, "compacted": 200, "published": 200, "merged": 10, "files expired": 20,
@@ -129,6 +129,12 @@ class Simulation:
             ),
             level,
         )  # fmt: skip
+
+    def put_at_another_time(self, site):
+        """A location that was put before, at a time that no put had: another entry."""
+        if site.model.puts:
+            put = self.random.choice(site.model.puts)
+            site.put(put._replace(timestamp=2000 + len(site.model.puts)))
 
     def put_batch(self, site):
         with_ids = self.random.random() < 0.4
@@ -278,9 +284,10 @@ class Simulation:
         site.lose_disk()
 
     ACTIONS = (
-        (put, 14), (put_batch, 12), (query, 14), (query_batch, 3), (flush, 8), (roll, 5), (compact, 5),
-        (work, 14), (expire, 3), (pass_time, 3), (step_clock, 1), (break_store, 4), (break_disk, 3),
-        (mend, 5), (reopen, 2), (kill, 3), (kill_within, 3), (cut_power, 4), (lose_disk, 1),
+        (put, 14), (put_at_another_time, 4), (put_batch, 12), (query, 14), (query_batch, 3),
+        (flush, 8), (roll, 5), (compact, 5), (work, 14), (expire, 3), (pass_time, 3), (step_clock, 1),
+        (break_store, 4), (break_disk, 3), (mend, 5), (reopen, 2), (kill, 3), (kill_within, 3),
+        (cut_power, 4), (lose_disk, 1),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ byte offset and length of its line, or for Parquet (source, row group, row) thro
 own. Rows whose key is null or empty are skipped for that key and counted.
 
 A load is a stream of batches, each applied whole. When it stops at a bad row, the blocks before are
-in; loading the mended file again is harmless, since an entry of one location is answered once.
+in; loading the mended file again is harmless, since a repeat is answered once.
 Depends on loading/, index_service through its verbs, settings of nobody.
 """
 

@@ -2,7 +2,7 @@
 
 A connection that could not be made is tried again for every call, since nothing was sent. Any other
 failure is tried again for reads only. A put is never sent twice on its own: the caller decides
-(it would be harmless, since entries of one location are answered once).
+(it would be harmless, since a repeat is answered once).
 
 Depends on errors, ids.
 """

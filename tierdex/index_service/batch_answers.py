@@ -1,21 +1,22 @@
 """From the matches of a batch to answers in Python.
 
-Matches come newest file first; within a lookup that is the order of the entries. Locations that a
-lookup has seen are dropped, then what is beyond its `max_count`. Most lookups have one match, and
+Matches come newest file first; within a lookup that is the order of the entries. Repeats are dropped,
+then what is beyond its `max_count`. Most lookups have one match, and
 nothing of that to be done: entries are made column by column, a thousand in the time of a few calls.
-Depends on collected, answer, paging, rows.
+Depends on collected, answer, paging, repeats, rows.
 """
 
 from __future__ import annotations
 
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from itertools import islice, repeat
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierdex.index_service.answer import Answer
 from tierdex.index_service.paging import CursorMaker
-from tierdex.index_service.rows import entries_of, entries_of_newest, location_of
+from tierdex.index_service.repeats import without_repeats
+from tierdex.index_service.rows import entries_of, entries_of_newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,11 +48,12 @@ def answers_of(
     wanted = batch.max_count
     cursors = CursorMaker(collected.files)
     for number in np.flatnonzero((collected.counts > 1) | (collected.counts >= wanted)).tolist():
-        locations = _finish(answers[number], int(wanted[number]))
-        if len(locations) == wanted[number]:
-            file_id = answers[number].entries[-1].file_id
-            digest = request_of(number).digest()
-            answers[number].next_cursor = cursors.after(digest, file_id, locations)
+        answer, count = answers[number], int(wanted[number])
+        first = without_repeats(answer.entries)
+        answer.entries = list(first.values())[:count]
+        if len(answer.entries) == count:
+            digest, file_id = request_of(number).digest(), answer.entries[-1].file_id
+            answer.next_cursor = cursors.after(digest, file_id, islice(first, count))
     return answers
 
 
@@ -96,12 +98,3 @@ def _hidden_topics(
     if found.handle.sealed_at_ms is None:  # retention counts from the sealing
         return set()
     return {topic for topic in {entry.topic for entry in entries} if hides(found.handle, topic)}
-
-
-def _finish(answer: Answer, max_count: int) -> list[tuple[Any, ...]]:
-    """Drop repeated locations and what is beyond `max_count`; return the locations that stay."""
-    seen: dict[tuple[Any, ...], Entry] = {}
-    for entry in answer.entries:
-        seen.setdefault(location_of(entry), entry)
-    answer.entries = list(seen.values())[:max_count]
-    return list(seen)[:max_count]

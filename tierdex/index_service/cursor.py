@@ -18,14 +18,17 @@ import base64
 import binascii
 import hashlib
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from tierdex.index_service.repeats import Identity
 
 MERGES_BYTES: Final = 8
 SUM_MODULUS: Final = 1 << 64
 
-_VERSION = 2
+_VERSION = 3
 _DIGEST_BYTES = 8
 _HEAD = struct.Struct(f"<B{_DIGEST_BYTES}s16sQ{MERGES_BYTES}s16s")
 
@@ -84,9 +87,9 @@ def digest_query(*parts: object) -> bytes:
     return digest.digest()
 
 
-def fingerprint_location(location: tuple[object, ...]) -> bytes:
-    """Return 16 bytes that stand for one location, whatever form its file has."""
-    return hashlib.blake2b(repr(location).encode(), digest_size=16).digest()
+def fingerprint_identity(identity: Identity) -> bytes:
+    """Return 16 bytes that stand for one entry, whatever form its file has."""
+    return hashlib.blake2b(repr(tuple(identity)).encode(), digest_size=16).digest()
 
 
 def weigh(fingerprint: bytes) -> int:

@@ -4,7 +4,7 @@ No object a row and, in the plain case (one file, a match a lookup), no pass tha
 anything: most of the time of a call of 1,000 lookups is spent in the file. Columns are made straight
 from numpy's memory: Arrow's compute functions cost more than the rows here, for they are many.
 
-Depends on collected, answer; pyarrow.
+Depends on collected, answer, repeats; pyarrow.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from tierdex.index_service.repeats import first_of_each
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.newest_columns import OFFSETS, PLACES, QUEUES, SIZES, TIMES
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
@@ -145,7 +146,7 @@ def table_of_uniform(
     if max_count > 1 or len(found) > 1:
         rows = _by_lookup(rows)
     if max_count > 1 and len(rows.lookup) > 1 and not np.diff(rows.lookup).all():
-        if not _first_of_each_location(rows).all():
+        if not _first_of_each_entry(rows).all():
             return None  # with repeats left out, more may lie behind what was asked for
         rank = np.arange(len(rows.lookup)) - np.searchsorted(rows.lookup, rows.lookup, side="left")
         rows = rows.taken(rank < max_count)
@@ -317,11 +318,11 @@ def _joined_masks(pieces: list[_Rows], number: int) -> np.ndarray | None:
 
 
 def _in_order(rows: _Rows, batch: LookupBatch) -> _Rows:
-    """Return the rows by lookup, repeated locations and what nobody asked for left out."""
+    """Return the rows by lookup, repeats and what nobody asked for left out."""
     rows = _by_lookup(rows)
     if np.diff(rows.lookup).all():
         return rows
-    rows = rows.taken(_first_of_each_location(rows))
+    rows = rows.taken(_first_of_each_entry(rows))
     rank = np.arange(len(rows.lookup)) - np.searchsorted(rows.lookup, rows.lookup, side="left")
     return rows.taken(rank < batch.max_count[rows.lookup])
 
@@ -334,23 +335,14 @@ def _by_lookup(rows: _Rows) -> _Rows:
     return rows.taken(np.argsort(lookup, kind="stable"))
 
 
-def _first_of_each_location(rows: _Rows) -> np.ndarray:
-    """Return a mask: False where the location came before in the same lookup; rows are by lookup.
+def _first_of_each_entry(rows: _Rows) -> np.ndarray:
+    """Return a mask: False for a repeat in the same lookup.
 
     Only message locations repeat here: rows of other schemas are kept, their files drop repeats.
     """
-    parts = [rows.lookup, rows.topic, *rows.location]
-    by_location = np.lexsort((np.arange(len(rows.lookup)), *parts[::-1]))
-    same = np.ones(len(rows.lookup) - 1, bool)
-    for part in parts:
-        same &= part[by_location][1:] == part[by_location][:-1]
-    later = by_location[1:]
+    first = first_of_each([*rows.location, rows.timestamp, rows.topic, rows.lookup])
     known = rows.known[1]
-    if known is not None:
-        same &= known[later]
-    keep = np.ones(len(rows.lookup), bool)
-    keep[later[same]] = False
-    return keep
+    return first if known is None else first | ~known
 
 
 # -- arrow ------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import TierdexError
 from tierdex.index_service.answer import Answer, Entry
+from tierdex.index_service.repeats import without_repeats
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.compacted import CompactedFile
@@ -145,7 +146,7 @@ class LocalQueries:
                 return None
             entries = more
         if len(entries) > 1:
-            entries = _without_repeats(entries)
+            entries = list(without_repeats(entries).values())
         if type(max_count) is not int or not len(entries) < max_count <= self._max_count_limit:
             return None  # the cursor's business
         # Again after them: what is missing is named before it leaves the table.
@@ -342,11 +343,3 @@ class _Source:
         if sidecar is None or sidecar.may_contain(key_hash):
             return None
         return []
-
-
-def _without_repeats(entries: list[Entry]) -> list[Entry]:
-    """Return the newest entry of each location, in order."""
-    seen: dict[tuple[object, ...], Entry] = {}
-    for entry in entries:
-        seen.setdefault((entry.topic, entry.offset, entry.size, entry.queue_id), entry)
-    return list(seen.values())

@@ -6,27 +6,27 @@
                           `passed`: the last occurrence of each     `cursor`
 
 Up to the cursor's entry C everything is passed over. Most of it was returned by the pages before, and
-is not returned again where a location comes a second time. What was put meanwhile was not: a location
-of it that comes again behind C is still owed. The cursor's sum tells the two apart: what was returned
+is not returned again where it is repeated. What was put meanwhile was not: an entry of it that is
+repeated behind C is still owed. The cursor's sum tells the two apart: what was returned
 lies next to C, and adds up to it. Where no such stretch does (another node published in between),
 nothing counts as returned: rather an entry twice than one never.
 
 Entries may move over C. A merge moves them where files of other nodes lie in between. Compaction and
-merge keep the newest of a location's items: one that was put again behind C's back, into C's file,
+merge keep the newest of an entry's repeats: one that was put again behind C's back, into C's file,
 takes the older one there with it. Such a cursor has expired. Depends on cursor, plan and lifecycle.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import CursorExpiredError
 from tierdex.index_service.cursor import (
     MERGES_BYTES,
     SUM_MODULUS,
     Cursor,
-    fingerprint_location,
+    fingerprint_identity,
     weigh,
 )
 from tierdex.index_service.plan import find_covering
@@ -36,9 +36,8 @@ from tierdex.lifecycle.paths import parse_file_id
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from tierdex.index_service.repeats import Identity
     from tierdex.lifecycle.file_handle import FileHandle
-
-Location = tuple[Any, ...]
 
 
 class Page:
@@ -49,37 +48,37 @@ class Page:
         self._before = self._cursor = cursor
         self._cursors = CursorMaker(files)
         self._file = None if cursor is None else self._cursors.file_of(cursor)
-        self._passed: dict[Location, None] = {}
-        self._passed_here: list[Location] = []  # in the cursor's file
-        self._returned: set[Location] = set()
-        self._entries: dict[Location, None] = {}
+        self._passed: dict[Identity, None] = {}
+        self._passed_here: list[Identity] = []  # in the cursor's file
+        self._returned: set[Identity] = set()
+        self._entries: dict[Identity, None] = {}
 
-    def takes(self, handle: FileHandle, location: Location, *, is_hidden: bool) -> bool:
+    def takes(self, handle: FileHandle, identity: Identity, *, is_hidden: bool) -> bool:
         """Say whether the walk's next entry is one of this page; it is then counted as returned."""
         if self._cursor is not None:
-            self._pass(self._cursor, handle, location, is_hidden=is_hidden)
+            self._pass(self._cursor, handle, identity, is_hidden=is_hidden)
             return False
-        if is_hidden or location in self._entries or location in self._returned:
+        if is_hidden or identity in self._entries or identity in self._returned:
             return False
-        self._entries[location] = None
+        self._entries[identity] = None
         return True
 
     def _pass(
-        self, cursor: Cursor, handle: FileHandle, location: Location, *, is_hidden: bool
+        self, cursor: Cursor, handle: FileHandle, identity: Identity, *, is_hidden: bool
     ) -> None:
         if not is_hidden:
-            self._passed.pop(location, None)  # to the end: its last occurrence counts
-            self._passed[location] = None
+            self._passed.pop(identity, None)  # to the end: its last occurrence counts
+            self._passed[identity] = None
         if handle is not self._file:
             return
-        if fingerprint_location(location) == cursor.fingerprint:
+        if fingerprint_identity(identity) == cursor.fingerprint:
             self._returned = _stretch(reversed(self._passed), cursor.returned)
             if _form_of(handle) not in (_CHAINED, cursor.form):
                 self._check_none_moved(cursor)
             self._cursor = None
             self._passed, self._passed_here = {}, []
         elif not is_hidden:
-            self._passed_here.append(location)
+            self._passed_here.append(identity)
 
     def _check_none_moved(self, cursor: Cursor) -> None:
         """Refuse a cursor whose file took entries that were not returned, and was compacted then."""
@@ -126,13 +125,13 @@ class CursorMaker:
         self._places: dict[str, tuple[bytes, bytes]] = {}
 
     def after(
-        self, digest: bytes, file_id: str, page: Iterable[Location], returned: int = 0
+        self, digest: bytes, file_id: str, page: Iterable[Identity], returned: int = 0
     ) -> str:
         """Return the cursor behind the last location of `page`, which is in file `file_id`.
 
         `returned` is the sum of the pages before.
         """
-        fingerprints = list(map(fingerprint_location, page))
+        fingerprints = list(map(fingerprint_identity, page))
         total = (returned + sum(map(weigh, fingerprints))) % SUM_MODULUS
         place = self._places.get(file_id)
         if place is None:
@@ -175,13 +174,13 @@ class CursorMaker:
         return bytes(MERGES_BYTES) if digest is None else digest.digest()
 
 
-def _stretch(backwards: Iterator[Location], total: int) -> set[Location]:
+def _stretch(backwards: Iterator[Identity], total: int) -> set[Identity]:
     """Return the locations, going back from the cursor, that add up to `total`; none if none do."""
-    found: set[Location] = set()
+    found: set[Identity] = set()
     reached = 0
-    for location in backwards:
-        found.add(location)
-        reached = (reached + weigh(fingerprint_location(location))) % SUM_MODULUS
+    for identity in backwards:
+        found.add(identity)
+        reached = (reached + weigh(fingerprint_identity(identity))) % SUM_MODULUS
         if reached == total:
             return found
     return set()

@@ -315,9 +315,10 @@ class _Attempt:
         """Add a chunk's entries until there are enough; return how many items matched."""
         handle, reader, request = read.handle, read.reader, self._request
         candidates = reader.candidates(chunk)
-        for location, timestamp in candidates:
+        for candidate in candidates:
+            location, timestamp = candidate
             is_hidden = self._surroundings.hides(handle, location[0])
-            if not self._page.takes(handle, location, is_hidden=is_hidden):
+            if not self._page.takes(handle, candidate, is_hidden=is_hidden):
                 continue
             names, function = reader.location_names(), reader.hash_function
             self.entries.append(make_entry(handle, names, location, timestamp, function))

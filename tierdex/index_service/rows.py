@@ -137,10 +137,3 @@ def entries_of_newest(topic: str, newest: Newest, which: np.ndarray | None) -> I
     nothing = repeat(None)
     rows = zip(repeat(topic), *numbers, *names, nothing, nothing, nothing, strict=False)
     return map(_entry_of, rows)
-
-
-def location_of(entry: Entry) -> tuple[Any, ...]:
-    """Return the topic and the schema's fields of an entry, as `RowDecoder` gave them."""
-    if entry.location is None:
-        return (entry.topic, entry.offset, entry.size, entry.queue_id)
-    return (entry.topic, *entry.location.values())

@@ -16,7 +16,7 @@ from tierdex.indexfile.checksums import checksum, unit_seed
 from tierdex.indexfile.columns import address
 from tierdex.indexfile.kernels import page_check as k
 from tierdex.indexfile.kernels.row_scan import mark_runs
-from tierdex.indexfile.pages import location_masks
+from tierdex.indexfile.pages import identity_masks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class _PageCheck:
         self._file = file
         self._faults: list[str] = []
         self._words = np.zeros(k.CHECK_WORDS, np.int64)
-        self._masks = location_masks(file.schema)
+        self._masks = identity_masks(file.schema)
         self._topics = np.zeros((len(file.topic_rows), 3), np.int64)
         self._topics[:, 2] = -1
         self._hashes = np.empty(_PAGES_AT_ONCE * file.statistics.items_per_page, np.uint64)
@@ -142,7 +142,7 @@ class _PageCheck:
                 self._faults.append(_FAULTS[what].format(page))
                 page += 1
             elif self._words[k.C_FIRST_REPEAT] >= 0:
-                self._compare_locations(begin)
+                self._compare_entries(begin)
         if sound and self._used:
             self._note_used(first, self._rows(first, count))
 
@@ -150,8 +150,8 @@ class _PageCheck:
         span = self._file.span(first, count)
         return self._file.decode_span(span, self._file.page_bytes(span))
 
-    def _compare_locations(self, begin: int) -> None:
-        """Check that items of one hash have different locations, on the pages from `begin` on."""
+    def _compare_entries(self, begin: int) -> None:
+        """Check that no two items of one hash are one entry, on the pages from `begin` on."""
         first, last = (int(self._words[word]) for word in (k.C_FIRST_REPEAT, k.C_LAST_REPEAT))
         first = max(begin, first - 1)  # where the run of its first item may have begun
         rows = self._rows(first, last + 1 - first)
@@ -160,7 +160,7 @@ class _PageCheck:
         counters = np.zeros(3, np.int64)
         mark_runs(rows.ctypes.data, size, count, self._masks, keep, hashes, counters)
         if not keep.all():
-            self._fault(first, "or one after it has a location twice for one hash")
+            self._fault(first, "or one after it has an entry twice for one hash")
 
     def _note_used(self, first: int, rows: np.ndarray) -> None:
         """Note which dictionary strings the rows use."""

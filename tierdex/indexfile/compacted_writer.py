@@ -2,7 +2,7 @@
 
 ::
 
-    append(rows) -> whole runs -> repeated locations dropped -> full pages -> write(buffer)
+    append(rows) -> whole runs -> repeated entries dropped -> full pages -> write(buffer)
                         `-> distinct hashes -> filter partition -> kept until the tail
 
 In memory: one open run, less than a page of rows, the directory, the current filter partition and
@@ -31,7 +31,7 @@ from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.page_encode import encode_pages
 from tierdex.indexfile.kernels.row_scan import count_topics, keep_rows, last_run, mark_runs
 from tierdex.indexfile.layout import Form, Part
-from tierdex.indexfile.pages import PagePlan, location_masks
+from tierdex.indexfile.pages import PagePlan, identity_masks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import FileStatistics
 
@@ -133,7 +133,7 @@ class CompactedWriter:
         topic_count = len(dictionaries.strings(TOPIC_DICTIONARY))
         self._topics = np.zeros((topic_count, 3), np.int64)
         self._topics[:, 2] = -1
-        self._masks = location_masks(schema)
+        self._masks = identity_masks(schema)
         self._counters = np.zeros(3, np.int64)
         self._distinct_count = 0
         self._item_count = 0
@@ -197,7 +197,7 @@ class CompactedWriter:
     # -- rows to pages --------------------------------------------------------------------------------
 
     def _take(self, end: int) -> None:
-        """Drop repeated locations from the whole runs before row `end`, and write full pages."""
+        """Drop repeated entries from the whole runs before row `end`, and write full pages."""
         waiting = self._rows
         count = end - waiting.kept
         if not count:

@@ -201,13 +201,16 @@ def _check_columns(columns: np.ndarray, names: tuple[str, ...], schema: Schema) 
             raise ValueError(f"column {name} has flags {flags}")
 
 
-def location_masks(schema: Schema) -> np.ndarray:
-    """Return u8 words that have all ones where the schema's own fields lie in an item."""
+def identity_masks(schema: Schema) -> np.ndarray:
+    """Return u8 words, from an item's time on, all ones where the time and the schema's fields lie.
+
+    With the tag they are what makes an entry of a key one entry, and a repeat of it a repeat.
+    """
     mask = np.zeros(schema.item_bytes, np.uint8)
-    for name in schema.field_names:
+    for name in ("timestamp", *schema.field_names):
         begin = schema.position(name)
         mask[begin : begin + schema.dtype[name].itemsize] = 0xFF
-    return mask[layout.ITEM_FIELDS_POSITION :].view(np.uint64)
+    return mask[layout.ITEM_TIME_POSITION :].view(np.uint64)
 
 
 def join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:

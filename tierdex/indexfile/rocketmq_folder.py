@@ -151,7 +151,7 @@ class RocketmqFolder:
         *,
         max_count: int | None = None,
     ) -> RocketmqAnswer:
-        """Return up to `max_count` entries of a key, each location once; times are inclusive ms.
+        """Return up to `max_count` entries of a key, each location and time once; times are inclusive ms.
 
         Entries of other topics with the same hash are left out as far as topic numbers are known.
         """
@@ -163,7 +163,7 @@ class RocketmqFolder:
             reason = f"{error.reason}; entries of other topics may be in the answer"
             missing.append(UnreadableFile(error.path, reason))
         others = np.array([n for name, n in numbers.items() if name != topic], np.int32)
-        entries: dict[tuple[int, int, int], RocketmqEntry] = {}
+        entries: dict[tuple[int, int, int, int], RocketmqEntry] = {}
         for file in files:
             try:
                 for rows in file.find_blocks(topic, key, begin, end):
@@ -181,7 +181,7 @@ class RocketmqFolder:
                             str(file.path),
                             file.shape.form,
                         )
-                        entries.setdefault((number, queue_id, offset), entry)
+                        entries.setdefault((number, queue_id, offset, timestamp), entry)
                         if max_count is not None and len(entries) >= max_count:
                             return RocketmqAnswer(list(entries.values()), missing)
             except (CorruptFileError, OSError) as error:

@@ -1,10 +1,10 @@
 """A task of `lookup`: one range of hashes, all files. Batches come sorted by hash.
 
 For each batch the files are asked newest first, those lookups only that still want entries: filter,
-directory, near pages by one request, one merge of two sorted columns. A location that several files
+directory, near pages by one request, one merge of two sorted columns. An entry that several files
 hold (a broker replayed it) is given once. The last page of a batch stays for the next one.
 
-Depends on remote_file, arrow_columns, reader's spans.
+Depends on remote_file, arrow_columns, reader's spans, index_service's repeats.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from tierdex.errors import CorruptFileError
+from tierdex.index_service.repeats import first_of_each
 from tierdex.indexfile.layout import KIND_BIT, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.pipeline.arrow_columns import RowColumns
@@ -44,7 +45,9 @@ COMPLETE: Final = "complete"
 _SIGN: Final = np.uint64(1 << 63)
 _GROUP_PAGES: Final = 256
 _READS_AT_ONCE: Final = 8
-_IDENTITY: Final = ("topic", "queue_id", "offset", "size", "source", "row_group", "row")
+_IDENTITY: Final = (
+    "topic", "queue_id", "offset", "size", "source", "row_group", "row", "timestamp",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +381,7 @@ class _Found:
         self._parts: list[tuple[np.ndarray, np.ndarray, RowColumns]] = []
 
     def still_want(self, is_valid: np.ndarray) -> np.ndarray:
-        """Return which lookups want more entries; repeats of a location do not count as entries."""
+        """Return which lookups want more entries; repeats do not count as entries."""
         if self._max_count is None:
             return is_valid
         if self._repeats.any():
@@ -410,7 +413,7 @@ class _Found:
         return lookups, table
 
     def _distinct(self, names: tuple[str, ...]) -> tuple[np.ndarray, pa.Table]:
-        """Return all matches by lookup, repeats of a location left out."""
+        """Return all matches by lookup, repeats left out."""
         several = self._has_several
         wanted = (*names, *(name for name in _IDENTITY if name not in names and several))
         tables = [
@@ -423,18 +426,15 @@ class _Found:
         order = np.argsort(lookups, kind="stable")
         lookups, table = lookups[order], pa.concat_tables(tables).take(pa.array(order))
         if several:
-            kept = _first_of_each(lookups, table)
-            lookups, table = lookups[kept], table.take(pa.array(kept))
+            kept = first_of_each([*_numbers_of(table.select(list(_IDENTITY))), lookups])
+            lookups, table = lookups[kept], table.filter(pa.array(kept))
         return lookups, table.select(list(names))
 
 
-def _first_of_each(lookups: np.ndarray, table: pa.Table) -> np.ndarray:
-    """Return the places (i8, ascending) of the first row of each (lookup, location)."""
-    keyed = table.select(list(_IDENTITY))
-    keyed = keyed.append_column("lookup", pa.array(lookups))
-    keyed = keyed.append_column("place", pa.array(np.arange(len(lookups))))
-    first = keyed.group_by([*_IDENTITY, "lookup"]).aggregate([("place", "min")])
-    return np.sort(first.column("place_min").to_numpy())
+def _numbers_of(table: pa.Table) -> list[np.ndarray]:
+    """Return each column as numbers (i4[n]) that are equal where its values are; so are nulls."""
+    encoded = [column.combine_chunks().dictionary_encode() for column in table.columns]
+    return [np.asarray(column.indices.fill_null(-1)) for column in encoded]
 
 
 def _ranks(lookups: np.ndarray) -> np.ndarray:

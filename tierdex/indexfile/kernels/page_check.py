@@ -1,7 +1,7 @@
 """Pages held against what the file says of them: checksum, shape, order, directory, topics.
 
 Only the columns that a rule speaks of are unpacked: hash, tag and time. Whole rows are needed where a
-hash repeats, since then their locations must differ; `check_pages` says on which pages that is.
+hash repeats, since then location or time must differ; `check_pages` says on which pages that is.
 
 Depends on the kernel decorator, intrinsics, page_codec and page_lookup (the words of an open file).
 """

@@ -1,4 +1,4 @@
-"""Passes over rows before they are packed: bounds of every column, runs and repeated locations.
+"""Passes over rows before they are packed: bounds of every column, runs and repeated entries.
 
 The `measure_` kernels see rows in any order; `mark_runs` sees them sorted by hash, newest first, and whole
 runs at a time. All take the address of the rows.
@@ -146,12 +146,12 @@ def measure_queues(
 
 
 @kernel
-def _same_location(a: int, b: int, masks: Any) -> Any:
-    """Say whether two rows have the same tag and location; `masks` (u8) leaves padding out."""
+def _same_entry(a: int, b: int, masks: Any) -> Any:
+    """Say whether two rows have the same tag, time and location; `masks` (u8) leaves padding out."""
     if load_u32(a + _TAG_POSITION) != load_u32(b + _TAG_POSITION):
         return False
     for word in range(masks.shape[0]):
-        at = layout.ITEM_FIELDS_POSITION + 8 * word
+        at = layout.ITEM_TIME_POSITION + 8 * word
         if (load_u64(a + at) ^ load_u64(b + at)) & masks[word] != np.uint64(0):
             return False
     return True
@@ -159,13 +159,13 @@ def _same_location(a: int, b: int, masks: Any) -> Any:
 
 @kernel
 def _mark_run(rows: int, item_bytes: int, first: int, last: int, masks: Any, keep: Any) -> Any:
-    """Mark the rows [first, last) of one run whose location no newer row has; return how many."""
+    """Mark the rows [first, last) of one run which no newer row repeats; return how many."""
     kept = 0
     if last - first <= _SMALL_RUN:
         for i in range(first, last):
             fresh = True
             for j in range(first, i):
-                if keep[j] and _same_location(rows + i * item_bytes, rows + j * item_bytes, masks):
+                if keep[j] and _same_entry(rows + i * item_bytes, rows + j * item_bytes, masks):
                     fresh = False
                     break
             keep[i] = fresh
@@ -179,13 +179,11 @@ def _mark_run(rows: int, item_bytes: int, first: int, last: int, masks: Any, kee
         row = rows + i * item_bytes
         mixed = np.uint64(load_u32(row + _TAG_POSITION))
         for word in range(masks.shape[0]):
-            value = load_u64(row + layout.ITEM_FIELDS_POSITION + 8 * word) & masks[word]
+            value = load_u64(row + layout.ITEM_TIME_POSITION + 8 * word) & masks[word]
             mixed = (mixed ^ value) * _SPREAD
             mixed ^= mixed >> _SHIFT_32
         place = np.int64(mixed & np.uint64(size - 1))
-        while table[place] >= 0 and not _same_location(
-            row, rows + table[place] * item_bytes, masks
-        ):
+        while table[place] >= 0 and not _same_entry(row, rows + table[place] * item_bytes, masks):
             place = (place + 1) & (size - 1)
         fresh = table[place] < 0
         if fresh:
