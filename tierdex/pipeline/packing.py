@@ -28,6 +28,7 @@ _EXTRAS: Final = ("s3",)
 _ALSO: Final = ("pandas",)  # Spark asks for it where Arrow batches go through Python
 _MODES: Final = {".tar": "w", ".gz": "w:gz", ".tgz": "w:gz"}
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
+_CACHED: Final = frozenset({".pyc", ".nbi", ".nbc"})  # finished files of __pycache__
 _COMMAND_LINE: Final = frozenset({"rich", "typer"})  # no task imports them
 _NOT_NEEDED: Final = re.compile(
     r"(^|/)(tests|include)/|\.(h|hpp|pxd|pyx|a)$"
@@ -56,6 +57,8 @@ def _files() -> Iterator[tuple[Path, str]]:
     seen: set[str] = set()
     home = Path(__file__).parent.parent  # the package itself
     for path in sorted(home.rglob("*")):
+        if path.parent.name == "__pycache__" and path.suffix not in _CACHED:
+            continue  # a process that compiles now is writing it, and renames it when it likes
         if path.is_file():
             name = f"tierdex/{path.relative_to(home).as_posix()}"
             seen.add(name)
