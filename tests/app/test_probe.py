@@ -10,6 +10,7 @@ import urllib.request
 import pytest
 
 from tests.app.conftest import open_small_files
+from tests.patience import PATIENCE_S
 from tests.servers.s3_server import find_free_port
 from tests.servers.tierdex_server import running_tierdex
 from tierdex.app.probe import TOPIC, Memory, Outcome, Prober, gravest
@@ -207,10 +208,10 @@ def test_command_serves_metrics_round_after_round_until_it_is_stopped(tmp_path):
         while '"verb":"put"' not in next(lines):
             pass
         url = f"http://127.0.0.1:{port}/metrics"
-        told = urllib.request.urlopen(url, timeout=10).read().decode()
+        told = urllib.request.urlopen(url, timeout=PATIENCE_S).read().decode()
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
     assert 'tierdex_probe_steps_total{outcome="ok",state="unsealed",verb="put"}' in told
 
 

@@ -8,6 +8,7 @@ import anyio
 import orjson
 
 from tests.app.small_index import SmallIndex
+from tests.patience import PATIENCE_S
 from tierdex.app.logs import make_logger
 from tierdex.app.server_settings import ServerSettings
 from tierdex.app.service import create_app
@@ -57,7 +58,7 @@ def test_lines_of_many_requests_are_written_together_and_in_order():
     async def ask_many():
         for _ in range(MANY):
             await ask(app)
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE_S):
             while len(log.lines()) < MANY:
                 await anyio.sleep(0.01)
 

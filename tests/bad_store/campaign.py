@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 
+from tests.patience import PATIENCE_S
 from tests.servers.bad_proxy import SeededFaults
 from tierdex.clock import SystemClock
 from tierdex.errors import TierdexError, UnavailableError
@@ -39,7 +40,6 @@ SETTINGS = {
     "checkpoint_every": 8,
 }
 BATCH = 64
-GIVE_UP_S = 120
 
 
 class Campaign:
@@ -154,7 +154,7 @@ class Campaign:
 
     def _make_well(self, index):
         """Wait until everything is published and collected, as an operator would."""
-        give_up = time.monotonic() + GIVE_UP_S
+        give_up = time.monotonic() + PATIENCE_S
         index.flush("remote")
         quiet = 0
         while quiet < 3:
@@ -164,7 +164,7 @@ class Campaign:
         index.refresh()
 
     def _wait_for(self, condition):
-        give_up = time.monotonic() + GIVE_UP_S
+        give_up = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < give_up, Counter(s.fault for s in self._proxy.history)
             assert not self._failures, self._failures

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bad_store.campaign import Campaign
+from tests.patience import PATIENCE_S
 from tests.servers.bad_proxy import Fault, running_bad_proxy
 from tierdex.errors import StoreUnavailableError
 from tierdex.settings import load_settings
@@ -31,7 +32,7 @@ def cut_store(moto_server):
     """A store of one object, whose coming answers are cut behind their first header."""
     with running_bad_proxy(moto_server.endpoint_url) as proxy:
         url = proxy.url_of(moto_server.make_url())
-        store = open_store(url, settings=load_settings(store_attempts=1, store_timeout=2.0))
+        store = open_store(url, settings=load_settings(store_attempts=1, store_timeout=PATIENCE_S))
         store.put("folder/key", b"body")
         proxy.plan = lambda _request: Fault.CUT_HEAD
         yield store

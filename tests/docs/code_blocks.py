@@ -14,6 +14,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,7 +23,6 @@ _FENCE = re.compile(
     r"^(?P<why><!-- not executed: [^\n]+ -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_TIMEOUT_S = 60
 _SMALL_FILES = {"TIERDEX_SLOT_COUNT": "4096", "TIERDEX_ITEM_CAPACITY": "8192"}  # quick to make
 
 
@@ -67,7 +68,7 @@ def run_block(block: Block, folder: Path, replacements: dict[str, str]) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=_TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, f"{block.name} ended with {done.returncode}:\n{done.stdout}"

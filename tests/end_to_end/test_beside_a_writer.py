@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-import pytest
-
+from tests.patience import PATIENCE_S
 from tests.torture.fork_server import server
 from tierdex import Index
 
@@ -55,7 +54,6 @@ def write(index, note, is_enough):
         time.sleep(0.002)  # an answer lists everything: not too much of it
 
 
-@pytest.mark.timeout(400)
 def test_process_beside_a_writer_finds_what_was_written_before_it_looked(tmp_path):
     note = os.open(tmp_path / "note", os.O_RDWR | os.O_CREAT)
     os.pwrite(note, bytes(8), 0)
@@ -74,7 +72,7 @@ def test_process_beside_a_writer_finds_what_was_written_before_it_looked(tmp_pat
         ) as child:
             write(index, note, is_enough)
             os.pwrite(note, _OVER.to_bytes(8, "little"), 0)
-            rounds = int.from_bytes(child.told(100.0), "little")
+            rounds = int.from_bytes(child.told(PATIENCE_S), "little")
             assert child.wait() == 0
     os.close(note)
     assert rounds > 0

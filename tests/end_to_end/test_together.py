@@ -6,8 +6,7 @@ import random
 import threading
 import time
 
-import pytest
-
+from tests.patience import PATIENCE_S
 from tierdex import Index
 
 SETTINGS = {
@@ -122,7 +121,6 @@ def load_kernels(folder):
         index.query_batch([{"topic": "t", "key": "A"}])
 
 
-@pytest.mark.timeout(400)
 def test_writers_readers_and_compactor_together(tmp_path):
     load_kernels(tmp_path / "loaded")
     stop, errors = threading.Event(), []
@@ -144,7 +142,7 @@ def test_writers_readers_and_compactor_together(tmp_path):
             time.sleep(0.05)
         stop.set()
         for thread in (*writers, *readers):
-            thread.join(60)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
         errors += [writer.error for writer in writers if writer.error is not None]
         if errors:

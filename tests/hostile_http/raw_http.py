@@ -6,7 +6,7 @@ import re
 import socket
 from typing import NamedTuple
 
-TIMEOUT_S = 90  # the first put of a machine compiles its kernels
+from tests.patience import PATIENCE_S
 
 
 class RawAnswer(NamedTuple):
@@ -28,7 +28,7 @@ def send_raw(address, pieces, *, ends="half"):
     close, `away` closes at once without reading.
     """
     data, reset = bytearray(), False
-    with socket.create_connection(address, timeout=TIMEOUT_S) as connection:
+    with socket.create_connection(address, timeout=PATIENCE_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             for piece in pieces:
@@ -74,7 +74,7 @@ class KeptConnection:
 
     def _connect(self):
         self.close()
-        self._socket = socket.create_connection(self._address, timeout=TIMEOUT_S)
+        self._socket = socket.create_connection(self._address, timeout=PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _read(self):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.hostile_http.cases import ENTRY, post_json, request
 from tests.hostile_http.raw_http import send_raw
+from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
 
 PUT = post_json("/v1/entries", {"entries": [ENTRY]})
@@ -67,7 +68,7 @@ def test_body_that_nobody_reads_is_passed_over(server):
     head = request("POST", "/v1/entries", None, ["Content-Type: text/plain"])
     head = head.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % len(body))
     half = len(body) // 2
-    with socket.create_connection(server.address, timeout=30) as connection:
+    with socket.create_connection(server.address, timeout=PATIENCE_S) as connection:
         connection.sendall(head + body[:half])
         assert b" 415 " in connection.recv(65536)[:20]
         connection.sendall(body[half:] + request("GET", "/v1/topics"))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import orjson
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import TierdexServer
 from tierdex import errors
 from tierdex.client.remote import Client
@@ -25,7 +26,7 @@ ENTRY = {"topic": "orders", "queue_id": 0, "offset": 1, "size": 2, "timestamp": 
 class Server(TierdexServer):
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        code = self.process.wait(timeout=15)
+        code = self.process.wait(timeout=PATIENCE_S)
         self._reader.join()
         return code
 
@@ -75,7 +76,7 @@ def test_request_under_way_is_finished_while_stopping(tmp_path):
     body = orjson.dumps({"entries": [{**ENTRY, "keys": ["late"]}]})
     with running(tmp_path) as server:
         host, port = server.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
             head = (
                 f"POST /v1/entries HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(body)}\r\n\r\n"
@@ -86,7 +87,7 @@ def test_request_under_way_is_finished_while_stopping(tmp_path):
             server.process.send_signal(signal.SIGTERM)
             connection.sendall(body[10:])
             assert b"200 OK" in connection.recv(4096)
-        assert server.process.wait(timeout=10) == 0
+        assert server.process.wait(timeout=PATIENCE_S) == 0
     with Index.open(tmp_path, read_only=True) as index:
         assert index.query("orders", key="late").entries
 
@@ -99,7 +100,7 @@ def _is_serving(server):
 def test_second_server_on_the_same_folder_is_refused(tmp_path):
     with running(tmp_path) as server:
         with running(tmp_path) as second:
-            assert second.process.wait(timeout=15) == 1
+            assert second.process.wait(timeout=PATIENCE_S) == 1
         assert "pid" in "".join(second.lines)
         assert server.stop(signal.SIGINT) == 0
 
@@ -141,7 +142,7 @@ def test_keys_decide_once_there_are_any(tmp_path):
 )  # fmt: skip
 def test_raw_bytes_neither_fail_nor_stop_the_server(shared_server, raw):
     host, port = shared_server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         connection.sendall(raw)
         connection.shutdown(socket.SHUT_WR)
         answer = b""

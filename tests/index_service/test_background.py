@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from tests.patience import PATIENCE_S
 from tierdex.clock import SystemClock
 from tierdex.index_service.background import WorkerThread
 
@@ -32,9 +33,9 @@ def test_wake_ends_the_pause_and_stop_ends_the_thread():
     thread = WorkerThread(worker, SystemClock())
     thread.start()
     for _ in range(3):
-        assert worker.stepped.acquire(timeout=5)
+        assert worker.stepped.acquire(timeout=PATIENCE_S)
         thread.wake()
-    assert thread.stop(5)
+    assert thread.stop(PATIENCE_S)
     assert worker.steps >= 3
 
 
@@ -42,25 +43,25 @@ def test_an_error_is_remembered_until_the_next_success():
     worker = Worker(failing=(1,))
     thread = WorkerThread(worker, SystemClock())
     thread.start()
-    assert worker.stepped.acquire(timeout=5)
+    assert worker.stepped.acquire(timeout=PATIENCE_S)
     while thread.last_error is None:
         pass
     assert str(thread.last_error) == "step 1"
     thread.wake()
-    assert worker.stepped.acquire(timeout=5)
+    assert worker.stepped.acquire(timeout=PATIENCE_S)
     while thread.last_error is not None:
         pass
-    assert thread.stop(5)
+    assert thread.stop(PATIENCE_S)
 
 
 def test_a_thread_that_does_not_end_says_so():
     worker, hold = Worker(), threading.Event()
-    worker.step = lambda: hold.wait(5) and 0.0
+    worker.step = lambda: hold.wait(PATIENCE_S) and 0.0
     thread = WorkerThread(worker, SystemClock())
     thread.start()
     assert not thread.stop(0.01)
     hold.set()
-    assert thread.stop(5)
+    assert thread.stop(PATIENCE_S)
 
 
 def test_a_thread_that_never_began_is_stopped():

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from tests.index_service.conftest import offsets, put
+from tests.patience import PATIENCE_S
 from tierdex import Index
 from tierdex.errors import ClosedError, StoreUnavailableError, UnavailableError
 from tierdex.storage_layer.memory import MemoryStore
@@ -87,7 +88,7 @@ def test_many_waiters_share_one_roll(threaded):
         threads[-1].start()
     store.is_away = False
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert [file.state for file in index.files()] == ["uploaded"]
 
@@ -106,7 +107,7 @@ def test_closing_ends_a_wait_with_an_error(threaded):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    begun.wait(5)
+    begun.wait(PATIENCE_S)
     index.close()
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert len(caught) == 1

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from tests.index_service.conftest import offsets, put
+from tests.patience import PATIENCE_S
 from tierdex.errors import CorruptFileError, StoreUnavailableError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.sidecar_cache import SidecarCache
@@ -75,7 +76,7 @@ def test_two_threads_share_one_fetch(published, make_cache):
     cache, fetch, go = make_cache(), Fetches(data), threading.Event()
 
     def slowly(position, length):
-        go.wait(5)
+        go.wait(PATIENCE_S)
         return fetch(position, length)
 
     found = []

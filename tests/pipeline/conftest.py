@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +20,6 @@ from tierdex.pipeline.scan_report import forget_session
 from tierdex.pipeline.session import make_session
 
 QUEUES = {"EWR": 0, "JFK": 1, "LGA": 2}
-TIMEOUT_S = 300  # a test that is cut off within a call to the JVM spoils the session of all others
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        is_ours = item.path.is_relative_to(Path(__file__).parent)
-        if is_ours and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

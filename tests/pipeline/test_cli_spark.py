@@ -8,6 +8,7 @@ import time
 
 from typer.testing import CliRunner
 
+from tests.patience import PATIENCE_S
 from tests.pipeline.conftest import key_rows
 from tierdex.app.cli import spark_session
 from tierdex.app.cli.commands import make_cli
@@ -84,7 +85,7 @@ def test_progress_of_the_running_stage_is_shown(spark, monkeypatch, tmp_path):
     monkeypatch.setattr(spark_session, "progress_bar", bar)
 
     def wait(batches):
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while not seen.exists():  # the job goes on when it was seen running
             assert time.monotonic() < end
             time.sleep(0.05)

@@ -15,15 +15,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.pipeline import cluster_job
 from tests.servers.s3_server import find_free_port
 from tierdex.pipeline.java import use_java
 from tierdex.pipeline.packing import pack_environment
 from tierdex.pipeline.snapshot import open_log
 from tierdex.storage_layer.open import open_store
-
-START_S = 120.0  # on a busy machine; alone it takes a few seconds
-JOB_S = 240.0
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +65,14 @@ def cluster(tmp_path_factory):
                 "--webui-port", "0", f"spark://127.0.0.1:{port}",
             )  # fmt: skip
         assert pack_environment(folder / "env.tar") > 0  # while they start
-        wait_for(lambda: workers_of(web) == 2, START_S, folder)
+        wait_for(lambda: workers_of(web) == 2, PATIENCE_S, folder)
         yield f"spark://127.0.0.1:{port}", folder
     finally:
         for process in reversed(started):
             process.terminate()
         for process in started:
             try:
-                process.wait(20)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -82,7 +80,7 @@ def cluster(tmp_path_factory):
 
 def workers_of(web):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=PATIENCE_S) as answer:
             return json.load(answer)["aliveworkers"]
     except OSError:
         return 0
@@ -97,7 +95,6 @@ def wait_for(condition, seconds, folder):
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(600)
 def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
     master, folder = cluster
     archive = folder / "env.tar"
@@ -112,13 +109,15 @@ def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
             cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
         )  # fmt: skip
     try:
-        wait_for(lambda: (tmp_path / "executor").exists() or job.poll() is not None, JOB_S, folder)
+        wait_for(
+            lambda: (tmp_path / "executor").exists() or job.poll() is not None, PATIENCE_S, folder
+        )
         assert job.poll() is None, (folder / "job.log").read_text()[-4000:]
         executor = int((tmp_path / "executor").read_text())
         command = Path(f"/proc/{executor}/cmdline").read_bytes()
         assert re.search(rb"CoarseGrainedExecutorBackend", command), command
         os.kill(executor, signal.SIGKILL)
-        job.wait(JOB_S)
+        job.wait(PATIENCE_S)
     finally:
         if job.poll() is None:
             job.kill()

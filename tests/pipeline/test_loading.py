@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 STEPS = {
     "make the source": "TierdexDataSource({'path': '/tmp/x'}).schema()",
     "plan a scan": "TierdexDataSource({'path': sys.argv[1]}).reader(schema).partitions()",
@@ -34,6 +36,6 @@ def test_what_the_driver_side_does_loads_no_kernels(step, tmp_path):
     code = CODE.format(step=STEPS[step])
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "store")],
-        capture_output=True, text=True, check=False, timeout=100,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -10,9 +10,8 @@ import time
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.servers.s3_server import S3Server, find_free_port
-
-START_TIMEOUT_S = 60
 
 
 @contextlib.contextmanager
@@ -35,7 +34,7 @@ def running_moto():
 
 
 def _wait_until_it_listens(process, port) -> None:
-    give_up = time.monotonic() + START_TIMEOUT_S
+    give_up = time.monotonic() + PATIENCE_S
     while time.monotonic() < give_up:
         if process.poll() is not None:
             pytest.fail(f"moto's server ended with {process.returncode}")

@@ -14,6 +14,8 @@ import threading
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.patience import PATIENCE_S
+
 
 class ScriptedS3:
     """The server; `endpoint_url` is where it is. End it with `close`."""
@@ -51,7 +53,7 @@ class ScriptedS3:
         return self._behaviours.popleft() if self._behaviours else "well"
 
     def wait_until_closed(self):
-        self._ended.wait(30)
+        self._ended.wait(PATIENCE_S)
 
     def close(self):
         self._ended.set()

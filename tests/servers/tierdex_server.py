@@ -12,6 +12,8 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 SMALL_FILES = {"slot_count": 1024, "item_capacity": 4096}
 
 
@@ -50,7 +52,7 @@ class TierdexServer:
         """End it in order; return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=PATIENCE_S)
         self._reader.join()
         return code
 

@@ -28,7 +28,8 @@ import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-_ANSWER_S = 100.0  # a loaded machine; a healthy one takes milliseconds, and the start a few seconds
+from tests.patience import PATIENCE_S
+
 _MESSAGE_BYTES = 1 << 16
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -50,7 +51,7 @@ class ForkServer:
 
     def __init__(self):
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(_ANSWER_S)
+        self._socket.settimeout(PATIENCE_S)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.torture.fork_server", str(theirs.fileno())],
             pass_fds=[theirs.fileno()], env=os.environ | _NO_THREADS,
@@ -127,7 +128,7 @@ class Child:
         state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2]
         return state.startswith("T")
 
-    def told(self, timeout=60.0):
+    def told(self, timeout=PATIENCE_S):
         """Return the next thing it tells. Raises EOFError at its end, AssertionError when late."""
         assert self.tells.poll(timeout), "the child says nothing"
         return self.tells.recv_bytes()

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from tests.crash.killing import KillingFileSystem, Trap, TrappedStore
+from tests.patience import PATIENCE_S
 from tests.torture.fork_server import server
 from tests.torture.history import History
 from tests.torture.quick_folder import quick_folder
@@ -36,7 +37,6 @@ SETTINGS = {
     "remote_interval": 0.0, "checkpoint_every": 3, "node": "alpha",
 }  # fmt: skip
 _HOURS_MS = (0, 0, -3_600_000, 7_200_000, 90_000_000)
-_PATIENCE_S = 90.0  # on a loaded machine; a healthy owner learns it within milliseconds
 _APART = 1_000_000_000  # between the offsets of two owners
 
 
@@ -251,7 +251,7 @@ def _take_over(history, newest, zombies, source):
             zombie.stop()
             newest.work()
             zombie.go_on()
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while sum(not owner.fenced for owner in (newest, *zombies)) > 1:
         assert time.monotonic() < deadline, "two owners go on"
         if not newest.fenced:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.crash import experiments
 from tests.crash.scenarios import SCENARIOS
+from tests.patience import PATIENCE_S
 from tests.torture import (
     bad_store,
     corruption,
@@ -69,10 +70,11 @@ def test_bad_store_publishes_everything_once(seed):
     assert set(struck) == set(bad_store.CHANCES), "some fault never struck"
 
 
-@pytest.mark.timeout(300)
 def test_damaged_byte_of_any_form_never_changes_an_answer():
     """In a process of its own: a crash or a hang would be a finding too."""
-    campaign = Campaign(corruption.SOME, 0, case_limit_s=100, module="tests.torture.corruption")
+    campaign = Campaign(
+        corruption.SOME, 0, case_limit_s=PATIENCE_S, module="tests.torture.corruption"
+    )
     campaign.run()
     assert campaign.findings == []
     assert campaign.tried >= corruption.SOME.small_dose
@@ -92,7 +94,6 @@ def test_owner_stopped_and_going_on_after_another_harms_nothing(seed):
     assert stopped_owners.take_over_from_stopped_owners(seed) > 0
 
 
-@pytest.mark.timeout(400)
 def test_simulation_agrees_with_the_model_and_reaches_everything():
     counts = Counter()
     for seed in range(DOSES["simulation"]):
@@ -109,7 +110,6 @@ def test_same_seed_gives_the_same_trace(seed):
     assert first.trace == second.trace
 
 
-@pytest.mark.timeout(400)
 def test_threads_that_change_places_anywhere_find_what_was_put():
     asked = changes = 0
     for seed in range(DOSES["interleaving"]):

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.crash.killing import KillingFileSystem
+from tests.patience import PATIENCE_S
 from tests.torture.fork_server import server
 from tests.torture.quick_folder import quick_folder
 from tierdex import Index
@@ -221,7 +222,7 @@ def _start_callers(child, counts, source):
     for caller in callers:
         caller.start()
     for caller in callers:
-        assert caller.answered.wait(60), "the server answers nothing"
+        assert caller.answered.wait(PATIENCE_S), "the server answers nothing"
     return callers
 
 
@@ -232,7 +233,7 @@ class _Caller(threading.Thread):
         super().__init__()
         self.topic, self.acknowledged, self.sent = topic, first, first
         self.answered, self.wrong = threading.Event(), None
-        self._connection = http.client.HTTPConnection(host, port, timeout=60)
+        self._connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
         self._source = random.Random(seed)
 
     def run(self):
