@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+TEST_PROCESSES ?= 2
 STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
@@ -48,9 +49,9 @@ format: $(STAMPS)/test ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: lint ## lint, then every test
+test: lint ## lint, then every test, by two processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/http: only those)
 	@mkdir -p .cache
-	$(BIN)/python -m pytest --junitxml=.cache/test-report.xml $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --junitxml=.cache/test-report.xml $(TEST_ARGS)
 
 audit: $(STAMPS)/test ## ask the advisory service about everything installed
 	@$(PIP) install --group audit

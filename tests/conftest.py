@@ -1,4 +1,6 @@
-"""Fixtures that the whole suite shares: S3 servers, each started once and only when a test wants it."""
+"""What the whole suite shares: S3 servers, each started once a process and only when a test wants it,
+and the order in which several processes run the tests.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,17 @@ import pytest
 from tests.servers.moto_server import running_moto
 from tests.servers.radosgw import running_radosgw
 from tests.servers.s3_server import set_aws_environment
+from tests.worker_schedule import GroupScheduling, longest_first
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return GroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: longest_first(item.nodeid))
 
 
 @pytest.fixture(scope="session")
