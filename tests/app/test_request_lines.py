@@ -9,6 +9,7 @@ import orjson
 
 from tests.app.small_index import SmallIndex
 from tests.patience import PATIENCE_S
+from tierdex.app import front_door
 from tierdex.app.logs import make_logger
 from tierdex.app.server_settings import ServerSettings
 from tierdex.app.service import create_app
@@ -51,7 +52,8 @@ def test_line_of_a_single_request_is_written_at_once():
     assert [line["route"] for line in log.lines()] == ["/healthz"]
 
 
-def test_lines_of_many_requests_are_written_together_and_in_order():
+def test_lines_of_many_requests_are_written_together_and_in_order(monkeypatch):
+    monkeypatch.setattr(front_door, "_BETWEEN_WRITES_S", 1.0)  # many requests, however slow
     log = CountingLog()
     app = make(log)
 
