@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError
 from tierdex.pipeline import last_scan, scan_report
-from tierdex.pipeline.scan_report import ScanReport, TaskNotes, note_plan, note_task, use_folder
+from tierdex.pipeline.scan_report import (
+    ScanReport,
+    TaskNotes,
+    new_scan_name,
+    note_plan,
+    note_task,
+    use_folder,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +55,12 @@ def test_a_task_that_ran_twice_is_added_once():
     notes = TaskNotes()
     first = notes.addInPlace(notes.zero({}), {0: {"requests": 1}})
     assert notes.addInPlace(first, {0: {"requests": 2}, 1: {}}) == {0: {"requests": 2}, 1: {}}
+
+
+def test_scans_are_told_apart_and_sort_by_the_time_of_the_clock():
+    clock = ManualClock()
+    names = []
+    for _ in range(3):
+        names += [new_scan_name(clock) for _ in range(3)]  # within one millisecond
+        clock.step(1)
+    assert names == sorted(set(names))

@@ -8,8 +8,7 @@ small files in a folder of the driver's session::
     <scan>.<task>.json        requests, bytes, items, what was missing; a retried task overwrites its own
 
 Tasks on other machines see the folder when it is a shared one (``register(spark, notes=...)``); else
-their numbers are in their logs only, and `tasks_reported` stays below `partitions`. Depends on nothing
-of the pipeline.
+their numbers are in their logs only, and `tasks_reported` stays below `partitions`. Depends on clock.
 """
 
 from __future__ import annotations
@@ -21,19 +20,25 @@ import logging
 import os
 import shutil
 import tempfile
-import time
 from dataclasses import asdict, dataclass, field, fields
+from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import AccumulatorParam
 
+from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from tierdex.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 _KEPT_SCANS: Final = 50
 _PLAN = ".plan.json"
+_CLOCK: Final = SystemClock()
+_names = count()  # tells names of one process and one millisecond apart
 _session_folder: Path | None = None
 _reported: dict[str, Any] = {}  # the accumulators of the last lookups, by scan
 
@@ -94,7 +99,7 @@ def use_folder(notes: str) -> None:
     global _session_folder
     if not Path(notes).is_absolute() or not Path(notes).is_dir():
         raise InvalidRequestError("must be the absolute path of a folder", field="notes")
-    folder = Path(notes) / f"{time.time_ns():020d}-{os.getpid()}"
+    folder = Path(notes) / new_scan_name()
     folder.mkdir()
     forget_session()
     _session_folder = folder
@@ -118,9 +123,9 @@ def forget_session() -> None:
     _reported.clear()
 
 
-def new_scan_name() -> str:
-    """Return a name that sorts by time."""
-    return f"{time.time_ns():020d}-{os.getpid()}"
+def new_scan_name(clock: Clock = _CLOCK) -> str:
+    """Return a name that no other call returns, and that sorts by time."""
+    return f"{clock.now_ms():015d}-{os.getpid()}-{next(_names):06d}"
 
 
 def note_plan(folder: str | None, scan: str, report: ScanReport) -> None:
