@@ -10,8 +10,9 @@ from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.hashing import key_hashes
 from tierdex.pipeline.data_source import TierdexDataSource
 from tierdex.pipeline.job_store import StoreLink
+from tierdex.pipeline.lookup_batch import ORDER
 from tierdex.pipeline.lookup_job import ENTRY_COLUMNS, _heads, borders
-from tierdex.pipeline.lookup_task import ORDER, LookupJob, LookupTask
+from tierdex.pipeline.lookup_task import LookupJob, LookupTask
 from tierdex.pipeline.snapshot import take_snapshot
 
 SCHEMA = T.StructType(

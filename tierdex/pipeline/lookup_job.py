@@ -26,7 +26,9 @@ from tierdex.errors import InvalidRequestError
 from tierdex.indexfile.hashing import MESSAGE_ID_TOPIC
 from tierdex.pipeline.arrow_columns import COLUMN_DDL
 from tierdex.pipeline.job_store import StoreLink
-from tierdex.pipeline.lookup_task import COMPLETE, ORDER, FileHead, LookupJob, LookupTask
+from tierdex.pipeline.lookup_batch import ORDER
+from tierdex.pipeline.lookup_file import FileHead
+from tierdex.pipeline.lookup_task import COMPLETE, LookupJob, LookupTask
 from tierdex.pipeline.reader import FILE_ERRORS
 from tierdex.pipeline.remote_file import RemoteFile
 from tierdex.pipeline.scan_report import (

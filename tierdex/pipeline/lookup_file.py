@@ -1,0 +1,197 @@
+"""One file in a task of `lookup`: which lookups it may answer, its pages, the rows that match.
+
+Filter, directory, near pages by one request, one merge of two sorted columns. The last page of a
+batch stays for the next one. Depends on remote_file, arrow_columns, reader's spans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.indexfile.layout import KIND_BIT, TAG_NONE, TOPIC_MASK
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.pipeline.arrow_columns import RowColumns
+from tierdex.pipeline.reader import NEAR_PAGES
+from tierdex.pipeline.remote_file import RemoteFile
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tierdex.pipeline.lookup_batch import LookupBatch
+    from tierdex.pipeline.lookup_matches import LookupMatches
+    from tierdex.pipeline.scan_report import ScanReport
+    from tierdex.pipeline.snapshot import ListedFile
+    from tierdex.storage_layer.metered import MeteredStore
+
+READS_AT_ONCE: Final = 8
+_GROUP_PAGES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """What the driver fetched of a file (None: it could not). `pages` are those on borders of ranges."""
+
+    file: ListedFile
+    head: tuple[bytes, bytes] | None
+    pages: dict[int, bytes]
+
+
+class LookupFile:
+    """One file, opened when a lookup first needs it."""
+
+    def __init__(self, head: FileHead, store: MeteredStore, report: ScanReport) -> None:
+        self._head = head
+        self._store = store
+        self._report = report
+        self._remote: RemoteFile | None = None
+        self._kept: dict[int, bytes] = {}  # the last lookup's pages, for the next batch
+        self.file_id = head.file.file_id
+        self.was_read = False
+
+    def wanted(self, asked: LookupBatch, still: np.ndarray) -> np.ndarray:
+        """Return the lookups (i8) that this file's times and topics may answer."""
+        row, hidden = self._head.file.row, self._head.file.hidden
+        mask = still & (asked.begin <= row.max_time) & (asked.end >= row.min_time)
+        if asked.topics:
+            known = [
+                topic not in hidden and (row.topics is None or topic in row.topics)
+                for topic in asked.topics
+            ]
+            mask &= np.array(known)[asked.topic]
+        return np.flatnonzero(mask)
+
+    def ask(
+        self, asked: LookupBatch, wanted: np.ndarray, found: LookupMatches, pool: ThreadPoolExecutor
+    ) -> None:
+        """Note what this file has for the lookups `wanted`."""
+        if self._remote is None:
+            self._remote = RemoteFile(self._store, self._head.file.row, self._head.head)
+            self._columns = RowColumns(self._remote.compacted, self.file_id, self._head.file.node)
+        file = self._remote.compacted
+        tags = self._tags(asked)[asked.topic]
+        wanted = wanted[tags[wanted] != TAG_NONE]
+        hashes = asked.hashes[wanted]
+        self._remote.need_filter(hashes)
+        pages = file.plan_pages(hashes)
+        has = np.flatnonzero(pages[:, 1] >= pages[:, 0])
+        wanted, pages = wanted[has], pages[has]
+        groups = _groups(pages)
+        self.was_read |= bool(groups)
+        ahead: list[Any] = []
+        waiting = iter(groups)
+        for first, last, low, high in groups:
+            while len(ahead) < READS_AT_ONCE and (group := next(waiting, None)) is not None:
+                ahead.append(self._begin_read(group[0], group[1], pool))
+            rows, data = self._rows(first, last, ahead.pop(0))
+            if high == len(wanted):
+                self._keep(max(first, int(pages[-1, 0])), last, first, data)
+            members = wanted[low:high]
+            lookups, rows = _match(rows, asked, members, tags[members])
+            if self._head.file.hidden and len(rows):
+                lookups, rows = self._visible(lookups, rows)
+            if len(rows):
+                found.add(lookups, rows, self._columns)
+
+    def _tags(self, asked: LookupBatch) -> np.ndarray:
+        """Return the tag (u4) of each topic's keys; the last one stands for message IDs (-1)."""
+        assert self._remote is not None
+        compacted = self._remote.compacted
+        any_id = compacted.tag_of(None, 1)
+        return np.array([*compacted.tags_of(asked.topics, 0).tolist(), any_id], np.uint32)
+
+    def _begin_read(self, first: int, last: int, pool: ThreadPoolExecutor) -> Any:
+        """Start fetching pages [first, last] but those at either end that are here already."""
+        assert self._remote is not None
+        file = self._remote.compacted
+        here = self._head.pages | self._kept
+        before: list[bytes] = []
+        after: list[bytes] = []
+        while first <= last and first in here:
+            before.append(here[first])
+            first += 1
+        while last >= first and last in here:
+            after.insert(0, here[last])
+            last -= 1
+        middle = None
+        if first <= last:
+            span = file.span(first, last - first + 1)
+            self._report.pages_read += span.page_count
+            middle = pool.submit(file.page_bytes, span)
+        return before, middle, after
+
+    def _keep(self, first: int, last: int, begin: int, data: bytes) -> None:
+        """Keep pages [first, last]; `data` begins with page `begin`."""
+        assert self._remote is not None
+        file = self._remote.compacted
+        base = file.page_place(begin)[0]
+        places = ((page, *file.page_place(page)) for page in range(first, last + 1))
+        self._kept = {
+            page: data[position - base : position - base + length]
+            for page, position, length in places
+        }
+
+    def _rows(self, first: int, last: int, read: Any) -> tuple[np.ndarray, bytes]:
+        """Return the rows of pages [first, last] and their bytes. Raises CorruptFileError."""
+        assert self._remote is not None
+        file = self._remote.compacted
+        before, middle, after = read
+        data = b"".join([*before, bytes(middle.result()) if middle else b"", *after])
+        span = file.span(first, last - first + 1)
+        try:
+            rows = file.decode_span(span, data)
+        except CorruptFileError:
+            # The fault may lie on the way here: once more, whole.
+            data = bytes(file.page_bytes(span))
+            rows = file.decode_span(span, data)
+        self._report.items_read += len(rows)
+        return rows, data
+
+    def _visible(self, lookups: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        assert self._remote is not None
+        names = self._remote.compacted.dictionaries.strings(TOPIC_DICTIONARY)
+        shown = np.array([name not in self._head.file.hidden for name in names])
+        kept = shown[rows["tag"] & np.uint32(TOPIC_MASK)]
+        return lookups[kept], rows[kept]
+
+
+def _groups(pages: np.ndarray) -> list[tuple[int, int, int, int]]:
+    """Return (first page, last page, first lookup, end lookup) of runs of near pages.
+
+    `pages` i8[n, 2] rises with n, since hashes do. A long run is cut where a lookup begins a new page.
+    """
+    if not len(pages):
+        return []
+    reach = np.maximum.accumulate(pages[:, 1])
+    apart = pages[1:, 0] > reach[:-1] + NEAR_PAGES
+    fresh = pages[1:, 0] > reach[:-1]
+    # Cut at every page-disjoint place where the number of the piece changes.
+    piece = (pages[:, 0] - pages[0, 0]) // _GROUP_PAGES
+    cuts = np.flatnonzero(apart | (fresh & (piece[1:] != piece[:-1]))) + 1
+    return [
+        (int(pages[low, 0]), int(reach[high - 1]), low, high)
+        for low, high in pairwise([0, *cuts.tolist(), len(pages)])
+    ]
+
+
+def _match(
+    rows: np.ndarray, asked: LookupBatch, members: np.ndarray, tags: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (lookup i8, row) of every match; `rows` and the hashes of `members` are sorted."""
+    hashes = asked.hashes[members]
+    stored = np.ascontiguousarray(rows["key_hash"])
+    low = np.searchsorted(stored, hashes, side="left")
+    sizes = np.searchsorted(stored, hashes, side="right") - low
+    member = np.repeat(np.arange(len(members)), sizes)
+    ends = np.cumsum(sizes)
+    number = np.arange(len(member)) - np.repeat(ends - sizes, sizes) + np.repeat(low, sizes)
+    tag, time = rows["tag"][number], rows["timestamp"][number]
+    lookups = members[member]
+    by_id = asked.topic[lookups] < 0
+    fits = np.where(by_id, tag >= KIND_BIT, tag == tags[member])
+    fits &= (time >= asked.begin[lookups]) & (time <= asked.end[lookups])
+    return lookups[fits], rows[number[fits]]
