@@ -18,6 +18,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
+    named_by_place = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if named_by_place:  # the processes would not agree on what they have collected
+        raise pytest.UsageError(
+            f"give these parameters ids that are not addresses: {named_by_place}"
+        )
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: longest_first(item.nodeid))
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.hostile_http.cases import ARROW, request
-from tests.hostile_http.raw_http import TIMEOUT_S
+from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
 
 MIB = 1 << 20
@@ -41,7 +41,7 @@ def server(tmp_path_factory):
 def refused(server, kind, body, path="/v1/entries:batchGet", length=None):
     """Send a request and return the status of its answer; None when the body was cut on the way."""
     head = [f"Content-Type: {kind}", f"Content-Length: {length or len(body)}"]
-    with socket.create_connection(server.address, timeout=TIMEOUT_S) as connection:
+    with socket.create_connection(server.address, timeout=PATIENCE_S) as connection:
         try:
             connection.sendall(request("POST", path, None, head))
             connection.sendall(body)

@@ -102,7 +102,7 @@ def waiting(buffer):
 
 
 @pytest.mark.parametrize("level", ["received", "os"])
-@pytest.mark.parametrize("wrong", NO_WAY, ids=str)
+@pytest.mark.parametrize("wrong", NO_WAY, ids=lambda wrong: " ".join(wrong))
 def test_what_is_not_plain_goes_no_way(puts, level, wrong):
     before = puts.file.snapshot
     assert not puts.go(level, "t", **{**GOOD, **wrong})

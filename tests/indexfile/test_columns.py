@@ -73,7 +73,16 @@ def test_arrow_strings_are_not_copied():
 
 
 @pytest.mark.parametrize(
-    "values", [[1, 2], pa.array([1.5]), ["a", 1], ["\ud800"], [["a"]], object()], ids=repr
+    "values",
+    [[1, 2], pa.array([1.5]), ["a", 1], ["\ud800"], [["a"]], object()],
+    ids=[
+        "integers",
+        "array of doubles",
+        "an integer among strings",
+        "surrogate",
+        "lists",
+        "object",
+    ],
 )
 def test_columns_that_hold_no_strings_are_refused(values):
     with pytest.raises(InvalidRequestError):
