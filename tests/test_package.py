@@ -30,7 +30,7 @@ PUBLIC_NAMES = ["Answer", "AsyncClient", "Client", "Entry", "Index", "__version_
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
     "CorruptFileError", "CursorExpiredError", "FencedError", "FloorError", "FolderInUseError",
-    "IllegalTransitionError", "IncompleteAnswerError", "InvalidRequestError", "NotFoundError",
+    "ForkedError", "IllegalTransitionError", "IncompleteAnswerError", "InvalidRequestError", "NotFoundError",
     "OwnershipError", "PermissionDeniedError", "ReadOnlyError", "RequestTooLargeError",
     "StoreRefusedError", "StoreTimeoutError", "StoreUnavailableError", "TierdexError",
     "UnavailableError", "UnsupportedFormatError",

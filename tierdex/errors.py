@@ -18,7 +18,8 @@
     ├── OwnershipError                      somebody else owns it
     │   ├── FolderInUseError(holder)        another process writes in this data folder
     │   ├── FencedError                     another owner took the node over: stop, then `tierdex adopt`
-    │   └── ReadOnlyError                   this index was opened read-only
+    │   ├── ReadOnlyError                   this index was opened read-only
+    │   └── ForkedError                     a fork of the process that opened it: open your own here
     ├── ConflictError                       a conditional write lost
     │   ├── AlreadyExistsError              ... since the object is there already
     │   └── FloorError                      the object was named too long ago: upload it under a fresh name
@@ -47,6 +48,7 @@ __all__ = [
     "FencedError",
     "FloorError",
     "FolderInUseError",
+    "ForkedError",
     "IllegalTransitionError",
     "IncompleteAnswerError",
     "InvalidRequestError",
@@ -152,6 +154,10 @@ class FencedError(OwnershipError):
 
 class ReadOnlyError(OwnershipError):
     """The index was opened read-only."""
+
+
+class ForkedError(OwnershipError):
+    """The index, or store, was opened by this process' parent before it forked; nothing was done."""
 
 
 class ConflictError(TierdexError):

@@ -9,7 +9,7 @@ strike. What each call makes durable:
 * everything else                     -- nothing: it is visible at once and survives a killed
                                          process, not a power cut
 
-Errors are plain `OSError` that name their path: layers above say what they mean. Depends on numpy only.
+Errors are plain `OSError` that name their path: layers above say what they mean. Depends on numpy and fork.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
+
+from tierdex.fork import tell_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +91,7 @@ class OpenFile(Protocol):
 
 
 class FolderLock(Protocol):
-    """An exclusive lock that ends with the process that holds it."""
+    """An exclusive lock that ends with the process that holds it; a child of fork has no part in it."""
 
     def release(self) -> None: ...
 
@@ -209,29 +211,50 @@ class LocalFileSystem:
         return shutil.disk_usage(path).free
 
     def lock(self, path: Path, holder: str) -> _LocalLock:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = _LocalLock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, holder.encode(), 0)
+            lock.take(holder)
         except OSError as error:
-            os.close(descriptor)
             error.filename = str(path)
             raise
-        return _LocalLock(descriptor)
+        return lock
 
 
 class _LocalLock:
-    """A lock held on an open descriptor: the kernel lets go of it when the process ends."""
+    """A lock held on an open descriptor: the kernel lets go of it when the last copy is closed.
+
+    A fork copies it. The child closes its own, or it would hold the folder after its parent's end; it
+    must not unlock it, which would unlock the parent's.
+    """
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self._descriptor: int | None = descriptor
+        tell_child(self._after_fork)  # before it is locked: a fork may come at any time
+
+    def take(self, holder: str) -> None:
+        assert self._descriptor is not None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, holder.encode(), 0)
+        except OSError:
+            self._close()
+            raise
 
     def release(self) -> None:
-        try:
-            os.ftruncate(self._descriptor, 0)
-        finally:
-            os.close(self._descriptor)  # lets go of the folder, whatever the disk says
+        if self._descriptor is not None:
+            try:
+                os.ftruncate(self._descriptor, 0)
+            finally:
+                self._close()  # lets go of the folder, whatever the disk says
+
+    def _after_fork(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _naming_path(call: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:

@@ -69,6 +69,7 @@ KINDS: dict[type[BaseException], ProblemKind] = {
     ),
     errors.FencedError: ProblemKind(503, "fenced", "another owner took this node over", retry=True),
     errors.ReadOnlyError: ProblemKind(409, "read-only", "this index is read-only"),
+    errors.ForkedError: ProblemKind(409, "forked", "this index belongs to the parent process"),
     errors.ConflictError: ProblemKind(409, "conflict", "another writer was first"),
     errors.AlreadyExistsError: ProblemKind(409, "already-exists", "the object exists already"),
     errors.FloorError: ProblemKind(

@@ -4,7 +4,7 @@ Same names, same classes of answers, same errors as the embedded index; `receive
 service's memory. Both clients send the calls of calls.py; what differs is only who waits. Reads
 are tried again when the service or the way to it fails; puts are not (see retrying.py).
 
-Depends on httpx2, client.calls. Async lives here and in app/ only.
+Depends on httpx2, client.calls, fork. Async lives here and in app/ only.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tierdex.client.refusals import error_of
 from tierdex.client.retrying import Retry
 from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError, UnavailableError
+from tierdex.fork import tell_child
 from tierdex.ids import SystemIds
 
 if TYPE_CHECKING:
@@ -71,6 +72,26 @@ class _Connection:
             "timeout": timeout_s,
             "transport": transport,
         }
+        self._connecting = threading.Lock()
+        self._http: Any = None  # made when first needed, in a child of fork anew
+        self._of_parent: Any = None
+        tell_child(self._after_fork)
+
+    def _after_fork(self) -> None:
+        """Have connections of our own: two processes that share one read each other's answers."""
+        self._connecting = threading.Lock()
+        self._of_parent, self._http = self._http, None  # kept: no library is called within a fork
+
+    def _connected(self) -> Any:
+        """Return the HTTP client of this process."""
+        if self._http is None:
+            with self._connecting:
+                if self._http is None:
+                    self._http = self._connect()
+        return self._http
+
+    def _connect(self) -> Any:
+        raise NotImplementedError
 
     def _retry(self, call: Call[Any]) -> Retry:
         return Retry(self._attempts, is_read=call.is_read, ids=self._ids)
@@ -99,11 +120,10 @@ def _read(call: Call[T], response: httpx2.Response) -> T:
 
 
 class Client(_Connection):
-    """A service, called synchronously. Safe to share between threads."""
+    """A service, called synchronously. Safe to share between threads, and with children of fork."""
 
-    def __init__(self, url: str, **options: Any) -> None:
-        super().__init__(url, **options)
-        self._http = httpx2.Client(**self._options)
+    def _connect(self) -> httpx2.Client:
+        return httpx2.Client(**self._options)
 
     def __enter__(self) -> Client:
         return self
@@ -118,13 +138,13 @@ class Client(_Connection):
 
     def close(self) -> None:
         """Give the connections back."""
-        self._http.close()
+        self._connected().close()
 
     def _send(self, call: Call[T]) -> T:
         retry = self._retry(call)
         while True:
             try:
-                return _read(call, self._http.request(**_request(call)))
+                return _read(call, self._connected().request(**_request(call)))
             except Exception as error:  # noqa: BLE001 - Retry raises what is not to be tried again
                 pause_s = retry.pause_after(error)
             self._clock.wait(threading.Event(), pause_s)
@@ -246,9 +266,8 @@ class Client(_Connection):
 class AsyncClient(_Connection):
     """A service, called from a coroutine: the same verbs, awaited."""
 
-    def __init__(self, url: str, **options: Any) -> None:
-        super().__init__(url, **options)
-        self._http = httpx2.AsyncClient(**self._options)
+    def _connect(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(**self._options)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -263,13 +282,13 @@ class AsyncClient(_Connection):
 
     async def close(self) -> None:
         """Give the connections back."""
-        await self._http.aclose()
+        await self._connected().aclose()
 
     async def _send(self, call: Call[T]) -> T:
         retry = self._retry(call)
         while True:
             try:
-                return _read(call, await self._http.request(**_request(call)))
+                return _read(call, await self._connected().request(**_request(call)))
             except Exception as error:  # noqa: BLE001 - Retry raises what is not to be tried again
                 pause_s = retry.pause_after(error)
             await anyio.sleep(pause_s)

@@ -7,14 +7,13 @@
                       closed meanwhile: refused again, since the files may have left the table
                       the disk failed: a typed error, see disk_errors.py
 
-Depends on errors, disk_errors; on parts and writer for their types only.
+Depends on disk_errors; on parts and writer for their types only.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.errors import ClosedError
 from tierdex.index_service.disk_errors import disk_error, is_of_the_disk
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ class Asking:
 
 
 def refuse_closed(parts: Parts) -> None:
-    """Raise ClosedError when the index was closed."""
-    if parts.is_closed:
-        raise ClosedError("the index was closed")
+    """Raise ClosedError when the index was closed, ForkedError in a child of the process it belongs to."""
+    refusal = parts.refusal
+    if refusal is not None:
+        raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up

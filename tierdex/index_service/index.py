@@ -3,7 +3,8 @@
 The facade checks what a caller gives, calls the part that does the work, and shapes the answer; it
 holds no state of its own but the parts. One process writes a data folder and its node; any number
 of processes read. Thread safety: every method may be called from any thread, `close` once. Every error
-is a TierdexError: where a call reaches the disk, disk_errors.py says what its OSError means.
+is a TierdexError: where a call reaches the disk, disk_errors.py says what its OSError means. In a child
+of fork every call on its parent's index raises ForkedError, and `close` does nothing.
 
 Depends on everything in index_service. Wiring is in open.py.
 """
@@ -14,6 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.index_service.asking import Asking, refuse_closed
 from tierdex.index_service.disk_errors import with_disk_errors
 from tierdex.index_service.health import CLOSED, NotReady
@@ -64,6 +66,16 @@ class Index:
         self._words = 0 if puts is None else puts.address
         self._topics = {} if puts is None else puts.topics
         self._ways = {} if puts is None else puts.ways
+        tell_child(self._after_fork)
+
+    def _after_fork(self) -> None:
+        """Refuse every call: the threads, locks and buffers behind them are the parent's."""
+        error = forked_error("index")
+        self._parts.refusal = error
+        self._from_memory = Refusing(error)
+        self._topics, self._ways = {}, {}
+        if self._writer is not None:
+            self._writer.puts.refuse()  # whoever holds the kernels' words is shut out, too
 
     @classmethod
     @with_disk_errors
@@ -167,8 +179,8 @@ class Index:
         durability: str,
     ) -> str:
         """Put the long way, which says what is wrong, if anything is."""
+        writer = self._writing().writer  # first: in a child of fork nothing else may be called
         entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
-        writer = self._writing().writer
         _check_level(durability)
         if durability == "received":
             writer.receive(entry)
@@ -196,6 +208,7 @@ class Index:
         """
         from tierdex.index_service.entry_columns import make_entry_columns
 
+        self._refuse_closed()  # first: in a child of fork nothing else may be called
         _check_level(durability)
         columns = make_entry_columns(
             self._settings,
@@ -381,8 +394,9 @@ class Index:
         An owner that was fenced, or that can open no file for puts (the disk is full, or fails), says
         so here until that is over; a closed index says that.
         """
-        if self._parts.is_closed:
-            return [NotReady(CLOSED, "the index was closed")]
+        refusal = self._parts.refusal
+        if refusal is not None:
+            return [NotReady(CLOSED, str(refusal))]
         writing = self._parts.writing
         return [] if writing is None else writing.writer.health()
 

@@ -1,6 +1,6 @@
 """The parts of an open index, and how they are closed.
 
-Depends on the other modules of index_service, for their types only.
+Depends on errors, and on the other modules of index_service for their types only.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tierdex.errors import ClosedError
+
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tierdex.clock import Clock
     from tierdex.compactor.worker import Compactor
+    from tierdex.errors import TierdexError
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.background import WorkerThread
     from tierdex.index_service.batch_query import BatchQueryRunner
@@ -68,7 +71,7 @@ class Parts:
     executor: Executor
     writing: WritingParts | None = None
     threads: list[WorkerThread] = field(default_factory=list)
-    is_closed: bool = False
+    refusal: TierdexError | None = None  # why every call is refused: closed, or a child of fork
 
     def close(self) -> None:
         """Sync what was received, stop the threads, give back files and lock; done once.
@@ -76,9 +79,9 @@ class Parts:
         Work that does not end in time keeps the folder's lock until it does: nobody else may move
         files meanwhile. Raises what the sync raises, after everything else is closed all the same.
         """
-        if self.is_closed:
+        if self.refusal is not None:  # a child of fork has nothing that it could close, either
             return
-        self.is_closed = True
+        self.refusal = ClosedError("the index was closed")
         # Now, not when the collector of cycles comes by: each open file is a descriptor.
         self.local_queries.close()
         with ExitStack() as closing:  # from the last line up, each whatever became of the others

@@ -26,10 +26,11 @@ import base64
 import contextlib
 import hashlib
 import threading
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlencode
 
 from tierdex.errors import AlreadyExistsError, NotFoundError, StoreUnavailableError
+from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.storage_layer.base import (
     Names,
     Source,
@@ -99,6 +100,14 @@ class S3Store:
                 checksum=checksum,
                 credentials=credentials,
             )
+        tell_child(self._after_fork)
+
+    def _after_fork(self) -> None:
+        """Refuse every call: two processes that share a connection read each other's answers."""
+        self._of_parent = self._client, self._lean_get  # kept: no library is called within a fork
+        self._client = cast("Any", Refusing(forked_error("store")))
+        self._lean_get, self._lean_get_is_known = None, True
+        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:

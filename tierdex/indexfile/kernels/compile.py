@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 from numba.core import config as _config
+from numba.core.compiler_lock import global_compiler_lock as _compiling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 config: Any = _config
 _njit: Any = numba.njit  # its stubs do not know every option
 _LOGGER = logging.getLogger(__name__)
+# A fork waits for a compilation under way: in the child nobody would ever end it, or unlock this.
+os.register_at_fork(
+    before=_compiling.acquire,
+    after_in_parent=_compiling.release,
+    after_in_child=_compiling.release,
+)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
