@@ -1,15 +1,11 @@
 """The opaque place where a query goes on: after one entry of one file.
 
-A cursor names the query it belongs to (a digest of topic, key or message ID, begin and end), the
-file, and the *location* of the last entry returned. A location means the same in every form of a
-file, so a cursor survives roll, compaction, upload and restart; a merged file lists the files it
-was made of, so it survives that too. Nothing in it is a position, hence nothing in it can go stale
-silently: when the location is not found where it must be, the cursor has expired.
+A cursor names the query it belongs to (a digest of topic, key or message ID, begin and end), the file,
+and the *fingerprint* of the last entry returned: it means the same in every form of a file. Besides it
+has a *place* in the file's present form, where that entry is looked for first, and what tells an entry
+that no page has returned from one that some page may have: see paging.py.
 
-It also sums up the locations that were returned up to there, and the merged files that reach across
-its place: see paging.py.
-
-Depends on errors and the standard library.
+Depends on errors, repeats and the standard library.
 """
 
 from __future__ import annotations
@@ -17,28 +13,29 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
-
-if TYPE_CHECKING:
-    from tierdex.index_service.repeats import Identity
+from tierdex.index_service.repeats import Floors
 
 MERGES_BYTES: Final = 8
 SUM_MODULUS: Final = 1 << 64
+NO_PLACE: Final = -1
 
 _VERSION = 3
 _DIGEST_BYTES = 8
-_HEAD = struct.Struct(f"<B{_DIGEST_BYTES}s16sQ{MERGES_BYTES}s16s")
+_HEAD = struct.Struct(f"<B{_DIGEST_BYTES}s16sQ{MERGES_BYTES}s16sq")
 
 
 class Cursor(NamedTuple):
-    """Go on in file `file_id`, after the entry whose location has this fingerprint.
+    """Go on in file `file_id`, after the entry with this fingerprint.
 
-    `returned` is the sum of `weigh` over all entries of this page and those before it, `merges`
-    stands for the merged files with parts on both sides of `file_id`. `form` is the uuid of its file
-    if that was compacted already, else zeros.
+    `returned` is the sum of the fingerprints' first halves over this page and those before it, `merges`
+    stands for the merged files with parts on both sides of `file_id`. `form` is the uuid of its file if
+    that was compacted already, else zeros; `place` is where the entry lies in this form: a row number of
+    a chained file, a page of a compacted one, or NO_PLACE. `floors` bound what was returned from below.
     """
 
     query_digest: bytes
@@ -46,10 +43,13 @@ class Cursor(NamedTuple):
     returned: int
     merges: bytes
     form: bytes
+    place: int
     file_id: str
+    floors: Floors
 
     def encode(self) -> str:
-        raw = _HEAD.pack(_VERSION, *self[:-1]) + self.file_id.encode()
+        tail = json.dumps([self.file_id, *self.floors.encode()], separators=(",", ":"))
+        raw = _HEAD.pack(_VERSION, *self[:-2]) + tail.encode()
         check = hashlib.blake2b(raw, digest_size=4).digest()
         return base64.urlsafe_b64encode(check + raw).decode().rstrip("=")
 
@@ -61,11 +61,14 @@ def decode_cursor(text: str, query_digest: bytes) -> Cursor:
         check, raw = raw[:4], raw[4:]
         if hashlib.blake2b(raw, digest_size=4).digest() != check:
             raise ValueError("checksum")
-        version, digest, fingerprint, returned, merges, form = _HEAD.unpack_from(raw)
+        version, digest, fingerprint, returned, merges, form, place = _HEAD.unpack_from(raw)
         if version != _VERSION:
             raise ValueError("version")
-        file_id = raw[_HEAD.size :].decode()
-    except (ValueError, binascii.Error, struct.error) as error:
+        file_id, lowest_time, lowest = json.loads(raw[_HEAD.size :].decode())
+        if not isinstance(file_id, str):
+            raise ValueError("file_id")
+        floors = Floors.decode(lowest_time, lowest)
+    except (ValueError, TypeError, RecursionError, binascii.Error, struct.error) as error:
         raise InvalidRequestError(
             "not a cursor; pass `next_cursor` of the answer before, unchanged", field="cursor"
         ) from error
@@ -75,7 +78,7 @@ def decode_cursor(text: str, query_digest: bytes) -> Cursor:
             "the same as in the query that returned it",
             field="cursor",
         )
-    return Cursor(digest, fingerprint, returned, merges, form, file_id)
+    return Cursor(digest, fingerprint, returned, merges, form, place, file_id, floors)
 
 
 def digest_query(*parts: object) -> bytes:
@@ -85,13 +88,3 @@ def digest_query(*parts: object) -> bytes:
         text = repr(part).encode("utf-8", "surrogatepass")
         digest.update(len(text).to_bytes(4, "little") + text)
     return digest.digest()
-
-
-def fingerprint_identity(identity: Identity) -> bytes:
-    """Return 16 bytes that stand for one entry, whatever form its file has."""
-    return hashlib.blake2b(repr(tuple(identity)).encode(), digest_size=16).digest()
-
-
-def weigh(fingerprint: bytes) -> int:
-    """Return a number below `SUM_MODULUS` that stands for a fingerprint in a sum of many."""
-    return int.from_bytes(fingerprint[:8], "little")

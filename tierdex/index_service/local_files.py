@@ -6,16 +6,18 @@ that knows which reader a handle may have. Depends on indexfile.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tierdex.index_service.reader import Chunk
 from tierdex.index_service.rows import RowDecoder
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.compacted import CompactedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import numpy as np
 
     from tierdex.index_service.reader import Candidate, FileMeter, QueryReader
     from tierdex.index_service.request import QueryRequest
@@ -39,17 +41,28 @@ class _LocalReader:
     def candidates(self, rows: np.ndarray) -> list[Candidate]:
         return self._decoder.decode(rows)
 
+    def fingerprints(self, rows: np.ndarray) -> np.ndarray:
+        return self._decoder.fingerprints(rows)
+
 
 class ChainedReader(_LocalReader):
     """Asks a chained file, up to the item count that was published when the query came to it."""
 
     __slots__ = ()
 
-    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
+    def chunks(
+        self, request: QueryRequest, meter: FileMeter, place: int | None = None
+    ) -> Iterator[Chunk]:
+        """Places are row numbers."""
         file: ChainedFile = self._file
-        return file.find(
-            request.lookup(), begin=request.begin, end=request.end, on_walked=meter.charge_items
+        found = file.find_from(
+            place,
+            request.lookup(),
+            begin=request.begin,
+            end=request.end,
+            on_walked=meter.charge_items,
         )
+        return itertools.starmap(Chunk, found)
 
 
 class CompactedReader(_LocalReader):
@@ -57,14 +70,18 @@ class CompactedReader(_LocalReader):
 
     __slots__ = ()
 
-    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
+    def chunks(
+        self, request: QueryRequest, meter: FileMeter, place: int | None = None
+    ) -> Iterator[Chunk]:
+        """Places are pages, of which a chunk has more than one: that in which it begins."""
         file: CompactedFile = self._file
         if not file.may_contain(request.key_hash):
             meter.filtered = True
             return
-        for rows in file.find(request.lookup(), begin=request.begin, end=request.end):
+        found = file.find_from(place, request.lookup(), begin=request.begin, end=request.end)
+        for rows, page in found:
             meter.charge_items(len(rows))
-            yield rows
+            yield Chunk(rows, np.full(len(rows), page))
 
 
 def query_reader(reader: Any) -> QueryReader:

@@ -3,17 +3,27 @@
 ::
 
     walk, newest first:   new since then | pages before ......... C | this page ......... | the next
-                          `passed`: the last occurrence of each     `cursor`
+                                                            `cursor`^
 
-Up to the cursor's entry C everything is passed over. Most of it was returned by the pages before, and
-is not returned again where it is repeated. What was put meanwhile was not: an entry of it that is
-repeated behind C is still owed. The cursor's sum tells the two apart: what was returned
-lies next to C, and adds up to it. Where no such stretch does (another node published in between),
-nothing counts as returned: rather an entry twice than one never.
+A page is taken in one of two ways.
+
+**By a jump**, nearly always: C is looked for where it lay in its file, whose form is the same as then.
+Files before are not asked, items before are not walked: a page costs its entries. What lies behind C
+is owed, unless it repeats what was returned. The cursor's `Floors` rule that out for all but replayed
+entries and those out of order.
+
+**By a walk**, where C is not there (its file was compacted or merged), or the floors do not rule out
+that an entry was returned. From the newest file on everything is passed over up to C. Most of it was
+returned by the pages before, and is not returned again where it is repeated. What was put meanwhile
+was not: an entry of it that is repeated behind C is still owed. The cursor's sum tells the two apart:
+what was returned lies next to C, and adds up to it. Where no such stretch does (another node published
+in between), nothing counts as returned: rather an entry twice than one never.
 
 Entries may move over C. A merge moves them where files of other nodes lie in between. Compaction and
 merge keep the newest of an entry's repeats: one that was put again behind C's back, into C's file,
-takes the older one there with it. Such a cursor has expired. Depends on cursor, plan and lifecycle.
+takes the older one there with it. Such a cursor has expired.
+
+Depends on cursor, plan, repeats and lifecycle.
 """
 
 from __future__ import annotations
@@ -21,81 +31,146 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tierdex.errors import CursorExpiredError
-from tierdex.index_service.cursor import (
-    MERGES_BYTES,
-    SUM_MODULUS,
-    Cursor,
-    fingerprint_identity,
-    weigh,
-)
+from tierdex.index_service.cursor import MERGES_BYTES, NO_PLACE, SUM_MODULUS, Cursor
 from tierdex.index_service.plan import find_covering
+from tierdex.index_service.repeats import Floors, fingerprints_of, first_of_each
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_file_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tierdex.index_service.repeats import Identity
     from tierdex.lifecycle.file_handle import FileHandle
+
+_CHAINED: Final = bytes(16)
+_MOST_PASSED: Final = 4096  # items that a jump passes over in search of its entry: some pages' rows
+
+
+class WalkNeededError(Exception):
+    """A jump does not tell this page: take it by a walk."""
 
 
 class Page:
     """One page of one walk. One thread."""
 
-    def __init__(self, cursor: Cursor | None, files: Sequence[FileHandle]) -> None:
+    def __init__(
+        self, cursor: Cursor | None, files: Sequence[FileHandle], *, may_jump: bool
+    ) -> None:
         """`files` are all of the snapshot. Raises CursorExpiredError when they cannot bridge."""
         self._before = self._cursor = cursor
         self._cursors = CursorMaker(files)
         self._file = None if cursor is None else self._cursors.file_of(cursor)
-        self._passed: dict[Identity, None] = {}
-        self._passed_here: list[Identity] = []  # in the cursor's file
-        self._returned: set[Identity] = set()
-        self._entries: dict[Identity, None] = {}
+        self._floors = Floors() if cursor is None else cursor.floors
+        self._jumps = may_jump and self._may_jump()
+        self._passed: list[np.ndarray] = []  # fingerprints, hidden ones left out
+        self._passed_here: list[np.ndarray] = []  # in the cursor's file
+        self._passed_count = 0
+        self._returned: set[tuple[int, int]] = set()
+        self._entries: dict[Identity, int] = {}  # and the place of each
 
-    def takes(self, handle: FileHandle, identity: Identity, *, is_hidden: bool) -> bool:
-        """Say whether the walk's next entry is one of this page; it is then counted as returned."""
-        if self._cursor is not None:
-            self._pass(self._cursor, handle, identity, is_hidden=is_hidden)
+    def _may_jump(self) -> bool:
+        cursor, file = self._cursor, self._file
+        if cursor is None or file is None or cursor.place == NO_PLACE:
             return False
-        if is_hidden or identity in self._entries or identity in self._returned:
-            return False
-        self._entries[identity] = None
-        return True
+        return _form_of(file) == cursor.form
 
-    def _pass(
-        self, cursor: Cursor, handle: FileHandle, identity: Identity, *, is_hidden: bool
-    ) -> None:
-        if not is_hidden:
-            self._passed.pop(identity, None)  # to the end: its last occurrence counts
-            self._passed[identity] = None
-        if handle is not self._file:
+    def files_of(self, candidates: Sequence[FileHandle]) -> Sequence[FileHandle]:
+        """Return those of a plan's files that this page is in."""
+        if not self._jumps:
+            return candidates
+        return candidates[next((i for i, h in enumerate(candidates) if h is self._file), 0) :]
+
+    def place_in(self, handle: FileHandle) -> int | None:
+        """Return where to begin in a file; None: at its newest item."""
+        jumps_here = self._jumps and self._cursor is not None and handle is self._file
+        return self._cursor.place if jumps_here and self._cursor is not None else None
+
+    @property
+    def is_begun(self) -> bool:
+        """Say whether the cursor's entry was met, or there is none."""
+        return self._cursor is None
+
+    def pass_over(self, handle: FileHandle, found: np.ndarray, hidden: np.ndarray) -> int:
+        """Take note of the walk's next entries up to the cursor's; return how many do not count.
+
+        `found` are fingerprints (u8[n, 2]), `hidden` b1[n]. Raises CursorExpiredError and
+        WalkNeededError.
+        """
+        assert self._cursor is not None
+        end = len(found)
+        if handle is self._file:
+            wanted = np.frombuffer(self._cursor.fingerprint, np.uint64)
+            met = np.flatnonzero((found == wanted).all(1))
+            if len(met):
+                self._note(found[: met[0] + 1], hidden[: met[0] + 1], is_here=True)
+                self._begin(handle, self._cursor)
+                return int(met[0]) + 1
+        self._note(found, hidden, is_here=handle is self._file)
+        if self._jumps and self._passed_count > _MOST_PASSED:
+            raise WalkNeededError
+        return end
+
+    def _note(self, found: np.ndarray, hidden: np.ndarray, *, is_here: bool) -> None:
+        self._passed_count += len(found)
+        if self._jumps:
             return
-        if fingerprint_identity(identity) == cursor.fingerprint:
-            self._returned = _stretch(reversed(self._passed), cursor.returned)
-            if _form_of(handle) not in (_CHAINED, cursor.form):
-                self._check_none_moved(cursor)
-            self._cursor = None
-            self._passed, self._passed_here = {}, []
-        elif not is_hidden:
-            self._passed_here.append(identity)
+        shown = found[~hidden]
+        self._passed.append(shown)
+        if is_here:
+            self._passed_here.append(shown)
 
-    def _check_none_moved(self, cursor: Cursor) -> None:
-        """Refuse a cursor whose file took entries that were not returned, and was compacted then."""
-        if not self._returned.issuperset(self._passed_here):
-            raise CursorExpiredError(
-                f"entries came into file {cursor.file_id} before it was compacted or merged; query "
-                "again without cursor",
-                field="cursor",
-            )
+    def _begin(self, handle: FileHandle, cursor: Cursor) -> None:
+        """The cursor's entry is met: all that follow count."""
+        self._cursor = None
+        if self._jumps:
+            return
+        returned = _stretch(np.concatenate(self._passed), cursor.returned)
+        if _form_of(handle) not in (_CHAINED, cursor.form):
+            # Its own fingerprint is the last: it was returned, even if it is hidden by now.
+            here = np.concatenate(self._passed_here)
+            own = np.frombuffer(cursor.fingerprint, np.uint64)[None]
+            known = np.concatenate([returned, own])
+            every = np.concatenate([known, here])
+            if first_of_each([every[:, 1], every[:, 0]])[len(known) :].any():
+                raise CursorExpiredError(
+                    f"entries came into file {cursor.file_id} before it was compacted or merged; "
+                    "query again without cursor",
+                    field="cursor",
+                )
+        self._returned = set(map(tuple, returned.tolist()))
+        self._passed, self._passed_here = [], []
+
+    def takes(self, identity: Identity, place: int, *, is_hidden: bool) -> bool:
+        """Say whether an entry behind the cursor is one of this page; it then counts as returned.
+
+        Raises WalkNeededError.
+        """
+        if is_hidden or identity in self._entries:
+            return False
+        if not self._floors.clears(identity):
+            if self._jumps:
+                raise WalkNeededError
+            if tuple(fingerprints_of([identity])[0].tolist()) in self._returned:
+                return False
+        self._entries[identity] = place
+        return True
 
     def begins_in(self, handle: FileHandle) -> bool:
         """Say whether the cursor's entry must be in this file, and was not met so far."""
         return self._cursor is not None and handle is self._file
 
     def check_begun(self, handle: FileHandle | None = None) -> None:
-        """Raise CursorExpiredError if the entry was not met, in `handle` or (None) anywhere."""
+        """Raise CursorExpiredError if the entry was not met, in `handle` or (None) anywhere.
+
+        WalkNeededError if it was only not met where it lay.
+        """
         if self._cursor is not None and (handle is None or handle is self._file):
+            if self._jumps:
+                raise WalkNeededError
             raise CursorExpiredError(
                 f"the entry that the cursor names is no longer in file {self._cursor.file_id}; "
                 "query again without cursor",
@@ -104,11 +179,8 @@ class Page:
 
     def next_cursor(self, digest: bytes, file_id: str) -> str:
         """Return where the page after this one begins: behind its last entry, in `file_id`."""
-        returned = 0 if self._before is None else self._before.returned
-        return self._cursors.after(digest, file_id, self._entries, returned)
-
-
-_CHAINED: Final = bytes(16)
+        place = next(reversed(self._entries.values()))
+        return self._cursors.after(digest, file_id, self._entries, place, self._before)
 
 
 def _form_of(handle: FileHandle) -> bytes:
@@ -125,20 +197,31 @@ class CursorMaker:
         self._places: dict[str, tuple[bytes, bytes]] = {}
 
     def after(
-        self, digest: bytes, file_id: str, page: Iterable[Identity], returned: int = 0
+        self,
+        digest: bytes,
+        file_id: str,
+        page: Iterable[Identity],
+        place: int = NO_PLACE,
+        before: Cursor | None = None,
     ) -> str:
-        """Return the cursor behind the last location of `page`, which is in file `file_id`.
+        """Return the cursor behind the last entry of `page`, which is in file `file_id` at `place`.
 
-        `returned` is the sum of the pages before.
+        `before` is the cursor that the page began with.
         """
-        fingerprints = list(map(fingerprint_identity, page))
-        total = (returned + sum(map(weigh, fingerprints))) % SUM_MODULUS
-        place = self._places.get(file_id)
-        if place is None:
+        identities = list(page)
+        found = fingerprints_of(identities)
+        total = int(found[:, 0].sum(dtype=np.uint64))
+        floors = Floors()
+        if before is not None:
+            total, floors = (total + before.returned) % SUM_MODULUS, before.floors
+        known = self._places.get(file_id)
+        if known is None:
             file = find_covering(self._files, file_id)
             form = _CHAINED if file is None else _form_of(file)
-            place = self._places[file_id] = (self._merges_across(file_id), form)
-        return Cursor(digest, fingerprints[-1], total, *place, file_id).encode()
+            known = self._places[file_id] = (self._merges_across(file_id), form)
+        return Cursor(
+            digest, found[-1].tobytes(), total, *known, place, file_id, floors.lowered(identities)
+        ).encode()
 
     def file_of(self, cursor: Cursor) -> FileHandle:
         """Return the file that holds the cursor's entry now. Raises CursorExpiredError."""
@@ -174,13 +257,14 @@ class CursorMaker:
         return bytes(MERGES_BYTES) if digest is None else digest.digest()
 
 
-def _stretch(backwards: Iterator[Identity], total: int) -> set[Identity]:
-    """Return the locations, going back from the cursor, that add up to `total`; none if none do."""
-    found: set[Identity] = set()
-    reached = 0
-    for identity in backwards:
-        found.add(identity)
-        reached = (reached + weigh(fingerprint_identity(identity))) % SUM_MODULUS
-        if reached == total:
-            return found
-    return set()
+def _stretch(passed: np.ndarray, total: int) -> np.ndarray:
+    """Return the fingerprints (u8[n, 2]), going back from the cursor, that add up to `total`.
+
+    Of one that comes several times the last counts. None when none do.
+    """
+    backwards = passed[::-1]
+    distinct = backwards[first_of_each([backwards[:, 1], backwards[:, 0]])]
+    ends = np.flatnonzero(np.cumsum(distinct[:, 0], dtype=np.uint64) == np.uint64(total))
+    count = int(ends[0]) + 1 if len(ends) else 0
+    stretch: np.ndarray = distinct[:count]
+    return stretch

@@ -14,15 +14,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from tierdex.compactor.merged_file import open_published
 from tierdex.errors import CorruptFileError
+from tierdex.index_service.reader import Chunk
 from tierdex.index_service.rows import RowDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
-
-    import numpy as np
 
     from tierdex.index_service.page_cache import PageCache
     from tierdex.index_service.reader import Candidate, FileMeter
@@ -71,29 +72,42 @@ class PublishedFile:
 
         return self._sidecars.get(self.row, self._node, fetch)
 
-    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
-        def spans_in(sidecar: CompactedFile) -> tuple[CompactedFile, list[PageSpan] | None]:
-            if not sidecar.may_contain(request.key_hash):
-                return sidecar, None
-            return sidecar, sidecar.page_span(
-                request.key_hash, request.begin, request.end, max_bytes=self._max_get_bytes
-            )
+    def chunks(
+        self, request: QueryRequest, meter: FileMeter, place: int | None = None
+    ) -> Iterator[Chunk]:
+        """Places are pages."""
 
-        compacted, spans = self.with_sidecar(meter, spans_in)
+        def spans_in(
+            sidecar: CompactedFile,
+        ) -> tuple[CompactedFile, PageSpan | None, Iterator[PageSpan]]:
+            if not sidecar.may_contain(request.key_hash):
+                meter.filtered = True
+                return sidecar, None, iter(())
+            spans = sidecar.page_spans(
+                request.key_hash,
+                request.begin,
+                request.end,
+                max_bytes=self._max_get_bytes,
+                first_page=place,
+            )
+            return sidecar, next(spans, None), spans  # the first one here: it verifies the sidecar
+
+        compacted, span, spans = self.with_sidecar(meter, spans_in)
         self._decoder = self._decoder or RowDecoder(compacted.schema, compacted.dictionaries)
-        meter.filtered = spans is None
-        lookup = request.lookup()
-        for span in spans or ():
+        asked = request.lookup(), request.begin, request.end
+        while span is not None:
             data = self.read(span.position, span.length, meter)
-            try:
-                rows = compacted.find_in_span(span, data, lookup, request.begin, request.end)
-            except CorruptFileError:
-                self.discard(span.position, span.length)
-                data = self.read(span.position, span.length, meter)
-                rows = compacted.find_in_span(span, data, lookup, request.begin, request.end)
-            meter.charge_items(len(rows))
-            if len(rows):
-                yield rows
+            for page in range(span.first_page, span.first_page + span.page_count):
+                try:
+                    rows = compacted.find_in_page(page, span, data, *asked)
+                except CorruptFileError:
+                    self.discard(span.position, span.length)
+                    data = self.read(span.position, span.length, meter)
+                    rows = compacted.find_in_page(page, span, data, *asked)
+                meter.charge_items(len(rows))
+                if len(rows):
+                    yield Chunk(rows, np.full(len(rows), page))
+            span = next(spans, None)
 
     def with_sidecar(self, meter: FileMeter, use: Callable[[CompactedFile], T]) -> T:
         """Return `use(sidecar)`; a sidecar that turns out to be damaged is fetched anew, once."""
@@ -144,6 +158,10 @@ class PublishedFile:
     def candidates(self, rows: np.ndarray) -> list[Candidate]:
         assert self._decoder is not None, "rows come before their decoding"
         return self._decoder.decode(rows)
+
+    def fingerprints(self, rows: np.ndarray) -> np.ndarray:
+        assert self._decoder is not None, "rows come before their decoding"
+        return self._decoder.fingerprints(rows)
 
     def close(self) -> None:
         """Nothing is held open here: sidecars belong to their cache."""

@@ -21,7 +21,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from concurrent.futures import CancelledError, Executor, Future
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
 
 from tierdex.errors import (
     CorruptFileError,
@@ -32,7 +34,7 @@ from tierdex.errors import (
 )
 from tierdex.index_service.answer import Answer, Explain, FileExplain, Missing, Stage
 from tierdex.index_service.local_files import query_reader
-from tierdex.index_service.paging import Page
+from tierdex.index_service.paging import Page, WalkNeededError
 from tierdex.index_service.plan import Plan, plan_query
 from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
 from tierdex.index_service.rows import make_entry
@@ -40,12 +42,10 @@ from tierdex.index_service.rows import make_entry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
-
     from tierdex.clock import Clock
     from tierdex.index_service.answer import Entry
     from tierdex.index_service.nodes import Calm
-    from tierdex.index_service.reader import QueryReader
+    from tierdex.index_service.reader import Chunk, QueryReader
     from tierdex.index_service.request import QueryRequest
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
@@ -119,10 +119,10 @@ class QueryRunner:
         `of_batch` is the budget of the batch that the query belongs to.
         """
         manifest_requests = self._surroundings.catch_up()
-        attempt = self._attempt(request, of_batch)
+        attempt = self._attempt(request, of_batch, None)
         if attempt.plan_is_old:
             manifest_requests += self._surroundings.refresh()
-            attempt = self._attempt(request, of_batch, after=attempt)
+            attempt = self._attempt(request, of_batch, attempt)
         attempt.missing += self._surroundings.missing()
         answer = Answer(
             entries=attempt.entries,
@@ -142,14 +142,27 @@ class QueryRunner:
         return answer
 
     def _attempt(
-        self, request: QueryRequest, of_batch: Budget | None, after: _Attempt | None = None
+        self, request: QueryRequest, of_batch: Budget | None, after: _Attempt | None
     ) -> _Attempt:
-        """Plan and walk once; `after` is the attempt whose plan was old."""
+        """Plan and take one page; `after` is the attempt whose plan was old."""
+        try:
+            return self._attempt_once(request, of_batch, after, may_jump=True)
+        except WalkNeededError:
+            return self._attempt_once(request, of_batch, after, may_jump=False)
+
+    def _attempt_once(
+        self,
+        request: QueryRequest,
+        of_batch: Budget | None,
+        after: _Attempt | None,
+        *,
+        may_jump: bool,
+    ) -> _Attempt:
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         with self._table.snapshot() as snapshot:
             started = self._clock.monotonic()
             plan = plan_query(snapshot, request)
-            page = Page(request.cursor, snapshot.files)
+            page = Page(request.cursor, snapshot.files, may_jump=may_jump)
             attempt = _Attempt(request, plan, page, self._surroundings, self._clock, started, as_of)
             if after is not None:
                 attempt.follow(after)
@@ -159,9 +172,10 @@ class QueryRunner:
                 parent=of_batch,
             )
             reads = _Reads(
-                plan.candidates, request, budget, self._executor, self._settings.look_ahead,
+                page, plan.candidates, request, budget, self._executor, self._settings.look_ahead,
                 self._clock,
             )  # fmt: skip
+            attempt.note_skipped(reads)
             try:
                 attempt.consume(reads)
             finally:
@@ -177,8 +191,8 @@ class _Read(NamedTuple):
     handle: FileHandle
     reader: QueryReader
     meter: FileMeter
-    chunks: Iterator[np.ndarray]
-    first: Future[np.ndarray | None] | None
+    chunks: Iterator[Chunk]
+    first: Future[Chunk | None] | None
     started: float
 
 
@@ -187,6 +201,7 @@ class _Reads:
 
     def __init__(
         self,
+        page: Page,
         candidates: Sequence[FileHandle],
         request: QueryRequest,
         budget: Budget,
@@ -194,7 +209,10 @@ class _Reads:
         look_ahead: int,
         clock: Clock,
     ) -> None:
-        self._waiting = deque(candidates)
+        wanted = page.files_of(candidates)
+        self.skipped = candidates[: len(candidates) - len(wanted)]  # their entries were returned
+        self._page = page
+        self._waiting = deque(wanted)
         self._under_way: deque[_Read] = deque()
         self._request = request
         self._budget = budget
@@ -228,7 +246,7 @@ class _Reads:
     def _start(self, handle: FileHandle) -> _Read:
         meter = FileMeter(self._budget)
         reader = query_reader(handle.reader)
-        chunks = reader.chunks(self._request, meter)
+        chunks = reader.chunks(self._request, meter, self._page.place_in(handle))
         first = None if reader.is_local else self._executor.submit(next, chunks, None)
         return _Read(handle, reader, meter, chunks, first, self._clock.monotonic())
 
@@ -276,6 +294,10 @@ class _Attempt:
         if not self._stopped:
             self._page.check_begun()  # else the cursor's file no longer answers this query
 
+    def note_skipped(self, reads: _Reads) -> None:
+        """List the files whose entries earlier pages returned."""
+        self._files += [_line(handle, "skipped") for handle in reads.skipped]
+
     def note_unasked(self, reads: _Reads) -> None:
         """List the files that were not needed; one asked ahead may have cost a request all the same."""
         for read in reads.under_way:
@@ -311,21 +333,38 @@ class _Attempt:
         self._files.append(line)
         self._meters.append(read.meter)
 
-    def _take(self, read: _Read, chunk: np.ndarray) -> int:
+    def _take(self, read: _Read, chunk: Chunk) -> int:
         """Add a chunk's entries until there are enough; return how many items matched."""
         handle, reader, request = read.handle, read.reader, self._request
-        candidates = reader.candidates(chunk)
-        for candidate in candidates:
-            location, timestamp = candidate
-            is_hidden = self._surroundings.hides(handle, location[0])
-            if not self._page.takes(handle, candidate, is_hidden=is_hidden):
-                continue
-            names, function = reader.location_names(), reader.hash_function
-            self.entries.append(make_entry(handle, names, location, timestamp, function))
-            if len(self.entries) >= request.max_count:
-                self._stopped = True
-                break
-        return len(candidates)
+        rows, places = chunk
+        matched = len(rows)
+        if not self._page.is_begun:
+            hidden = self._hidden(handle, reader, rows)
+            begin = self._page.pass_over(handle, reader.fingerprints(rows), hidden)
+            rows, places = rows[begin:], places[begin:]
+        # A chunk may hold much more than is wanted; what is decoded for nothing costs as much.
+        step = request.max_count - len(self.entries)
+        while len(rows) and not self._stopped:
+            for candidate, place in zip(reader.candidates(rows[:step]), places[:step], strict=True):
+                location, timestamp = candidate
+                is_hidden = self._surroundings.hides(handle, location[0])
+                if not self._page.takes(candidate, int(place), is_hidden=is_hidden):
+                    continue
+                names, function = reader.location_names(), reader.hash_function
+                self.entries.append(make_entry(handle, names, location, timestamp, function))
+            self._stopped = len(self.entries) >= request.max_count
+            rows, places = rows[step:], places[step:]
+            step = request.max_count - len(self.entries)
+        return matched
+
+    def _hidden(self, handle: FileHandle, reader: QueryReader, rows: Any) -> np.ndarray:
+        """Return which rows (b1[n]) retention hides."""
+        if self._request.topic is not None:
+            is_hidden = self._surroundings.hides(handle, self._request.topic)
+            return np.full(len(rows), is_hidden)
+        topics = [location[0] for location, _ in reader.candidates(rows)]
+        hides = {topic: self._surroundings.hides(handle, topic) for topic in set(topics)}
+        return np.array([hides[topic] for topic in topics], bool)
 
     def _note_missing(self, handle: FileHandle, error: Exception) -> None:
         if isinstance(error, NotFoundError) and self._may_replan:

@@ -1,6 +1,6 @@
 """What a query needs of a file, whatever its form or state.
 
-A reader yields *chunks*: structured arrays of the schema's item dtype, newest arrival first. It
+A reader yields *chunks*: rows of the schema's item dtype and where they lie, newest arrival first. It
 raises a typed error when it cannot read (never yields less instead), and charges what it did to the
 meter of this query and file. A meter belongs to one thread at a time.
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from tierdex.indexfile.work_limit import NO_LIMIT, BudgetExceededError, WorkLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
 
@@ -26,6 +26,7 @@ __all__ = [
     "Budget",
     "BudgetExceededError",
     "Candidate",
+    "Chunk",
     "FileMeter",
     "QueryReader",
 ]
@@ -130,20 +131,36 @@ class Candidate(NamedTuple):
     timestamp: int
 
 
+class Chunk(NamedTuple):
+    """Some matching rows; `places[i]` is where a later query finds row i again, see `Cursor.place`."""
+
+    rows: Any
+    places: Sequence[int] | np.ndarray
+
+
 class QueryReader(Protocol):
     """A file that can be asked. Safe to share between threads."""
 
     is_local: bool
     hash_function: str | None  # set when a match is by hash only, and not by our 64-bit one
 
-    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[np.ndarray]:
-        """Yield the matching items' rows, newest arrival first."""
+    def chunks(
+        self, request: QueryRequest, meter: FileMeter, place: int | None = None
+    ) -> Iterator[Chunk]:
+        """Yield the matching items' rows, newest arrival first; from `place` on, or shortly before.
+
+        None: from the newest on. A place that this file cannot have yields nothing.
+        """
         ...
 
     def location_names(self) -> tuple[str, ...]:
         """Return the schema's field names, in order."""
         ...
 
-    def candidates(self, rows: np.ndarray) -> list[Candidate]:
+    def candidates(self, rows: Any) -> list[Candidate]:
         """Decode rows: dictionary indices become strings."""
+        ...
+
+    def fingerprints(self, rows: Any) -> np.ndarray:
+        """Return what `repeats.fingerprints` (u8[n, 2]) gives for the rows' identities."""
         ...

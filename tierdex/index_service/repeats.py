@@ -5,14 +5,21 @@ arrival stands for it. A location that was put at another time is another entry,
 time range never depends on what lies outside of it. Files drop repeats by the same rule when they are
 compacted (`identity_masks`).
 
-Depends on answer and numpy.
+`fingerprints` stand for identities, the same in every form of a file. `Floors` say of most entries, in
+a few numbers, that they are no repeats of what was returned.
+
+Depends on answer and the fingerprint kernel.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from tierdex.indexfile.kernels.fingerprint import mix_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +28,10 @@ if TYPE_CHECKING:
 
 Identity = tuple[tuple[Any, ...], int]
 """What is the same in a repeat: (topic, then the location's fields in the schema's order), the time."""
+
+_BITS: Final = (1 << 64) - 1
+_MOST_FLOORS: Final = 16  # queues; a cursor stays short enough for a query string
+_MESSAGE_FIELDS: Final = 4  # topic, offset, size, queue
 
 
 def identity_of(entry: Entry) -> Identity:
@@ -48,3 +59,121 @@ def first_of_each(columns: Sequence[np.ndarray]) -> np.ndarray:
     first = np.ones(len(order), bool)
     first[order[1:][same]] = False
     return first
+
+
+# -- fingerprints -----------------------------------------------------------------------------------
+
+
+def fingerprints(columns: Sequence[Any]) -> np.ndarray:
+    """Return 128 bits (u8[n, 2]) for each row of columns (u8[n]): topic, the fields, the time.
+
+    Strings come as `text_number`, numbers by their bits.
+    """
+    values = np.array(columns, np.uint64)
+    found = np.empty((values.shape[1], 2), np.uint64)
+    mix_columns(values, found)
+    return found
+
+
+def fingerprints_of(identities: Sequence[Identity]) -> np.ndarray:
+    """Return the fingerprints (u8[n, 2]) of identities of one schema."""
+    if not identities:
+        return np.empty((0, 2), np.uint64)
+    rows = [(*location, timestamp) for location, timestamp in identities]
+    return fingerprints([list(map(_number, column)) for column in zip(*rows, strict=True)])
+
+
+@lru_cache(maxsize=4096)
+def text_number(text: str) -> int:
+    """Return 64 bits that stand for a string in fingerprints."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _number(value: Any) -> int:
+    return text_number(value) if isinstance(value, str) else value & _BITS
+
+
+# -- floors -----------------------------------------------------------------------------------------
+
+
+class Floors:
+    """A bound below everything that was returned: by queue, and by time.
+
+    Whatever lies below was surely not returned. Logs are written in the order of their offsets, queue by
+    queue, and are paged newest first: there everything is below but repeats and what is out of order.
+    """
+
+    __slots__ = ("_lowest", "_time")
+
+    def __init__(self) -> None:
+        """Bound nothing: nothing was returned."""
+        self._time: int | None = None
+        self._lowest: dict[int, tuple[int, ...]] | None = {}  # None: too many queues
+
+    def clears(self, identity: Identity) -> bool:
+        """Say whether this identity was surely not returned."""
+        if self._time is None or identity[1] < self._time:
+            return True
+        if self._lowest is None:
+            return False
+        queue, rank = _queue_and_rank(identity)
+        lowest = self._lowest.get(queue)
+        return lowest is None or (len(lowest) == len(rank) and rank < lowest)
+
+    def lowered(self, identities: Iterable[Identity]) -> Floors:
+        """Return the floors when these were returned, too."""
+        floors = Floors()
+        floors._time = self._time
+        lowest = None if self._lowest is None else dict(self._lowest)
+        for identity in identities:
+            if floors._time is None or identity[1] < floors._time:
+                floors._time = identity[1]
+            if lowest is not None:
+                queue, rank = _queue_and_rank(identity)
+                before = lowest.get(queue)
+                if before is None or len(before) != len(rank) or rank < before:
+                    lowest[queue] = rank
+        is_few = lowest is not None and len(lowest) <= _MOST_FLOORS
+        floors._lowest = lowest if is_few else None
+        return floors
+
+    def encode(self) -> tuple[int | None, list[list[int]] | None]:
+        """Return what `decode` takes, for JSON."""
+        lowest = self._lowest
+        return self._time, None if lowest is None else [[q, *rank] for q, rank in lowest.items()]
+
+    @classmethod
+    def decode(cls, lowest_time: object, lowest: object) -> Floors:
+        """Raises ValueError when it is not what `encode` returned."""
+        floors = cls()
+        rows = [] if lowest is None else lowest
+        if not isinstance(rows, list) or not all(isinstance(row, list) and row for row in rows):
+            raise ValueError("floors")
+        if not all(type(number) is int for row in rows for number in row):
+            raise ValueError("floors")
+        if lowest_time is not None and type(lowest_time) is not int:
+            raise ValueError("floors")
+        floors._time = lowest_time
+        floors._lowest = None if lowest is None else {row[0]: tuple(row[1:]) for row in rows}
+        return floors
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Floors) and self.encode() == other.encode()
+
+    def __hash__(self) -> int:
+        return hash(self._time)
+
+
+def _queue_and_rank(identity: Identity) -> tuple[int, tuple[int, ...]]:
+    """Return what stands for the log that a location is in, and the location's rank there."""
+    location, timestamp = identity
+    if len(location) == _MESSAGE_FIELDS and set(map(type, location[1:])) == {int}:
+        topic, offset, size, queue = location
+        return _queue_number(topic, queue), (offset, size, timestamp)
+    texts = tuple(value for value in location if isinstance(value, str))
+    return _queue_number(*texts), (*(v for v in location if not isinstance(v, str)), timestamp)
+
+
+@lru_cache(maxsize=4096)
+def _queue_number(*names: object) -> int:
+    return text_number(repr(names)) >> 11  # 53 bits: any JSON reader keeps them

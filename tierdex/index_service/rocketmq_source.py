@@ -14,8 +14,10 @@ import numpy as np
 
 from tierdex.errors import UnavailableError
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.cursor import NO_PLACE
 from tierdex.index_service.nodes import tell_nobody
-from tierdex.index_service.reader import Candidate
+from tierdex.index_service.reader import Candidate, Chunk
+from tierdex.index_service.repeats import fingerprints_of
 from tierdex.indexfile.rocketmq_folder import RocketmqFolder
 from tierdex.indexfile.rocketmq_layout import HASH_FUNCTION
 from tierdex.lifecycle.file_handle import FileHandle, Lease
@@ -46,7 +48,11 @@ class RocketmqReader:
         self._folder = folder
         self._file = file
 
-    def chunks(self, request: QueryRequest, meter: FileMeter) -> Iterator[list[Candidate]]:
+    def chunks(
+        self, request: QueryRequest, meter: FileMeter, place: int | None = None
+    ) -> Iterator[Chunk]:
+        """There are no places: pages are taken by a walk."""
+        assert place is None, place
         numbers = self._folder.topics()
         if request.topic is None and not numbers:
             raise UnavailableError(
@@ -63,10 +69,11 @@ class RocketmqReader:
                     if wanted is None
                     else rows["topic_id"] == wanted
                 )
-                yield [
+                found = [
                     Candidate((topic, offset, size, queue_id), timestamp)
                     for _, _, queue_id, offset, size, timestamp in rows[keep].tolist()
                 ]
+                yield Chunk(found, [NO_PLACE] * len(found))
 
     @property
     def topics(self) -> frozenset[str]:
@@ -79,6 +86,9 @@ class RocketmqReader:
 
     def candidates(self, rows: list[Candidate]) -> list[Candidate]:
         return rows
+
+    def fingerprints(self, rows: list[Candidate]) -> np.ndarray:
+        return fingerprints_of(rows)
 
     def location_names(self) -> tuple[str, ...]:
         return ("offset", "size", "queue_id")

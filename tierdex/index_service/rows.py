@@ -1,7 +1,7 @@
 """From rows (structured arrays of a file) to locations with the file's dictionaries resolved, and
 from locations to the entries of an answer.
 
-Depends on answer, indexfile and lifecycle's handles.
+Depends on answer, repeats, indexfile and lifecycle's handles.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import numpy as np
 
 from tierdex.index_service.answer import Entry
 from tierdex.index_service.reader import Candidate
+from tierdex.index_service.repeats import fingerprints, text_number
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.newest_columns import OFFSETS, PLACES, QUEUES, SIZES, TIMES
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tierdex.index_service.uniform_batch import Newest
     from tierdex.indexfile.dictionary import Dictionaries
@@ -51,6 +52,26 @@ class RowDecoder:
             values = rows[name].tolist()
             columns.append(values if strings is None else [strings[value] for value in values])
         return list(map(Candidate, zip(*columns, strict=True), rows["timestamp"].tolist()))
+
+    def fingerprints(self, rows: np.ndarray) -> np.ndarray:
+        """Return the fingerprints (u8[n, 2]) of the rows' identities, with no object a row."""
+        columns = [_text_numbers(self._topics, rows["tag"] & np.uint32(TOPIC_MASK))]
+        for name, strings in self._columns:
+            values = rows[name]
+            if strings is not None:
+                columns.append(_text_numbers(strings, values))
+            else:
+                wide = np.int64 if values.dtype.kind == "i" else np.uint64
+                columns.append(values.astype(wide).view(np.uint64))
+        columns.append(np.ascontiguousarray(rows["timestamp"]).view(np.uint64))
+        return fingerprints(columns)
+
+
+def _text_numbers(strings: Sequence[str], indices: np.ndarray) -> np.ndarray:
+    """Return the numbers (u8) of `strings[indices]`; only those that occur are hashed."""
+    used, places = np.unique(indices, return_inverse=True)
+    numbers = np.array([text_number(strings[index]) for index in used.tolist()], np.uint64)
+    return numbers[places]
 
 
 def make_entry(

@@ -20,6 +20,7 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.chained_check import Proof, prove
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
 from tierdex.indexfile.columns import address
+from tierdex.indexfile.kernels import chain_lookup as k
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds, RowMeasure
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
@@ -155,16 +156,37 @@ class ChainedReader:
         many items were looked at, before each chunk and every 65,536 items; it may raise. Raises
         CorruptFileError.
         """
+        found = self.find_from(
+            None, lookup, begin=begin, end=end, published=published, on_walked=on_walked
+        )
+        return (rows for rows, _ in found)
+
+    def find_from(
+        self,
+        number: int | None,
+        lookup: Lookup,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        published: int | None = None,
+        on_walked: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Do as `find` from row `number` on (None: the newest), and yield the rows' numbers (i8), too.
+
+        `number` is one that was yielded for this lookup; another one may yield nothing, or a part.
+        """
         tag = self.tag_of(lookup.topic, lookup.kind)
-        if tag == layout.TAG_NONE:
+        most = self.published if published is None else published
+        if tag == layout.TAG_NONE or (number is not None and not 1 <= number <= most):
             return iter(())
         return self._view.find(
             lookup.key_hash,
             tag,
             begin=TIME_MIN if begin is None else begin,
             end=TIME_MAX if end is None else end,
-            published=self.published if published is None else published,
+            published=most,
             on_walked=on_walked,
+            start=k.START if number is None else number,
         )
 
     def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:

@@ -170,10 +170,11 @@ class ChainedView:
         end: int,
         published: int,
         on_walked: Callable[[int], None] | None,
-    ) -> Iterator[np.ndarray]:
-        """Yield copies of matching rows, newest first; see ChainedFile.find."""
+        start: int = k.START,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield copies of matching rows, newest first, and their numbers; see ChainedFile.find."""
         signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
-        cursor, chunk = k.START, 0
+        cursor, chunk = start, 0
         while cursor:
             limit = _CHUNKS[chunk]
             # Nothing of this thread's buffer is used after a yield: its next find may write there.
@@ -198,7 +199,7 @@ class ChainedView:
                 on_walked(walked)
             if count:
                 chunk = min(chunk + 1, len(_CHUNKS) - 1)
-                yield np.frombuffer(found, self.dtype)
+                yield np.frombuffer(found, self.dtype), np.frombuffer(buffer[: 8 * count], np.int64)
 
     def find_few(
         self, key_hash: int, tag: int, begin: int, end: int, published: int

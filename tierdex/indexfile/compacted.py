@@ -42,7 +42,6 @@ __all__ = ["CompactedFile", "Lookup", "PageSpan", "RowMatches"]
 
 MAX_GET_BYTES = 256 * 1024
 _FIRST_ROWS = 16  # of the first chunk: most keys have fewer
-_MANY_PAGES = 64  # pages whose rows a later chunk of a long run may hold
 
 
 class RowMatches(NamedTuple):
@@ -161,55 +160,78 @@ class CompactedFile(Sidecar):
         `max_bytes`, which begin and end with pages whose times are not all outside. Does not ask the
         filter.
         """
+        return list(self.page_spans(key_hash, begin, end, max_bytes=max_bytes))
+
+    def page_spans(
+        self,
+        key_hash: int,
+        begin: int,
+        end: int,
+        *,
+        max_bytes: int = MAX_GET_BYTES,
+        first_page: int | None = None,
+    ) -> Iterator[PageSpan]:
+        """Yield what `page_span` returns, from `first_page` on, as far as the caller goes on."""
         if not self.item_count:
-            return []
-        first, last = k.page_range(self.address, np.uint64(key_hash))
-        if first < 0:
-            raise self.damage(k.DAMAGED_DIRECTORY, last * layout.DIRECTORY_ENTRY_BYTES // 4096)
-        spans: list[PageSpan] = []
-        for page in range(first, last + 1):
+            return
+        first, last = self._page_range(key_hash)
+        begun: PageSpan | None = None
+        for page in range(first if first_page is None else max(first, first_page), last + 1):
             if not k.page_in_span(self.address, page, begin, end):
                 continue
             position, length = self.page_place(page)
-            if spans:
-                begun = spans[-1]
+            if begun is not None:
                 # Pages in between that are outside cost bytes, another range a whole request.
                 joined = position + length - begun.position
                 if joined <= max(max_bytes, 2 * layout.PAGE_BYTES_MAX):
                     pages = page + 1 - begun.first_page
-                    spans[-1] = PageSpan(begun.position, joined, begun.first_page, pages)
+                    begun = PageSpan(begun.position, joined, begun.first_page, pages)
                     continue
-            spans.append(PageSpan(position, length, page))
-        return spans
+                yield begun
+            begun = PageSpan(position, length, page)
+        if begun is not None:
+            yield begun
+
+    def _page_range(self, key_hash: int) -> tuple[int, int]:
+        """Return the first and the last page that may hold `key_hash`. Raises CorruptFileError."""
+        first, last = k.page_range(self.address, np.uint64(key_hash))
+        if first < 0:
+            raise self.damage(k.DAMAGED_DIRECTORY, last * layout.DIRECTORY_ENTRY_BYTES // 4096)
+        return first, last
 
     def find_in_span(
         self, span: PageSpan, data: Buffer, lookup: Lookup, begin: int, end: int
     ) -> np.ndarray:
         """Return the matching rows in the bytes of `span`, newest first. Raises CorruptFileError."""
+        pages = range(span.first_page, span.first_page + span.page_count)
+        found = [self.find_in_page(page, span, data, lookup, begin, end) for page in pages]
+        return found[0] if len(found) == 1 else join_rows(found)
+
+    def find_in_page(
+        self, page: int, span: PageSpan, data: Buffer, lookup: Lookup, begin: int, end: int
+    ) -> np.ndarray:
+        """Return what `find_in_span` does, of one page of the span."""
         buffer = np.frombuffer(memoryview(data), np.uint8)
         if len(buffer) != span.length:
             raise CorruptFileError(
                 self.path, f"{len(buffer)} bytes of pages, {span.length} were asked for"
             )
-        tag, found = self.tag_of(lookup.topic, lookup.kind), []
-        for page in range(span.first_page, span.first_page + span.page_count):
-            position, length = self.page_place(page)
-            rows = np.zeros(self.statistics.items_per_page + 1, self.schema.dtype)
-            count = k.collect_from_page(
-                buffer.ctypes.data + position - span.position,
-                length,
-                self.plan.address,
-                page,
-                np.uint64(lookup.key_hash),
-                np.uint32(tag),
-                begin,
-                end,
-                rows.ctypes.data,
-            )
-            if count < 0:
-                raise self.damage(k.DAMAGED_PAGE, page)
-            found.append(rows[:count])
-        return found[0] if len(found) == 1 else join_rows(found)
+        position, length = self.page_place(page)
+        rows = np.zeros(self.statistics.items_per_page + 1, self.schema.dtype)
+        count = k.collect_from_page(
+            buffer.ctypes.data + position - span.position,
+            length,
+            self.plan.address,
+            page,
+            np.uint64(lookup.key_hash),
+            np.uint32(self.tag_of(lookup.topic, lookup.kind)),
+            begin,
+            end,
+            rows.ctypes.data,
+        )
+        if count < 0:
+            raise self.damage(k.DAMAGED_PAGE, page)
+        return rows[:count]
 
     def find(
         self, lookup: Lookup, *, begin: int = TIME_MIN, end: int = TIME_MAX
@@ -219,7 +241,7 @@ class CompactedFile(Sidecar):
         Reads only as far as the caller goes on. Raises CorruptFileError, and what `read` raises.
         """
         if self._pages is not None:
-            return self._find_mapped(lookup, begin, end)
+            return (rows for rows, _ in self.find_from(None, lookup, begin=begin, end=end))
         return self._find_fetched(lookup, begin, end)
 
     def _find_fetched(self, lookup: Lookup, begin: int, end: int) -> Iterator[np.ndarray]:
@@ -229,13 +251,26 @@ class CompactedFile(Sidecar):
                 if len(rows):
                     yield rows
 
-    def _find_mapped(self, lookup: Lookup, begin: int, end: int) -> Iterator[np.ndarray]:
-        page, row, room = (-1 if self.item_count else -2), -1, _FIRST_ROWS
+    def find_from(
+        self, first_page: int | None, lookup: Lookup, *, begin: int = TIME_MIN, end: int = TIME_MAX
+    ) -> Iterator[tuple[np.ndarray, int]]:
+        """Do as `find` in a mapped file from a page on (None: the first that may hold the key).
+
+        Yields, with each array, the page in which its first row lies at the earliest.
+        """
+        if not self.item_count:
+            return
+        page, row, room = -1, -1, _FIRST_ROWS
+        first, last = self._page_range(lookup.key_hash)
+        if first_page is not None:
+            if not first <= first_page <= last:
+                return
+            page = first = first_page
         key_hash, tag = lookup.key_hash, self.tag_of(lookup.topic, lookup.kind)
         if key_hash >> 63:
             key_hash -= 1 << 64
         dtype = self.schema.dtype
-        while page >= -1:
+        while True:
             # Nothing of this thread's buffer is used after a yield: its next find may write there.
             buffer, place = thread_buffer(room * dtype.itemsize)
             count, page, row = k.find_rows(
@@ -244,10 +279,10 @@ class CompactedFile(Sidecar):
             if count < 0:
                 raise self.damage(count, page)
             if count:
-                yield np.frombuffer(buffer[: count * dtype.itemsize], dtype)
+                yield np.frombuffer(buffer[: count * dtype.itemsize], dtype), first
             if page < 0:
                 return
-            room = _MANY_PAGES * self.statistics.items_per_page
+            first, room = page, self.statistics.items_per_page
 
     def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:
         """Return what `find` yields as tuples, in one step; None when that may be too much for one.
