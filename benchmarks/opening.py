@@ -20,6 +20,7 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.lifecycle.ownership import SharedNode
+from tierdex.lifecycle.topic_set import topic_set
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.storage_layer.metered import MeteredStore
 
@@ -93,7 +94,7 @@ def list_files(store: Store, count: int) -> None:
                 uuid=uuid, number=number, object_key=key, bytes=FILE_BYTES, item_count=FILE_ITEMS,
                 slot_count=5_000_000, min_time=begin, max_time=begin + 3_600_000, begin_ms=begin,
                 sealed_at_ms=begin, sidecar_position=FILE_BYTES - 45_000_000, tail_crc=1,
-                topics=(TOPIC,), schema=MESSAGE_SCHEMA.encode().decode(),
+                topics=topic_set([TOPIC]), schema=MESSAGE_SCHEMA.encode().decode(),
             )
         )  # fmt: skip
     for first in range(0, count, 100):

@@ -10,6 +10,7 @@ from tierdex.compactor.merge import plan_merge
 from tierdex.errors import AlreadyExistsError, CorruptFileError
 from tierdex.lifecycle.manifest import ManifestState
 from tierdex.lifecycle.retention import make_retention
+from tierdex.lifecycle.topic_set import topic_set
 from tierdex.settings import load_settings
 
 SETTINGS = load_settings(merge_below_items=100, merge_min_files=3, item_capacity=250)
@@ -46,7 +47,9 @@ def test_runs_of_small_neighbours_are_taken(counts, taken):
 
 def test_files_of_different_age_are_no_neighbours_where_retention_passes():
     rows = [
-        make_row(n, number=n, begin_ms=1000 * n, sealed_at_ms=1000 * n + 900, topics=("a",))
+        make_row(
+            n, number=n, begin_ms=1000 * n, sealed_at_ms=1000 * n + 900, topics=topic_set(["a"])
+        )
         for n in range(9)
     ]
     files = {row.uuid: row for row in rows}

@@ -103,7 +103,7 @@ def test_a_shared_node_is_refused(make_index, store, clock, tmp_path):
     from tierdex.lifecycle.ownership import SharedNode
 
     log = ManifestLog(store, "jobs", clock=clock, ids=SeededIds(9), checkpoint_every=8)
-    SharedNode.open(log, SeededIds(8)).commit(lambda state: Change(topics=frozenset({"t"})))
+    SharedNode.open(log, SeededIds(8)).commit(lambda state: Change(streams={"t": 1}))
     for _ in range(2):
         with pytest.raises(OwnershipError, match="shared"):
             make_index(tmp_path / "w", node="jobs", store=store)

@@ -11,13 +11,14 @@ from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.file_table import FileTable
 from tierdex.lifecycle.manifest import FileRef
+from tierdex.lifecycle.topic_set import topic_set
 from tierdex.settings import load_settings
 
 
 def handle(number, low, high, *topics, items=1):
     return FileHandle(
         number=number, node="n", uuid=number.to_bytes(16, "big"), state=FileState.SEALED,
-        topics=frozenset(topics) or None, fixed_item_count=items,
+        topics=topic_set(topics) or None, fixed_item_count=items,
         fixed_min_time=low, fixed_max_time=high,
     )  # fmt: skip
 

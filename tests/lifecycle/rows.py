@@ -11,6 +11,7 @@ from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import StorePaths
+from tierdex.lifecycle.topic_set import topic_set
 from tierdex.storage_layer.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def make_row(seed: int, *, node: str = "n1", read_number: int = 1, **changes: ob
         "sealed_at_ms": NOW_MS + 20,
         "sidecar_position": 700,
         "tail_crc": 7,
-        "topics": ("orders",),
+        "topics": topic_set(["orders"]),
         "schema": "message",
     }
     return FileRow(**(fields | changes))

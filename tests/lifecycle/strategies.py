@@ -13,6 +13,7 @@ from tierdex.lifecycle.manifest import (
     FileRow,
     ManifestState,
     NodeKind,
+    QueueTableRef,
     RemoveReason,
     Retention,
 )
@@ -24,6 +25,8 @@ nodes = st.from_regex(r"[a-z0-9][a-z0-9._]{0,8}", fullmatch=True)
 topics = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 refs = st.builds(FileRef, nodes, uuids, counts)
 ref_tuples = st.lists(refs, max_size=2).map(tuple)
+hashes = st.integers(0, (1 << 64) - 1)
+tables = st.none() | st.builds(QueueTableRef, topics, uuids, counts, counts)
 offsets = st.dictionaries(st.tuples(topics, st.integers(0, 2**31 - 1)), counts, max_size=3)
 streams = st.dictionaries(topics, counts, max_size=2)
 retentions = st.builds(
@@ -47,8 +50,9 @@ def rows(draw: st.DrawFn) -> FileRow:
         sealed_at_ms=draw(times),
         sidecar_position=draw(st.integers(0, size)),
         tail_crc=draw(st.integers(0, 2**32 - 1)),
-        topics=draw(st.none() | st.lists(topics, max_size=3).map(tuple)),
+        topics=draw(st.none() | st.frozensets(hashes, max_size=3)),
         schema=draw(topics),
+        tells=draw(st.booleans()),
         replaces=draw(ref_tuples),
         parts=draw(ref_tuples),
     )
@@ -65,7 +69,8 @@ changes = st.builds(
     retention=st.none() | retentions,
     end_offsets=offsets,
     streams=streams,
-    topics=st.frozensets(topics, max_size=2),
+    queue_table=tables,
+    covers=st.lists(uuids, max_size=2).map(tuple),
 )
 dropped = st.builds(Dropped, topics, uuids, counts, st.sampled_from(RemoveReason), times)
 
@@ -94,7 +99,8 @@ def states(draw: st.DrawFn) -> ManifestState:
         retention=draw(retentions),
         end_offsets=draw(offsets),
         streams=draw(streams),
-        topics=draw(st.frozensets(topics, max_size=2)),
+        queue_table=draw(tables),
+        uncovered=frozenset(sorted(files)[: draw(st.integers(0, 2))]),
     )
 
 

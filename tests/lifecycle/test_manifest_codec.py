@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from tests.lifecycle.test_manifest import EMPTY, make_commit
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.lifecycle import manifest_codec as codec
 from tierdex.lifecycle.manifest import Change, Tombstone, with_checkpoint
+from tierdex.lifecycle.topic_set import listed_topics, topic_set
 
 
 def decode(data, number=1):
@@ -69,7 +71,7 @@ def test_every_flipped_bit_of_a_hint_is_detected():
 
 def test_newer_format_is_named_as_such(encoded):
     with pytest.raises(UnsupportedFormatError):
-        decode(encoded.replace(b"tierdex-manifest 1 ", b"tierdex-manifest 2 ", 1))
+        decode(encoded.replace(b"tierdex-manifest 2 ", b"tierdex-manifest 3 ", 1))
 
 
 def test_commit_under_another_number_or_node_is_refused(encoded):
@@ -106,7 +108,7 @@ def test_tombstone_that_leads_nowhere_is_refused(newest):
 )
 @pytest.mark.parametrize("what", [b"commit", b"tombstone", b"hint"])
 def test_foreign_content_with_a_right_checksum_is_refused(what, body):
-    data = codec._header(what, body) + body
+    data = codec._header(1, what, body) + body
     with pytest.raises(CorruptFileError):
         decode(data)
     with pytest.raises(CorruptFileError):
@@ -126,3 +128,34 @@ def test_implausible_row_is_refused(changes):
 @given(own.rows())
 def test_row_is_decoded_back(row):
     assert codec.decode_row(codec.encode_row(row)) == row
+
+
+GOLDEN_FORMAT_1 = Path(__file__).parent.parent / "data" / "v1_manifest"
+
+
+def test_format_1_is_read_with_what_it_said_of_topics_and_queues():
+    found = decode(GOLDEN_FORMAT_1.read_bytes(), number=3)
+    listed, added = make_row(1, topics=topic_set(["orders", "payments"])), make_row(2, topics=None)
+    assert found.change.add == (added,)
+    assert found.change.end_offsets == {("orders", 0): 200}
+    state = found.checkpoint
+    assert set(state.files.values()) == {listed, added}
+    assert state.end_offsets == {("orders", 0): 200, ("payments", 3): 70}
+    assert (state.queue_table, state.uncovered) == (None, frozenset())
+
+
+def test_what_programs_of_format_1_would_misread_is_refused_by_them(encoded):
+    assert encoded.startswith(b"tierdex-manifest 2 commit ")
+
+
+def test_row_has_no_name_of_a_topic_and_few_bytes_whatever_they_are():
+    sizes = {}
+    for count in (1, 64, 65, 100_000):
+        topics = listed_topics(f"topic-with-a-long-name-{n:0200}" for n in range(count))
+        data = codec.encode_row(make_row(1, topics=topics))
+        assert b"topic-with" not in data
+        assert codec.decode_row(data).topics == topics
+        sizes[count] = len(data)
+    assert sizes[1] < 400
+    assert sizes[64] < 1100
+    assert sizes[65] == sizes[100_000] < 400

@@ -207,7 +207,7 @@ def test_races_lost_again_and_again_end_in_a_conflict(store):
 
     def build(_):
         store.before_create = lambda: add(theirs, next(seeds))
-        return Draft(NodeKind.SHARED, 0, bytes(16), Change(topics=frozenset({"a"})))
+        return Draft(NodeKind.SHARED, 0, bytes(16), Change(streams={"a": 1}))
 
     with pytest.raises(ConflictError):
         ours.commit(build, attempts=3)

@@ -1,4 +1,5 @@
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -13,9 +14,18 @@ from tierdex.errors import (
     StoreTimeoutError,
 )
 from tierdex.ids import SeededIds
+from tierdex.lifecycle import changes
 from tierdex.lifecycle.garbage import plan_garbage
-from tierdex.lifecycle.manifest import Change, FileRef, NodeKind, RemoveReason, Retention
+from tierdex.lifecycle.manifest import (
+    Change,
+    FileRef,
+    NodeKind,
+    QueueTableRef,
+    RemoveReason,
+    Retention,
+)
 from tierdex.lifecycle.ownership import OwnedNode, SharedNode
+from tierdex.lifecycle.paths import StorePaths
 
 
 @pytest.fixture
@@ -178,12 +188,62 @@ def test_publishing_after_a_lost_answer_does_not_list_twice(store):
     assert newest(store).number == 2
 
 
-def test_published_watermarks_only_rise(store):
+def make_table(seed, *, before=None, covers=()):
+    uuid = make_uuid(seed)
+    ref = QueueTableRef(StorePaths("n1").queue_table(1, uuid), uuid, 10, 7)
+    return changes.TableDraft(ref, before, frozenset(map(make_uuid, covers)))
+
+
+def telling(*seeds):
+    return [replace(row, tells=True) for row in rows(*seeds)]
+
+
+def test_file_that_tells_more_than_the_queue_table_stays_until_a_table_holds_it(store):
     owner = open_owned(store, 1)
-    owner.publish(rows(1), end_offsets={("orders", 0): 100})
-    owner.publish(rows(2), end_offsets={("orders", 0): 50, ("orders", 1): 7})
-    assert newest(store).end_offsets == {("orders", 0): 100, ("orders", 1): 7}
-    assert newest(store).topics == {"orders"}
+    owner.publish(telling(1, 2))
+    assert newest(store).uncovered == {make_uuid(1), make_uuid(2)}
+    for reason in (RemoveReason.EXPIRED, RemoveReason.REPLACED):
+        with pytest.raises(ConflictError, match="queue table"):
+            owner.remove([make_uuid(1)], reason)
+    with pytest.raises(ConflictError, match="queue table"):
+        owner.merge(make_row(9), [make_uuid(1), make_uuid(2)])  # the whole would tell nothing
+    table = make_table(20, covers=(1,))
+    owner.commit(lambda state: changes.cover_ends(state, table))
+    owner.commit(lambda state: changes.cover_ends(state, table))  # as after a lost answer
+    owner.remove([make_uuid(1)], RemoveReason.EXPIRED)
+    state = newest(store)
+    assert (state.queue_table, state.uncovered) == (table.ref, {make_uuid(2)})
+
+
+def test_lost_file_may_go_with_what_it_told(store):
+    owner = open_owned(store, 1)
+    owner.publish(telling(1))
+    owner.remove([make_uuid(1)], RemoveReason.LOST)
+    assert newest(store).uncovered == frozenset()
+
+
+def test_merged_file_tells_what_its_parts_told_and_nothing_covered_again(store):
+    owner = open_owned(store, 1)
+    owner.publish(telling(1, 2))
+    owner.merge(replace(make_row(8), tells=True), [make_uuid(1), make_uuid(2)])
+    assert newest(store).uncovered == {make_uuid(8)}
+    owner.publish(telling(3), table=make_table(20, covers=(8,)))
+    assert newest(store).uncovered == frozenset()
+    owner.merge(replace(make_row(9), tells=True), [make_uuid(8), make_uuid(3)])
+    assert newest(store).uncovered == frozenset()
+
+
+def test_next_queue_table_is_made_from_the_newest_and_drops_it(store):
+    owner = open_owned(store, 1)
+    first, second = make_table(20), make_table(21)
+    owner.publish(telling(1), table=first)
+    with pytest.raises(ConflictError, match="another queue table"):
+        owner.publish(telling(2), table=second)
+    second = second._replace(before=first.ref)
+    owner.publish(telling(2), table=second)
+    state = newest(store)
+    assert state.queue_table == second.ref
+    assert [dropped.object_key for dropped in state.dropped.values()] == [first.ref.object_key]
 
 
 def test_merge_swaps_files_in_one_commit(store):
@@ -291,7 +351,7 @@ def test_batch_ids_survive_merge_expiry_and_checkpoints(store):
     node.merge(make_row(9), [make_uuid(1), make_uuid(2)])
     node.remove([make_uuid(9)], RemoveReason.EXPIRED)
     for step in range(10):
-        node.commit(lambda _, step=step: Change(topics=frozenset({str(step)})))
+        node.commit(lambda _, step=step: Change(floor=step + 1))
     assert newest(store).streams == {"q": 4}
 
 

@@ -33,7 +33,7 @@ def test_names_are_parsed_back(number, node, uuid):
     store, data = StorePaths(node), DataPaths(Path("/d"))
     assert parse_number(format_number(number)) == number
     assert store.parse_manifest(store.manifest(number)) == number
-    assert store.parse_file_object(store.file_object(number, uuid)) == (number, uuid)
+    assert store.parse_object(store.file_object(number, uuid)) == (number, uuid)
     assert parse_sidecar_name(data.sidecar(number, node, uuid).name) == (number, node, uuid)
 
 
@@ -77,7 +77,7 @@ def test_near_miss_of_a_file_id_is_refused(file_id):
 )  # fmt: skip
 def test_near_miss_of_an_object_key_is_refused(key):
     paths = StorePaths("n1")
-    assert paths.parse_file_object(key) is None
+    assert paths.parse_object(key) is None
     assert paths.parse_manifest(key) is None
 
 

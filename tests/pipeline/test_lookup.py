@@ -208,6 +208,5 @@ def test_borders_cut_the_hashes_as_the_jvm_does():
 def test_result_paths_belong_to_the_node(store):
     paths = StorePaths("spark")
     assert all(
-        paths.parse_file_object(file.row.object_key)
-        for file in take_snapshot(open_store(store)).files
+        paths.parse_object(file.row.object_key) for file in take_snapshot(open_store(store)).files
     )

@@ -23,6 +23,7 @@ from tests.torture import (
     forgery,
     http,
     interleaved_index,
+    many_queues,
     simulation,
     soak,
     stopped_owners,
@@ -121,6 +122,11 @@ def _soak(seed):
     return 1000
 
 
+def _many_queues(seed):
+    topics = random.Random(seed).choice((1, 1000, 100_000))
+    return many_queues.publish_many_queues(seed, topics=topics, queues=1_000_000 // topics)
+
+
 def _false_matches(seed):
     with tempfile.TemporaryDirectory() as folder:
         return false_matches.search_for_false_matches(Path(folder) / "data", 500_000, seed)
@@ -191,5 +197,9 @@ EXPERIMENTS = (
     Experiment(
         "false-matches", "collisions and absent keys", "lookups", _false_matches,
         dose=20_000_000, small_dose=100_000, minutes=2,
+    ),
+    Experiment(
+        "many-queues", "a million queues: small commits, watermarks kept", "queues", _many_queues,
+        dose=6_000_000, small_dose=20_000, minutes=2,
     ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.torture.damages import Damages
 from tests.torture.form import PATH, REFUSALS, Form
 from tests.torture.guarded_memory import GuardedFiles
-from tests.torture.specimens import NODE, TOPICS, make_specimens
+from tests.torture.specimens import NODE, make_specimens
 from tierdex.clock import ManualClock
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
@@ -72,7 +72,7 @@ class ManifestForm(Form):
             commit = Commit(
                 node=node, number=number, kind=NodeKind.OWNED, epoch=1, owner=bytes(16),
                 commit_id=ids.uuid(), time_ms=number, base=state.base,
-                change=Change(add=tuple(added), topics=frozenset(TOPICS)),
+                change=Change(add=tuple(added)),
             )  # fmt: skip
             if number == 3:
                 commit = with_checkpoint(state, commit)

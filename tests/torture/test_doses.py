@@ -16,6 +16,7 @@ from tests.torture import (
     damaged_index,
     false_matches,
     interleaved_index,
+    many_queues,
     simulation,
     soak,
     stopped_owners,
@@ -129,3 +130,8 @@ def test_soak_leaves_memory_descriptors_mappings_and_disk_flat():
 def test_no_false_match_in_any_state(tmp_path, seed):
     asked = false_matches.search_for_false_matches(tmp_path / "data", 100_000, seed)
     assert asked >= (DOSES["false-matches"], 30_000)[seed]
+
+
+def test_node_of_many_queues_makes_small_commits_and_keeps_watermarks():
+    asked = many_queues.publish_many_queues(0, topics=200, queues=100)
+    assert asked >= DOSES["many-queues"]

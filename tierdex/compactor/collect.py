@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.lifecycle.garbage import NUMBERS_A_STEP, plan_garbage
-from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
     from tierdex.compactor.parts import CompactorParts
@@ -32,7 +31,8 @@ def collect_node(node: OwnedNode | SharedNode, store: Store, *, now_ms: int, gra
     Returns how many objects were deleted, and how many numbers were buried if that was a full step:
     then more are due. (Not else: the commit of this round may be the next number that is due.)
     """
-    listing = list(store.list(StorePaths(node.log.node).files_prefix))
+    paths = node.log.paths
+    listing = [*store.list(paths.files_prefix), *store.list(paths.queues_prefix)]
     state = node.refresh()  # still the owner, and nothing newer than this decides
     plan = plan_garbage(state, listing, now_ms=now_ms, grace_ms=grace_ms)
     for key in plan.delete:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.queue_table import cover
 from tierdex.lifecycle.garbage import plan_replaced
 from tierdex.lifecycle.manifest import Change, FileRow, RemoveReason
 from tierdex.lifecycle.paths import LOCAL_STATES
@@ -59,7 +60,9 @@ def hiding_uuids(parts: CompactorParts) -> set[bytes]:
 def expire(parts: CompactorParts, rows: Sequence[FileRow]) -> int:
     """Drop `rows` from the manifest, invisible to readers once they refreshed; return how many."""
     if rows:
-        parts.claim.get().remove([row.uuid for row in rows], RemoveReason.EXPIRED)
+        gone = [row.uuid for row in rows]
+        cover(parts, gone)
+        parts.claim.get().remove(gone, RemoveReason.EXPIRED)
         parts.show_manifest()
     return len(rows)
 
@@ -69,6 +72,8 @@ def drop_replaced(parts: CompactorParts, others: Sequence[ManifestState]) -> int
     node = parts.claim.get()
     rows = plan_replaced(node.state, others)
     if rows:
-        node.remove([row.uuid for row in rows], RemoveReason.REPLACED)
+        gone = [row.uuid for row in rows]
+        cover(parts, gone)
+        node.remove(gone, RemoveReason.REPLACED)
         parts.show_manifest()
     return len(rows)

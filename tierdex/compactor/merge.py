@@ -12,9 +12,11 @@ that planned before it. Depends on lifecycle, indexfile and the store.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.merged_file import dates_of, make_merged_row, open_published
+from tierdex.compactor.queue_table import cover
 from tierdex.compactor.rewrite import write_merged
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import StorePaths
@@ -90,6 +92,10 @@ def merge_published(parts: CompactorParts, group: Sequence[FileRow]) -> int:
             file.close()
         name = node.log.node
         row = make_merged_row([(name, part) for part in group], merged, uuid, key, name)
+        # What some part must not tell, the whole must not: then a queue table holds the others' ends.
+        row = replace(row, tells=all(part.tells for part in group))
+        if not row.tells:
+            cover(parts, [part.uuid for part in group])
         # The commit: every reader sees either all parts or the merged file.
         node.merge(row, [part.uuid for part in group])
         parts.keep_sidecar(row, merged.sidecar_bytes().data)

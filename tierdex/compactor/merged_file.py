@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted import CompactedFile
-from tierdex.lifecycle.manifest import FileRef, FileRow, listed_topics
+from tierdex.lifecycle.manifest import FileRef, FileRow
+from tierdex.lifecycle.topic_set import listed_topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +88,7 @@ def make_merged_row(
     replaces = tuple(sorted(ref for ref in refs if ref.node != node))
     refs.update(part for _, row in group for part in row.parts)
     newest = group[-1][1]
+    dates = dates_of([row for _, row in group])
     return FileRow(
         uuid=uuid,
         number=newest.number,
@@ -96,7 +98,8 @@ def make_merged_row(
         slot_count=newest.slot_count,
         min_time=merged.min_time,
         max_time=merged.max_time,
-        **dates_of([row for _, row in group]),
+        begin_ms=dates["begin_ms"],
+        sealed_at_ms=dates["sealed_at_ms"],
         sidecar_position=merged.sidecar_position,
         tail_crc=merged.footer_crc,
         topics=listed_topics(merged.topics),

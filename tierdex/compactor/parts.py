@@ -7,7 +7,7 @@ the one above without importing it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import threading
@@ -18,14 +18,23 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.compactor.claim import NodeClaim
     from tierdex.compactor.progress import Progress
+    from tierdex.compactor.queue_table import QueueTables
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
-    from tierdex.lifecycle.file_handle import Closing, FileHandle
+    from tierdex.indexfile.sidecar import Sidecar
+    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
+
+
+class PublishedReader(Protocol):
+    """The reader of a published file, as far as this layer cares."""
+
+    def close(self) -> None: ...
+    def sidecar(self) -> Sidecar: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +52,8 @@ class CompactorParts:
     progress: Progress
     sync_lock: threading.Lock  # held while a file is sealed: nobody else syncs it then
     is_active: Callable[[FileHandle], bool]  # does the writer still put into this file?
-    reader_of_row: Callable[[FileRow], Closing]  # reader of a published file of this node
+    queue_tables: QueueTables
+    reader_of_row: Callable[[FileRow], PublishedReader]  # reader of a published file of this node
     keep_sidecar: Callable[[FileRow, Buffer], object]  # store a sidecar before it is asked for
     # A commit of ours was made: bring the table up to it, without the files given (none: ()).
     show_manifest: Callable[..., None]

@@ -24,15 +24,16 @@ import logging
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.queue_table import table_if_it_pays
 from tierdex.errors import ConflictError, CorruptFileError, FloorError
 from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import NOTHING, FileRow, listed_topics
+from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.paths import StorePaths
+from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from tierdex.compactor.parts import CompactorParts
@@ -99,9 +100,10 @@ def _upload_and_commit(parts: CompactorParts, handle: FileHandle) -> None:
     for attempt in range(_FLOOR_ATTEMPTS):
         key = StorePaths(handle.node).file_object(node.state.number, handle.uuid)
         upload_object(parts, handle, key)
-        row = make_row(handle, key, reader)
+        row = make_row(handle, key, reader, tells=_may_tell(parts, handle))
+        table = table_if_it_pays(parts, row, reader) if row.tells else None
         try:
-            node.publish([row], end_offsets=_ends_to_tell(parts, handle))
+            node.publish([row], table=table)
             return
         except FloorError:
             # garbage collection passed us while we uploaded: the object may be gone at any moment
@@ -110,18 +112,15 @@ def _upload_and_commit(parts: CompactorParts, handle: FileHandle) -> None:
             node.refresh()
 
 
-def _ends_to_tell(parts: CompactorParts, handle: FileHandle) -> Mapping[tuple[str, int], int]:
-    """Return the end offsets up to which everything is published once this file is.
+def _may_tell(parts: CompactorParts, handle: FileHandle) -> bool:
+    """Say whether everything before the file's end offsets is published once the file is.
 
-    None, while an older file that was never published lies in quarantine: what it held is at no
+    Not while an older file that was never published lies in quarantine: what it held is at no
     level, and whoever replays must not begin behind it. Later files tell more once it is gone.
     """
     published = parts.claim.get().state.lists_number
     older = (number for number in parts.quarantined_numbers() if number < handle.number)
-    if not all(map(published, older)):
-        return NOTHING
-    ends: Mapping[tuple[str, int], int] = handle.reader.end_offsets()
-    return ends
+    return all(map(published, older))
 
 
 def upload_object(parts: CompactorParts, handle: FileHandle, key: str) -> None:
@@ -134,7 +133,7 @@ def upload_object(parts: CompactorParts, handle: FileHandle, key: str) -> None:
         file.close()
 
 
-def make_row(handle: FileHandle, key: str, reader: CompactedFile) -> FileRow:
+def make_row(handle: FileHandle, key: str, reader: CompactedFile, *, tells: bool) -> FileRow:
     """Return the manifest row of a compacted file."""
     return FileRow(
         uuid=handle.uuid,
@@ -151,6 +150,7 @@ def make_row(handle: FileHandle, key: str, reader: CompactedFile) -> FileRow:
         tail_crc=reader.footer_crc,
         topics=listed_topics(reader.topics),
         schema=reader.schema.encode().decode(),
+        tells=tells,
     )
 
 

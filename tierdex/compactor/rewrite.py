@@ -21,6 +21,7 @@ from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.compacted_writer import CompactedWriter
 from tierdex.indexfile.merge_rows import RowMerge
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.topic_set import topic_set
 from tierdex.lifecycle.transition import swap_in
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def compact_file(parts: CompactorParts, handle: FileHandle) -> None:
         FileState.COMPACTED,
         reader=reader,
         path=target,
-        topics=frozenset(reader.topics),
+        topics=topic_set(reader.topics),
         fixed_item_count=reader.item_count,
         fixed_min_time=reader.min_time,
         fixed_max_time=reader.max_time,

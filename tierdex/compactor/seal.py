@@ -33,6 +33,7 @@ from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import temporary_beside
+from tierdex.lifecycle.topic_set import topic_set
 from tierdex.lifecycle.transition import install, move_by_rename, retire, verify_temporary
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
             reader=sealed,
             path=target,
             sealed_at_ms=parts.clock.now_ms(),
-            topics=frozenset(sealed.topics),
+            topics=topic_set(sealed.topics),
             fixed_item_count=sealed.item_count,
             fixed_min_time=sealed.min_time,
             fixed_max_time=sealed.max_time,

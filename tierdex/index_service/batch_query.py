@@ -54,6 +54,7 @@ from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_
 from tierdex.indexfile.plain_keys import NotPlainError
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
+from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -336,7 +337,7 @@ def _wanted_of(collected: Collected, handle: FileHandle) -> np.ndarray:
     mask = (collected.counts < batch.max_count) & ~collected.deferred
     mask &= (batch.begin <= handle.max_time) & (batch.end >= handle.min_time)
     if handle.topics is not None:
-        held = [topic in handle.topics for topic in batch.topics]
+        held = [may_hold(handle.topics, topic) for topic in batch.topics]
         mask &= np.array([*held, True])[batch.topic_index]  # NO_TOPIC is the last
     return np.flatnonzero(mask)
 

@@ -12,6 +12,7 @@ from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, describe_handle
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
+from tierdex.index_service.topic_names import TopicNames
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.lifecycle.paths import LOCAL_STATES
@@ -41,6 +42,7 @@ class Catalogue:
         worker_error: Callable[[], BaseException | None],
     ) -> None:
         self._clock = clock
+        self._topic_names = TopicNames()
         self._table = table
         self._nodes = nodes
         self._quarantine = quarantine
@@ -50,22 +52,18 @@ class Catalogue:
     def files(self) -> list[FileInfo]:
         """Return every file newest first, then the quarantined ones."""
         with self._table.snapshot() as snapshot:
-            shown = [describe_handle(handle) for handle in snapshot.files]
+            shown = [self._describe(handle) for handle in snapshot.files]
         for name, reason in ({} if self._quarantine is None else self._quarantine.names()).items():
             shown.append(FileInfo(name, "quarantine", 0, None, None, 0, 0, 0, "", reason=reason))
         return shown
 
+    def _describe(self, handle: FileHandle) -> FileInfo:
+        return describe_handle(handle, self._topic_names.known(handle))
+
     def topics(self) -> list[str]:
-        found: set[str] = set()
-        for log in self._nodes.logs:
-            found |= log.state.topics
+        """Return the topics of which a file holds anything, sorted. Raises what the store raises."""
         with self._table.snapshot() as snapshot:
-            for handle in snapshot.files:
-                if handle.topics is not None:
-                    found |= handle.topics
-                elif isinstance(handle.reader, ChainedFile | RocketmqReader):
-                    found.update(handle.reader.topics)
-        return sorted(found)
+            return self._topic_names.of(snapshot.files)
 
     def verify(self, file_id: str) -> list[str]:
         """Check one file from end to end. Raises NotFoundError, and what the store raises."""
@@ -121,7 +119,7 @@ class Catalogue:
             raise ReadOnlyError("expiry is the owner's: open the index with its data folder")
         rows = due_for_expiry(self._compaction, before)
         node = self._compaction.settings.node
-        shown = [describe_handle(self._nodes.handle_of(row, node)) for row in rows]
+        shown = [self._describe(self._nodes.handle_of(row, node)) for row in rows]
         if not dry_run:
             expire(self._compaction, rows)
         return shown

@@ -28,8 +28,8 @@ class FileInfo(NamedTuple):
         return self._asdict()
 
 
-def describe_handle(handle: FileHandle) -> FileInfo:
-    """Return what is shown of a file in the table."""
+def describe_handle(handle: FileHandle, topics: list[str] | None) -> FileInfo:
+    """Return what is shown of a file in the table; `topics` None: not known without its sidecar."""
     items = handle.item_count
     return FileInfo(
         file_id=handle.file_id,
@@ -42,5 +42,5 @@ def describe_handle(handle: FileHandle) -> FileInfo:
         bytes=handle.bytes,
         node=handle.node,
         sealed_at=handle.sealed_at_ms,
-        topics=None if handle.topics is None else sorted(handle.topics),
+        topics=topics,
     )

@@ -32,6 +32,7 @@ from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits,
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -335,7 +336,7 @@ class _Source:
         end: int,
         opened: Callable[[bytes], Any],
     ) -> list[Entry] | None:
-        if self._topics is not None and topic is not None and topic not in self._topics:
+        if topic is not None and not may_hold(self._topics, topic):
             return []
         if not self._handle.overlaps(begin, end):
             return []

@@ -25,6 +25,7 @@ from tierdex.indexfile.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, F
 from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.recovery import Identity
+from tierdex.lifecycle.topic_set import topic_set
 from tierdex.lifecycle.transition import sync_file
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _fixed_handle(
         slot_count=file.slot_count,
         begin_ms=begin_ms,
         sealed_at_ms=sealed_at_ms,
-        topics=frozenset(file.topics),
+        topics=topic_set(file.topics),
         fixed_item_count=file.item_count,
         fixed_min_time=file.min_time,
         fixed_max_time=file.max_time,

@@ -274,6 +274,7 @@ def _compactor_parts(
         progress=Progress(),
         sync_lock=sync_lock,
         is_active=is_active,
+        queue_tables=view.queue_tables,
         reader_of_row=lambda row: view.nodes.reader_of(row, settings.node),
         keep_sidecar=keep_sidecar,
         show_manifest=view.nodes.show,

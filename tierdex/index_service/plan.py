@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.lifecycle.paths import parse_file_id
+from tierdex.lifecycle.topic_set import topic_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +40,10 @@ def plan_query(snapshot: FileSnapshot, request: QueryRequest) -> Plan:
         return Plan(overlapping, outside, [])
     candidates: list[FileHandle] = []
     other_topics: list[FileHandle] = []
+    asked_topic = topic_hash(request.topic)
     for handle in overlapping:
         listed = handle.topics
-        chosen = candidates if listed is None or request.topic in listed else other_topics
+        chosen = candidates if listed is None or asked_topic in listed else other_topics
         chosen.append(handle)
     return Plan(candidates, outside, other_topics)
 

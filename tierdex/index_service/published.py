@@ -12,6 +12,7 @@ caches.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from tierdex.compactor.merged_file import open_published
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.reader import Chunk
 from tierdex.index_service.rows import RowDecoder
+from tierdex.indexfile.sidecar import read_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,6 +138,28 @@ class PublishedFile:
     def discard(self, position: int, length: int) -> None:
         """Forget a range that turned out to be damaged on its way here."""
         self._pages.discard(self.row.object_key, position, length)
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of the file: by two small requests unless its sidecar is here.
+
+        Raises what the store raises, and CorruptFileError when the object is not the row's.
+        """
+        kept, row = self.kept_topics(), self.row
+        if kept is not None:
+            return kept
+        return read_topics(
+            partial(self._store.get, row.object_key),
+            position=row.sidecar_position,
+            file_bytes=row.bytes,
+            crc=row.tail_crc,
+            name=row.object_key,
+        )
+
+    def kept_topics(self) -> list[str] | None:
+        """Return the file's topics when its sidecar is here; sends no request."""
+        kept = self._sidecars.kept(self.row)
+        return None if kept is None else kept.topics
 
     def whole(self) -> CompactedFile:
         """Open the object for reading it from end to end. Raises as `open_published`."""

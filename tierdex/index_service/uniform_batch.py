@@ -27,6 +27,7 @@ from tierdex.indexfile.layout import KIND_KEY, TAG_NONE
 from tierdex.indexfile.newest_columns import NewestColumns, newest_bytes
 from tierdex.indexfile.plain_keys import NotPlainError
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -142,7 +143,7 @@ def ask_newest(
     columns = NewestColumns(batch.keys, memory, memory.address, most.items, most_again)
     places: list[FileHandle] = []
     for handle in files:
-        if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
+        if handle.item_count == 0 or not may_hold(handle.topics, batch.topic):
             continue
         reader = handle.reader
         if not isinstance(reader, ChainedReader | CompactedFile):
@@ -178,7 +179,7 @@ def ask_uniform(
     wanted = np.arange(len(hashes))
     counts = np.zeros(len(hashes), np.int64)
     for handle in files:
-        if handle.item_count == 0 or not (handle.topics is None or batch.topic in handle.topics):
+        if handle.item_count == 0 or not may_hold(handle.topics, batch.topic):
             continue
         reader = handle.reader
         if not isinstance(reader, ChainedReader | CompactedFile):

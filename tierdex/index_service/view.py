@@ -10,11 +10,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.queue_table import QueueTables
 from tierdex.index_service.batch_query import BatchQueryRunner
 from tierdex.index_service.local_query import LocalQueries
 from tierdex.index_service.nodes import Nodes
 from tierdex.index_service.page_cache import PageCache
 from tierdex.index_service.parts import Parts
+from tierdex.index_service.published_ends import PublishedEnds
 from tierdex.index_service.put_request import PutChecker
 from tierdex.index_service.query import QueryRunner
 from tierdex.index_service.rocketmq_source import RocketmqView
@@ -59,6 +61,7 @@ class View:
     table: FileTable
     sidecars: SidecarCache
     nodes: Nodes
+    queue_tables: QueueTables
     rocketmq: RocketmqView | None
     executor: Executor
 
@@ -98,7 +101,18 @@ def open_view(
         max_workers=4 * settings.look_ahead, thread_name_prefix="tierdex-read"
     )
     ancestor = None if rocketmq is None else RocketmqView(seams.filesystem, rocketmq, table)
-    return View(settings, seams, store, owns_store, table, sidecars, nodes, ancestor, executor)
+    return View(
+        settings=settings,
+        seams=seams,
+        store=store,
+        owns_store=owns_store,
+        table=table,
+        sidecars=sidecars,
+        nodes=nodes,
+        queue_tables=QueueTables(store),
+        rocketmq=ancestor,
+        executor=executor,
+    )
 
 
 def close_view(view: View) -> None:
@@ -147,7 +161,7 @@ def make_parts(
         watermarks=Watermarks(
             view.table,
             settings.node,
-            lambda: view.nodes.state_of(settings.node).end_offsets,
+            PublishedEnds(view.nodes, view.queue_tables, settings.node).of,
             writer.durable_ends if writer is not None else lambda number: {},
             lambda: surroundings.lost_numbers(settings.node),
         ),

@@ -4,7 +4,7 @@
 it for that queue, in put order, is at that level; None when nothing is. Files are in put order, so
 a level's watermark is a maximum over the longest run of files, from the oldest, that are all at the
 level. A file that cannot be read is at none: behind it nothing rises until an operator has taken it out
-of quarantine. What the manifest remembers counts for every level, also after its files expired.
+of quarantine. What is published counts for every level, also after its files expired.
 
 A broker replays from there; replayed duplicates are harmless. Depends on lifecycle.
 """
@@ -32,11 +32,11 @@ class Watermarks:
         self,
         table: FileTable,
         node: str,
-        published: Callable[[], Offsets],
+        published: Callable[[str, int], int | None],
         synced: Callable[[int], Offsets],
         lost: Callable[[], Collection[int]],
     ) -> None:
-        """`published` returns what the node's manifest remembers, `synced` what a file's sync covered.
+        """`published` returns how far a queue is published, `synced` what a file's sync covered.
 
         `lost` returns the numbers of the node's files that were not published and cannot be read.
         """
@@ -47,13 +47,16 @@ class Watermarks:
         self._lost = lost
 
     def of(self, topic: str, queue_id: int) -> dict[str, int | None]:
-        """Return the queue's watermark at each level."""
+        """Return the queue's watermark at each level.
+
+        Raises what the store raises when it must be asked how far the queue is published.
+        """
         queue = (topic, queue_id)
         # The files before the manifest: a file that is no longer local in the snapshot was published
         # before it, so the manifest read afterwards knows it. The other way round it could be in
         # neither.
         with self._table.snapshot() as snapshot:
-            remote = self._published().get(queue)
+            remote = self._published(topic, queue_id)
             local = [
                 handle
                 for handle in reversed(snapshot.files)

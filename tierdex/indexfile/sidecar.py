@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.indexfile.schema import Schema
+
+
+_TABLE_BYTES_MAX: Final = layout.FOOTER_BYTES + layout.PART_COUNT_MAX * layout.PART_ENTRY.itemsize
 
 
 class PageSpan(NamedTuple):
@@ -127,8 +130,7 @@ class Sidecar:
     @property
     def topics(self) -> list[str]:
         """The topics that items of the file have, in the dictionary's order."""
-        names = self.dictionaries.strings(TOPIC_DICTIONARY)
-        return [names[i] for i in np.flatnonzero(self.topic_rows["item_count"]).tolist()]
+        return _topics_used(self.dictionaries, self.topic_rows)
 
     @cached_property
     def extra(self) -> dict[str, Any]:
@@ -146,6 +148,18 @@ class Sidecar:
         names = self.dictionaries.strings(TOPIC_DICTIONARY)
         rows = self.plan.queues[["topic", "queue_id", "end"]].tolist()
         return {(names[topic], queue): end for topic, queue, end in rows}
+
+    def end_of(self, topic: str, queue_id: int) -> int | None:
+        """Return the greatest offset + size of one queue, None when the file has nothing of it."""
+        number = int(self.dictionaries.indexes(TOPIC_DICTIONARY, [topic])[0])
+        if number < 0:
+            return None
+        queues = self.plan.queues
+        first, last = np.searchsorted(queues["topic"], [number, number + 1])
+        place = first + np.searchsorted(queues["queue_id"][first:last], queue_id)
+        if place == last or queues["queue_id"][place] != queue_id:
+            return None
+        return int(queues["end"][place])
 
     def row_bounds(self) -> RowBounds:
         """Return bounds of all columns, for a writer that merges this file."""
@@ -285,3 +299,49 @@ class Sidecar:
             return CorruptFileError(self.path, f"checksum of filter partition {number} differs")
         blocks = self.directory.damaged_blocks(self.uuid) or [number]
         return CorruptFileError(self.path, f"checksum of directory block {blocks[0]} differs")
+
+
+def read_topics(
+    read_at: Callable[[int, int], bytes], *, position: int, file_bytes: int, crc: int, name: object
+) -> list[str]:
+    """Return the topics of a compacted file whose tail begins at `position`, by two reads.
+
+    Neither directory nor filter is read. `crc` is the footer's, by which the file is known. Raises
+    CorruptFileError and what `read_at` raises.
+    """
+    behind = max(position, file_bytes - _TABLE_BYTES_MAX)
+    footer = read_footer(_within(read_at, behind, file_bytes, name), file_bytes, name)
+    if footer.form is not Form.COMPACTED or footer.crc != crc:
+        raise CorruptFileError(name, "is another file than the one that was asked for")
+    end = footer.part(Part.DIRECTORY, name).position
+    parts = _within(read_at, position, end, name)
+    data = read_part(parts, footer, Part.HEADER_COPY, name)
+    header = decode_header(data.ljust(layout.HEADER_BYTES, b"\0"), name, form=Form.COMPACTED)
+    dictionaries = Dictionaries(header.schema.dictionary_names)
+    try:
+        dictionaries.load(read_part(parts, footer, Part.DICTIONARIES, name))
+        rows = np.frombuffer(read_part(parts, footer, Part.TOPICS, name), layout.TOPIC)
+    except ValueError as error:
+        raise CorruptFileError(name, str(error)) from error
+    if len(rows) != len(dictionaries.strings(TOPIC_DICTIONARY)):
+        raise CorruptFileError(name, "dictionaries and topics disagree")
+    return _topics_used(dictionaries, rows)
+
+
+def _within(
+    read_at: Callable[[int, int], bytes], begin: int, end: int, name: object
+) -> Callable[[int, int], bytes]:
+    """Read [begin, end) at once; return what reads in there."""
+    data = read_at(begin, max(0, end - begin))
+
+    def read(position: int, length: int) -> bytes:
+        if position < begin or position + length > end:
+            raise CorruptFileError(name, "a part lies where none may be")
+        return data[position - begin : position - begin + length]
+
+    return read
+
+
+def _topics_used(dictionaries: Dictionaries, topic_rows: np.ndarray) -> list[str]:
+    names = dictionaries.strings(TOPIC_DICTIONARY)
+    return [names[i] for i in np.flatnonzero(topic_rows["item_count"]).tolist()]

@@ -9,36 +9,62 @@ Raises FloorError and ConflictError. Depends on manifest and paths.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import ConflictError, FloorError
-from tierdex.lifecycle.manifest import NOTHING, Change, FileRow, ManifestState, RemoveReason
+from tierdex.lifecycle.manifest import NO_CHANGE, Change, FileRow, ManifestState, RemoveReason
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from tierdex.lifecycle.manifest import QueueTableRef
+
+
+class TableDraft(NamedTuple):
+    """An uploaded queue table: it holds what `before` does and what the files `covers` tell."""
+
+    ref: QueueTableRef
+    before: QueueTableRef | None
+    covers: frozenset[bytes]
 
 
 def add_files(
     state: ManifestState,
     rows: Sequence[FileRow],
     *,
-    end_offsets: Mapping[tuple[str, int], int] = NOTHING,
+    table: TableDraft | None = None,
 ) -> Change | None:
-    """List `rows`; those known already are left as they are. Raises FloorError."""
+    """List `rows`; those known already are left as they are. Raises FloorError.
+
+    `table` holds what these rows tell, too; see `cover_ends`. Raises ConflictError with it.
+    """
     fresh = tuple(row for row in rows if not state.knows(row.uuid))
-    rising = {
-        queue: end for queue, end in end_offsets.items() if end > state.end_offsets.get(queue, -1)
-    }
-    if not fresh and not rising:
+    if not fresh:
         return None
     check_floor(state, fresh)
-    return Change(add=fresh, end_offsets=rising, topics=_new_topics(state, fresh, rising))
+    if table is None:
+        return Change(add=fresh)
+    covered = cover_ends(state, table)
+    told = (row.uuid for row in fresh if row.tells)
+    return replace(covered, add=fresh, covers=(*covered.covers, *told))
 
 
-def merge_files(
-    state: ManifestState, row: FileRow, merged: Iterable[bytes] = (), *, topics: Iterable[str] = ()
-) -> Change | None:
+def cover_ends(state: ManifestState, table: TableDraft) -> Change:
+    """Make an uploaded table the newest one.
+
+    Raises FloorError, and ConflictError when it was not made from the newest one.
+    """
+    if table.ref == state.queue_table:
+        return NO_CHANGE
+    if table.before != state.queue_table:
+        raise ConflictError(f"node {state.node} has another queue table by now")
+    _check_floor_of(state, table.ref.object_key, table.ref.uuid)
+    return Change(queue_table=table.ref, covers=tuple(sorted(table.covers)))
+
+
+def merge_files(state: ManifestState, row: FileRow, merged: Iterable[bytes] = ()) -> Change | None:
     """List `row` in place of this node's files `merged` and, by `row.replaces`, those of others.
 
     Raises ConflictError when one of them is no longer listed, or was replaced by another merge:
@@ -54,18 +80,27 @@ def merge_files(
     if twice:
         raise ConflictError(f"node {state.node} already replaces {', '.join(twice)}")
     check_floor(state, (row,))
+    uncovered = state.uncovered.intersection(merged)
+    if not row.tells:
+        _check_covered(state, uncovered)
     return Change(
         add=(row,),
         remove=dict.fromkeys(merged, RemoveReason.MERGED),
-        topics=_new_topics(state, (row,)) | (frozenset(topics) - state.topics),
+        covers=() if uncovered else (row.uuid,) if row.tells else (),
     )
 
 
 def remove_files(
     state: ManifestState, uuids: Iterable[bytes], reason: RemoveReason
 ) -> Change | None:
-    """Drop those of `uuids` that are listed."""
+    """Drop those of `uuids` that are listed.
+
+    Raises ConflictError when a watermark would fall with them: their ends belong in a queue table
+    first. What the operator gives up as lost can tell nothing any more.
+    """
     listed = [uuid for uuid in uuids if uuid in state.files]
+    if reason is not RemoveReason.LOST:
+        _check_covered(state, state.uncovered.intersection(listed))
     return Change(remove=dict.fromkeys(listed, reason)) if listed else None
 
 
@@ -79,7 +114,7 @@ def add_batch(
     if batch_id <= state.streams.get(query_id, -1):
         return None
     added = add_files(state, rows) or Change()
-    return Change(add=added.add, topics=added.topics, streams={query_id: batch_id})
+    return Change(add=added.add, streams={query_id: batch_id})
 
 
 def check_floor(state: ManifestState, rows: Iterable[FileRow]) -> None:
@@ -87,19 +122,19 @@ def check_floor(state: ManifestState, rows: Iterable[FileRow]) -> None:
 
     An object unlisted and named below the committed floor may be gone at any moment.
     """
-    paths = StorePaths(state.node)
     for row in rows:
-        name = paths.parse_file_object(row.object_key)
-        assert name is not None, row.object_key
-        assert name.uuid == row.uuid, row.object_key
-        if name.read_number < state.floor:
-            raise FloorError(f"{row.object_key} is named below the floor {state.floor}")
+        _check_floor_of(state, row.object_key, row.uuid)
 
 
-def _new_topics(
-    state: ManifestState,
-    rows: Iterable[FileRow],
-    end_offsets: Mapping[tuple[str, int], int] = NOTHING,
-) -> frozenset[str]:
-    named = {topic for row in rows for topic in row.topics or ()}
-    return frozenset(named.union(topic for topic, _ in end_offsets)) - state.topics
+def _check_floor_of(state: ManifestState, key: str, uuid: bytes) -> None:
+    name = StorePaths(state.node).parse_object(key)
+    assert name is not None, key
+    assert name.uuid == uuid, key
+    if name.read_number < state.floor:
+        raise FloorError(f"{key} is named below the floor {state.floor}")
+
+
+def _check_covered(state: ManifestState, uuids: Iterable[bytes]) -> None:
+    names = ", ".join(uuid.hex() for uuid in uuids)
+    if names:
+        raise ConflictError(f"no queue table of node {state.node} holds the ends of {names} yet")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.lifecycle.manifest import FileRow, Uuid
+    from tierdex.lifecycle.topic_set import TopicSet
 
 
 class Closing(Protocol):
@@ -89,7 +90,7 @@ class FileHandle:
     slot_count: int = 0
     begin_ms: int = 0
     sealed_at_ms: int | None = None
-    topics: frozenset[str] | None = None  # None: any
+    topics: TopicSet = None
     fixed_item_count: int = 0
     fixed_min_time: int = 0
     fixed_max_time: int = 0
@@ -108,7 +109,7 @@ class FileHandle:
             slot_count=row.slot_count,
             begin_ms=row.begin_ms,
             sealed_at_ms=row.sealed_at_ms,
-            topics=None if row.topics is None else frozenset(row.topics),
+            topics=row.topics,
             **_held_by(row),
         )
 

@@ -54,7 +54,7 @@ class GarbagePlan:
 def plan_garbage(
     state: ManifestState, objects: Iterable[StoredObject], *, now_ms: int, grace_ms: int
 ) -> GarbagePlan:
-    """Plan over a listing of the node's `files/`, taken *before* or after `state` was read.
+    """Plan over a listing of the node's `files/` and `queues/`, taken *before* or after `state` was read.
 
     Foreign names are left alone. An upload in progress is protected by the grace time, counted
     from the object's own modification, and by the floor in any case.
@@ -80,12 +80,14 @@ def _plan_orphans(
     """Return (keys that may go, the floor to commit for those that may not yet)."""
     paths = StorePaths(state.node)
     kept = {row.object_key for row in state.files.values()}
+    if state.queue_table is not None:
+        kept.add(state.queue_table.object_key)
     kept.update(dropped.object_key for dropped in state.dropped.values())
     deletable: list[str] = []
     old: list[int] = []
     young: list[int] = []
     for found in objects:
-        name = paths.parse_file_object(found.key)
+        name = paths.parse_object(found.key)
         if name is None or found.key in kept:
             continue
         if name.read_number < state.floor:
@@ -100,7 +102,7 @@ def _plan_orphans(
 
 
 def _above(state: ManifestState, object_key: str) -> int | None:
-    name = StorePaths(state.node).parse_file_object(object_key)
+    name = StorePaths(state.node).parse_object(object_key)
     return None if name is None else name.read_number + 1
 
 

@@ -11,6 +11,9 @@ A file is identified by its uuid. A uuid that was ever listed is *known* until i
 forgotten; a known uuid is never added again, which makes publishing idempotent. `floor` and `number`
 only rise, and a dropped object never comes back: deletion by an actor with an old state is harmless.
 
+Nothing here grows with the topics or queues that were ever seen: names and end offsets lie in the files
+themselves, and in a *queue table*, an object of its own (docs/decisions/0015-queue-table.md).
+
 Times are int64 milliseconds. Must not import anything that does I/O. The bytes: manifest_codec.py.
 """
 
@@ -22,10 +25,15 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tierdex.lifecycle.topic_set import topic_hash
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-TOPICS_LISTED_MAX: Final = 64  # above it a row's `topics` is None: any topic
+    from tierdex.lifecycle.topic_set import TopicSet
+
+    OldEnds = Mapping[tuple[str, int], int]  # (topic, queue id) -> end offset
+
 Uuid = bytes  # 16 bytes; the alias also keeps the type's name apart from rows' field `bytes`
 CHECKPOINTS_REMEMBERED_MAX: Final = 64
 NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -70,13 +78,14 @@ class FileRow:
     sealed_at_ms: int
     sidecar_position: int  # the tail [sidecar_position, bytes) is the sidecar
     tail_crc: int
-    topics: tuple[str, ...] | None
+    topics: TopicSet
     schema: str
+    tells: bool = False  # what its queues end at counts for the node's watermarks
     replaces: tuple[FileRef, ...] = ()
     parts: tuple[FileRef, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Retention:
     """How long entries are kept, counted from when their file was sealed; None: for ever."""
 
@@ -86,6 +95,14 @@ class Retention:
     def of(self, topic: str) -> int | None:
         return self.topics_ms.get(topic, self.default_ms)
 
+    def of_hashes(self, topics: Iterable[int]) -> list[int | None]:
+        """Return the limit of each topic of a `TopicSet`."""
+        return [self._by_hash.get(topic, self.default_ms) for topic in topics]
+
+    @cached_property
+    def _by_hash(self) -> Mapping[int, int | None]:
+        return {topic_hash(topic): limit for topic, limit in self.topics_ms.items()}
+
 
 class RemoveReason(Enum):
     """Why a row left the list. On the wire: never rename."""
@@ -94,6 +111,15 @@ class RemoveReason(Enum):
     MERGED = "merged"
     REPLACED = "replaced"  # another node's merge holds its entries
     LOST = "lost"  # the operator gave the object up
+
+
+class QueueTableRef(NamedTuple):
+    """The node's newest queue table: the end offsets of every queue that is published, as one object."""
+
+    object_key: str
+    uuid: Uuid
+    bytes: int
+    crc: int
 
 
 class Dropped(NamedTuple):
@@ -117,11 +143,10 @@ class Change:
     floor: int | None = None
     collected: int | None = None  # manifest numbers up to here are tombstones
     retention: Retention | None = None
-    end_offsets: Mapping[tuple[str, int], int] = field(
-        default_factory=_nothing
-    )  # (topic, queue id) -> end offset
+    queue_table: QueueTableRef | None = None
+    covers: tuple[Uuid, ...] = ()  # listed files whose ends the newest queue table holds
+    end_offsets: OldEnds = field(default_factory=_nothing)  # format 1 only
     streams: Mapping[str, int] = field(default_factory=_nothing)  # query id -> last batch id
-    topics: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:
@@ -182,9 +207,10 @@ class ManifestState:
     dropped: Mapping[Uuid, Dropped] = field(default_factory=_nothing)
     replaced: frozenset[FileRef] = frozenset()
     retention: Retention = Retention()
-    end_offsets: Mapping[tuple[str, int], int] = field(default_factory=_nothing)
+    queue_table: QueueTableRef | None = None
+    uncovered: frozenset[Uuid] = frozenset()  # listed files that tell more than the queue table
+    end_offsets: OldEnds = field(default_factory=_nothing)  # format 1: until the first queue table
     streams: Mapping[str, int] = field(default_factory=_nothing)
-    topics: frozenset[str] = frozenset()
 
     def knows(self, uuid: Uuid) -> bool:
         """Return whether the file is, or was, published here: itself or as a part of a merge."""
@@ -257,6 +283,12 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
             dropped[uuid] = Dropped(row.object_key, uuid, row.number, reason, commit.time_ms)
     files.update((row.uuid, row) for row in added)
     collected = max(state.collected, change.collected or 0)
+    before = state.queue_table
+    if change.queue_table is not None and before is not None:
+        # An object like any other from here on: it waits out its grace time, for those who read it.
+        dropped[before.uuid] = Dropped(
+            before.object_key, before.uuid, 0, RemoveReason.MERGED, commit.time_ms
+        )
     for uuid in change.forget:
         dropped.pop(uuid, None)
     replaced = state.replaced.union(*(row.replaces for row in added))
@@ -277,9 +309,24 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         dropped=MappingProxyType(dropped),
         replaced=replaced.difference(change.forget_replaced),
         retention=state.retention if change.retention is None else change.retention,
-        end_offsets=_highest(state.end_offsets, change.end_offsets),
+        queue_table=change.queue_table or state.queue_table,
+        uncovered=_uncovered(state, files, added, change),
+        end_offsets=(
+            _highest(state.end_offsets, change.end_offsets)
+            if change.queue_table is None
+            else NOTHING
+        ),
         streams=_highest(state.streams, change.streams),
-        topics=state.topics | change.topics,
+    )
+
+
+def _uncovered(
+    state: ManifestState, files: Mapping[Uuid, FileRow], added: Iterable[FileRow], change: Change
+) -> frozenset[Uuid]:
+    """Return the listed files whose ends count, and are in no queue table yet."""
+    told = (row.uuid for row in added if row.tells)
+    return frozenset(uuid for uuid in state.uncovered.union(told) if uuid in files).difference(
+        change.covers
     )
 
 
@@ -304,12 +351,6 @@ def with_checkpoint(state: ManifestState, commit: Commit) -> Commit:
     """Return `commit` (on top of `state`) as a checkpoint: it carries the state after itself."""
     as_base = replace(commit, base=commit.number, checkpoint=None)
     return replace(as_base, checkpoint=apply(state, as_base))
-
-
-def listed_topics(topics: Iterable[str]) -> tuple[str, ...] | None:
-    """Return a row's `topics`: sorted, or None when there are too many to list."""
-    names = sorted(set(topics))
-    return tuple(names) if len(names) <= TOPICS_LISTED_MAX else None
 
 
 def _highest(before: Mapping[Any, int], change: Mapping[Any, int]) -> Mapping[Any, int]:

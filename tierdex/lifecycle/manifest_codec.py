@@ -10,6 +10,9 @@ the JSON repeats node and number, so that a right object in the wrong place fail
 spelling of every header: a flipped byte anywhere, a truncation or a tail is a CorruptFileError.
 A newer version is an UnsupportedFormatError. Unknown fields of a known version are ignored.
 
+Format 1 listed topics by name, in rows and for the node as a whole, and the end offset of every queue;
+it is read, and never written. What it said of queues stays until the first queue table holds it.
+
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
 Depends on manifest, orjson and google_crc32c.
 """
@@ -33,16 +36,18 @@ from tierdex.lifecycle.manifest import (
     FileRow,
     ManifestState,
     NodeKind,
+    QueueTableRef,
     RemoveReason,
     Retention,
     Tombstone,
 )
+from tierdex.lifecycle.topic_set import decode_topics, encode_topics, topic_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MAGIC: Final = b"tierdex-manifest"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # of commits; tombstones and hints are as they were in 1
 _HEADER_BYTES_MAX: Final = 128
 _INT64: Final = 1 << 63
 
@@ -52,7 +57,7 @@ _INT64: Final = 1 << 63
 
 def encode_commit(commit: Commit) -> bytes:
     """Return the object's bytes."""
-    return _frame(b"commit", _pack_commit(commit))
+    return _frame(b"commit", _pack_commit(commit), FORMAT_VERSION)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:
@@ -109,13 +114,13 @@ def decode_row(data: bytes) -> FileRow:
 # -- the frame --------------------------------------------------------------------------------
 
 
-def _frame(what: bytes, packed: object) -> bytes:
+def _frame(what: bytes, packed: object, version: int = 1) -> bytes:
     body = orjson.dumps(packed)
-    return _header(what, body) + body
+    return _header(version, what, body) + body
 
 
-def _header(what: bytes, body: bytes) -> bytes:
-    prefix = b"%s %d %s %d " % (MAGIC, FORMAT_VERSION, what, len(body))
+def _header(version: int, what: bytes, body: bytes) -> bytes:
+    prefix = b"%s %d %s %d " % (MAGIC, version, what, len(body))
     crc = google_crc32c.extend(google_crc32c.value(prefix), body)
     return prefix + b"%08x\n" % crc
 
@@ -125,11 +130,14 @@ def _unframe(data: bytes, key: str) -> tuple[bytes, Any]:
     fields = line.split(b" ")
     if not newline or len(line) > _HEADER_BYTES_MAX or len(fields) != 5 or fields[0] != MAGIC:
         raise CorruptFileError(key, "no manifest header")
-    if fields[1].isdigit() and int(fields[1]) > FORMAT_VERSION:
-        raise UnsupportedFormatError(key, f"manifest format {int(fields[1])} is newer than ours")
+    version = int(fields[1]) if fields[1].isdigit() else 0
+    if version > FORMAT_VERSION:
+        raise UnsupportedFormatError(
+            key, f"manifest format {version}, this program reads up to {FORMAT_VERSION}: update it"
+        )
     what = fields[2]
     # One spelling only: whatever differs from what we would write for this body is damage.
-    if what not in _UNPACK or line + newline != _header(what, body):
+    if what not in _UNPACK or line + newline != _header(version, what, body):
         raise CorruptFileError(key, "length or checksum does not match")
     try:
         return what, orjson.loads(body)
@@ -166,9 +174,10 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "floor": change.floor,
         "collected": change.collected,
         "retention": None if change.retention is None else _pack_retention(change.retention),
+        "queue_table": _pack_table(change.queue_table),
+        "covers": [uuid.hex() for uuid in change.covers],
         "end_offsets": _pack_offsets(change.end_offsets),
         "streams": dict(change.streams),
-        "topics": sorted(change.topics),
     }
     return {name: value for name, value in packed.items() if value not in (None, [], {})}
 
@@ -194,9 +203,10 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
         ],
         "replaced": _pack_refs(sorted(state.replaced)),
         "retention": _pack_retention(state.retention),
+        "queue_table": _pack_table(state.queue_table),
+        "uncovered": sorted(uuid.hex() for uuid in state.uncovered),
         "end_offsets": _pack_offsets(state.end_offsets),
         "streams": dict(state.streams),
-        "topics": sorted(state.topics),
     }
 
 
@@ -214,9 +224,11 @@ def _pack_row(row: FileRow) -> dict[str, Any]:
         "sealed": row.sealed_at_ms,
         "sidecar": row.sidecar_position,
         "crc": row.tail_crc,
-        "topics": row.topics,
+        "topics": encode_topics(row.topics),
         "schema": row.schema,
     }
+    if row.tells:
+        packed["tells"] = True
     if row.replaces:
         packed["replaces"] = _pack_refs(row.replaces)
     if row.parts:
@@ -230,6 +242,10 @@ def _pack_refs(refs: Iterable[FileRef]) -> list[list[Any]]:
 
 def _pack_retention(retention: Retention) -> dict[str, Any]:
     return {"default": retention.default_ms, "topics": dict(retention.topics_ms)}
+
+
+def _pack_table(table: QueueTableRef | None) -> list[Any] | None:
+    return None if table is None else [table.object_key, table.uuid.hex(), table.bytes, table.crc]
 
 
 def _pack_offsets(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
@@ -274,9 +290,10 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
         floor=None if floor is None else _count(floor),
         collected=None if collected is None else _count(collected),
         retention=None if retention is None else _unpack_retention(retention),
+        queue_table=_unpack_table(packed.get("queue_table")),
+        covers=tuple(map(_uuid, packed.get("covers", ()))),
         end_offsets=_unpack_offsets(packed.get("end_offsets", {})),
         streams=_unpack_streams(packed.get("streams", {})),
-        topics=frozenset(map(_text, packed.get("topics", ()))),
     )
 
 
@@ -306,9 +323,10 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         dropped=_frozen({d.uuid: d for d in dropped}),
         replaced=frozenset(_unpack_refs(packed["replaced"])),
         retention=_unpack_retention(packed["retention"]),
+        queue_table=_unpack_table(packed.get("queue_table")),
+        uncovered=frozenset(map(_uuid, packed.get("uncovered", ()))),
         end_offsets=_unpack_offsets(packed["end_offsets"]),
         streams=_unpack_streams(packed["streams"]),
-        topics=frozenset(map(_text, packed["topics"])),
     )
 
 
@@ -327,8 +345,10 @@ def _unpack_row(packed: dict[str, Any]) -> FileRow:
         sealed_at_ms=_integer(packed["sealed"]),
         sidecar_position=_count(packed["sidecar"]),
         tail_crc=_count(packed["crc"]),
-        topics=None if topics is None else tuple(map(_text, topics)),
+        # Format 1 listed the names.
+        topics=topic_set(topics) if isinstance(topics, list) else decode_topics(topics),
         schema=_text(packed["schema"]),
+        tells=bool(packed.get("tells", False)),
         replaces=_unpack_refs(packed.get("replaces", ())),
         parts=_unpack_refs(packed.get("parts", ())),
     )
@@ -347,6 +367,13 @@ def _unpack_retention(packed: dict[str, Any]) -> Retention:
 
     topics = {_text(topic): limit(value) for topic, value in packed["topics"].items()}
     return Retention(limit(packed["default"]), _frozen(topics))
+
+
+def _unpack_table(packed: list[Any] | None) -> QueueTableRef | None:
+    if packed is None:
+        return None
+    key, uuid, size, crc = packed
+    return QueueTableRef(_text(key), _uuid(uuid), _count(size), _count(crc))
 
 
 def _unpack_offsets(packed: dict[str, dict[str, Any]]) -> Mapping[tuple[str, int], int]:

@@ -22,7 +22,6 @@ from tierdex.errors import FencedError, OwnershipError
 from tierdex.lifecycle import changes
 from tierdex.lifecycle.manifest import (
     NO_CHANGE,
-    NOTHING,
     Change,
     FileRow,
     ManifestState,
@@ -33,9 +32,10 @@ from tierdex.lifecycle.manifest_log import Draft
 from tierdex.storage_layer.probe import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tierdex.ids import IdSource
+    from tierdex.lifecycle.changes import TableDraft
     from tierdex.lifecycle.manifest_log import ManifestLog
 
 logger = logging.getLogger(__name__)
@@ -118,14 +118,12 @@ class OwnedNode:
 
         return self._log.commit(draft)
 
-    def publish(
-        self, rows: Sequence[FileRow], *, end_offsets: Mapping[tuple[str, int], int] = NOTHING
-    ) -> ManifestState:
+    def publish(self, rows: Sequence[FileRow], *, table: TableDraft | None = None) -> ManifestState:
         """List files whose objects are uploaded. Listing one again is a success without a commit.
 
         Raises FloorError (upload again under a fresh name), FencedError.
         """
-        return self.commit(lambda state: changes.add_files(state, rows, end_offsets=end_offsets))
+        return self.commit(lambda state: changes.add_files(state, rows, table=table))
 
     def merge(self, row: FileRow, merged: Sequence[bytes]) -> ManifestState:
         """List `row` in place of the files `merged`, at once. Raises ConflictError, FloorError."""

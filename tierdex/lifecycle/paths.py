@@ -12,6 +12,7 @@
     PREFIX/nodes/<node>/probe-<hex>             does the store honour conditions? gone at once
     PREFIX/nodes/<node>/manifest/<number>       one commit each
     PREFIX/nodes/<node>/files/<manifest number that its writer had read>-<uuid>
+    PREFIX/nodes/<node>/queues/<the same>-<uuid>    queue tables
 
 Numbers have exactly 20 digits, so that names sort as numbers do; uuids are 32 lower-case hex digits.
 A name ending in `.tmp` is half written, by definition: recovery removes it. Parsers refuse near
@@ -192,6 +193,10 @@ class StorePaths:
         return f"{self.prefix}files/"
 
     @property
+    def queues_prefix(self) -> str:
+        return f"{self.prefix}queues/"
+
+    @property
     def hint(self) -> str:
         return f"{self.prefix}hint"
 
@@ -209,11 +214,19 @@ class StorePaths:
         assert len(uuid) == 16, uuid
         return f"{self.files_prefix}{format_number(read_number)}-{uuid.hex()}"
 
-    def parse_file_object(self, key: str) -> ObjectName | None:
-        """Return the parts of a file object's key, None when it is none of this node's."""
-        if not key.startswith(self.files_prefix):
+    def queue_table(self, read_number: int, uuid: bytes) -> str:
+        """Return the key of a queue table, named as a file's object is."""
+        assert len(uuid) == 16, uuid
+        return f"{self.queues_prefix}{format_number(read_number)}-{uuid.hex()}"
+
+    def parse_object(self, key: str) -> ObjectName | None:
+        """Return the parts of the key of a file or a queue table, None when it is none of this node's."""
+        for prefix in (self.files_prefix, self.queues_prefix):
+            if key.startswith(prefix):
+                break
+        else:
             return None
-        found = _OBJECT.fullmatch(key.removeprefix(self.files_prefix))
+        found = _OBJECT.fullmatch(key.removeprefix(prefix))
         if found is None or (number := parse_number(found[1])) is None:
             return None
         return ObjectName(number, bytes.fromhex(found[2]))

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 from tierdex.lifecycle.manifest import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.topic_set import TopicSet
 
 KEEP_FOR_EVER = Retention()
 _SPAN_SHARE = 10  # files that are merged were sealed within this part of their retention
@@ -36,7 +37,7 @@ def make_retention(
     return Retention(_milliseconds(default_s), topics)
 
 
-def longest_retention(rules: Retention, topics: Collection[str] | None) -> int | None:
+def longest_retention(rules: Retention, topics: TopicSet) -> int | None:
     """Return the longest retention (ms) of a file with these topics; None: for ever.
 
     `topics` None means any topic at all, so the longest of all rules counts.
@@ -46,20 +47,18 @@ def longest_retention(rules: Retention, topics: Collection[str] | None) -> int |
     return max(known) if len(known) == len(limits) else None
 
 
-def shortest_retention(rules: Retention, topics: Collection[str] | None) -> int | None:
+def shortest_retention(rules: Retention, topics: TopicSet) -> int | None:
     """Return the shortest retention (ms) of any of these topics; None: all are kept for ever."""
     return min((limit for limit in _limits(rules, topics) if limit is not None), default=None)
 
 
-def _limits(rules: Retention, topics: Collection[str] | None) -> list[int | None]:
-    if topics is None or not topics:
+def _limits(rules: Retention, topics: TopicSet) -> list[int | None]:
+    if not rules.topics_ms or not topics:
         return [rules.default_ms, *rules.topics_ms.values()]
-    return [rules.of(topic) for topic in topics]
+    return rules.of_hashes(topics)
 
 
-def is_expired(
-    rules: Retention, topics: Collection[str] | None, sealed_at_ms: int | None, now_ms: int
-) -> bool:
+def is_expired(rules: Retention, topics: TopicSet, sealed_at_ms: int | None, now_ms: int) -> bool:
     """Return whether a file's longest-kept topic allows it to go."""
     limit = longest_retention(rules, topics)
     return limit is not None and sealed_at_ms is not None and now_ms - sealed_at_ms >= limit
@@ -99,15 +98,6 @@ def is_hidden(rules: Retention, topic: str, sealed_at_ms: int | None, now_ms: in
     """Return whether entries of `topic` in a file sealed then are no longer returned."""
     limit = rules.of(topic)
     return limit is not None and sealed_at_ms is not None and now_ms - sealed_at_ms >= limit
-
-
-def hidden_topics(
-    rules: Retention, topics: Iterable[str], sealed_at_ms: int | None, now_ms: int
-) -> frozenset[str]:
-    """Return those of a file's topics whose entries are hidden."""
-    if rules == KEEP_FOR_EVER:
-        return frozenset()
-    return frozenset(topic for topic in topics if is_hidden(rules, topic, sealed_at_ms, now_ms))
 
 
 def _milliseconds(seconds: float | None) -> int | None:

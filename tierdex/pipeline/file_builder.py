@@ -28,8 +28,9 @@ from tierdex.indexfile.compacted_writer import CompactedSummary, CompactedWriter
 from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.statistics import RowBounds
-from tierdex.lifecycle.manifest import FileRow, listed_topics
+from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.paths import StorePaths
+from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.pipeline.entry_rows import name_row, rows_of
 
 if TYPE_CHECKING:

@@ -55,14 +55,11 @@ class LookupFile:
 
     def wanted(self, asked: LookupBatch, still: np.ndarray) -> np.ndarray:
         """Return the lookups (i8) that this file's times and topics may answer."""
-        row, hidden = self._head.file.row, self._head.file.hidden
+        file = self._head.file
+        row = file.row
         mask = still & (asked.begin <= row.max_time) & (asked.end >= row.min_time)
         if asked.topics:
-            known = [
-                topic not in hidden and (row.topics is None or topic in row.topics)
-                for topic in asked.topics
-            ]
-            mask &= np.array(known)[asked.topic]
+            mask &= np.array([file.shows(topic) for topic in asked.topics])[asked.topic]
         return np.flatnonzero(mask)
 
     def ask(
@@ -92,7 +89,7 @@ class LookupFile:
                 self._keep(max(first, int(pages[-1, 0])), last, first, data)
             members = wanted[low:high]
             lookups, rows = _match(rows, asked, members, tags[members])
-            if self._head.file.hidden and len(rows):
+            if self._head.file.is_fading and len(rows):
                 lookups, rows = self._visible(lookups, rows)
             if len(rows):
                 found.add(lookups, rows, self._columns)
@@ -154,7 +151,7 @@ class LookupFile:
     def _visible(self, lookups: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         assert self._remote is not None
         names = self._remote.compacted.dictionaries.strings(TOPIC_DICTIONARY)
-        shown = np.array([name not in self._head.file.hidden for name in names])
+        shown = np.array([self._head.file.shows(name) for name in names])
         kept = shown[rows["tag"] & np.uint32(TOPIC_MASK)]
         return lookups[kept], rows[kept]
 

@@ -123,7 +123,7 @@ def mergeable(snapshot: Snapshot, rules: Retention) -> list[ListedFile]:
     others = sorted(node for node, own in snapshot.retention.items() if own != rules)
     if others:
         logger.warning("other retention, not merged", extra={"nodes": others})
-    return [file for file in snapshot.files if file.node not in others and not file.hidden]
+    return [file for file in snapshot.files if file.node not in others and not file.is_fading]
 
 
 def collect_garbage(

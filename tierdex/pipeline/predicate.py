@@ -38,13 +38,14 @@ class Predicate:
         """Return `time` or `topic` when no row of the file can match; None otherwise."""
         if file.row.min_time > self.end or file.row.max_time < self.begin:
             return "time"
-        topics = file.row.topics
-        if topics is not None and not any(self.wants_topic(file, topic) for topic in topics):
+        if file.is_faded:
+            return "topic"
+        if self.topics is not None and not any(map(file.shows, self.topics)):
             return "topic"
         return None
 
     def wants_topic(self, file: ListedFile, topic: str) -> bool:
-        return topic not in file.hidden and (self.topics is None or topic in self.topics)
+        return file.shows(topic) and (self.topics is None or topic in self.topics)
 
     # -- pages -----------------------------------------------------------------------------------
 

@@ -184,7 +184,6 @@ def _merge_all(
     return Change(
         add=tuple(row for change in some for row in change.add),
         remove={uuid: why for change in some for uuid, why in change.remove.items()},
-        topics=frozenset().union(*(change.topics for change in some)),
     )
 
 
@@ -196,7 +195,7 @@ def with_numbers(state: ManifestState, rows: Sequence[FileRow], now_ms: int) -> 
 
 def renamed(store: Store, row: FileRow, node: str, state: ManifestState) -> FileRow:
     """Copy a row's object to a name that the node's floor cannot reach; return the row of the copy."""
-    name = StorePaths(node).parse_file_object(row.object_key)
+    name = StorePaths(node).parse_object(row.object_key)
     assert name is not None, row.object_key
     if name.read_number >= state.floor:
         return row

@@ -18,7 +18,8 @@ from tierdex.ids import SystemIds
 from tierdex.lifecycle.manifest import FileRow, is_replaced, replaced_by, unexplained_drops
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
 from tierdex.lifecycle.paths import make_file_id
-from tierdex.lifecycle.retention import hidden_topics
+from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
+from tierdex.lifecycle.topic_set import may_hold
 from tierdex.settings import load_settings
 
 if TYPE_CHECKING:
@@ -33,15 +34,31 @@ _PASSES_MAX = 4  # each sees what was committed before the one before ended
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A published file of a snapshot. `hidden` are the topics whose entries retention hides."""
+    """A published file of a snapshot; `rules` say what of it retention hides at `now_ms`."""
 
     node: str
     row: FileRow
-    hidden: frozenset[str] = frozenset()
+    rules: Retention = KEEP_FOR_EVER
+    now_ms: int = 0
 
     @property
     def file_id(self) -> str:
         return make_file_id(self.row.number, self.node)
+
+    @property
+    def is_fading(self) -> bool:
+        """Return whether entries of any topic that the file may hold are hidden."""
+        return begins_to_hide(self.rules, self.row, self.now_ms)
+
+    @property
+    def is_faded(self) -> bool:
+        """Return whether all entries of the file are hidden."""
+        return is_expired(self.rules, self.row.topics, self.row.sealed_at_ms, self.now_ms)
+
+    def shows(self, topic: str) -> bool:
+        """Return whether the file may hold entries of `topic`, and they are not hidden."""
+        hidden = is_hidden(self.rules, topic, self.row.sealed_at_ms, self.now_ms)
+        return not hidden and may_hold(self.row.topics, topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +112,7 @@ def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
     """Return what these states list together, as of `now_ms`."""
     replaced = replaced_by(states)
     files = [
-        ListedFile(state.node, row, _hidden(state, row, now_ms))
+        ListedFile(state.node, row, state.retention, now_ms)
         for state in states
         for row in state.files.values()
         if row.item_count and not is_replaced(row, state.node, replaced)
@@ -106,8 +123,3 @@ def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
         {state.node: state.number for state in states},
         {state.node: state.retention for state in states},
     )
-
-
-def _hidden(state: ManifestState, row: FileRow, now_ms: int) -> frozenset[str]:
-    topics = row.topics if row.topics is not None else state.topics
-    return hidden_topics(state.retention, topics, row.sealed_at_ms, now_ms)

@@ -14,7 +14,7 @@ from tierdex.errors import TierdexError
 from tierdex.indexfile import layout
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
-from tierdex.lifecycle.manifest import listed_topics
+from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.numbered_tasks import numbered_frame
 from tierdex.pipeline.snapshot import take_snapshot

@@ -1,0 +1,66 @@
+"""Which topics the files of a view hold, by name. Names lie in the files; rows have hashes of them.
+
+A file's dictionary is read only when it may hold a name that no other file has told: a node of a few
+topics costs a few reads, however many files it has. What is known is kept while a file holds it.
+Depends on lifecycle.topic_set.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tierdex.lifecycle.topic_set import topic_hash, topic_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierdex.lifecycle.file_handle import FileHandle
+
+
+class TopicNames:
+    """Remembers names by hash. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[int, str] = {}
+        self._unlisted: dict[bytes, frozenset[int]] = {}  # files whose row lists no topics
+
+    def of(self, handles: Iterable[FileHandle]) -> list[str]:
+        """Return the topics that any of these files holds, sorted.
+
+        A published file may be asked for its dictionary. Raises what the store raises.
+        """
+        with self._lock:
+            found: set[int] = set()
+            unlisted: dict[bytes, frozenset[int]] = {}
+            for handle in handles:
+                held = self._held(handle)
+                found |= held
+                if handle.topics is None and handle.row is not None:
+                    unlisted[handle.uuid] = held
+            self._unlisted = unlisted
+            self._names = {number: self._names[number] for number in found}
+            return sorted(self._names.values())
+
+    def known(self, handle: FileHandle) -> list[str] | None:
+        """Return a file's topics, sorted, when they are known without asking the store."""
+        with self._lock:
+            held = handle.topics if handle.topics is not None else self._unlisted.get(handle.uuid)
+            if held is None:
+                return None
+            if not held <= self._names.keys():
+                reader = handle.reader
+                names = reader.topics if handle.row is None else reader.kept_topics()
+                return None if names is None else self._learn(names)
+            return sorted(self._names[number] for number in held)
+
+    def _held(self, handle: FileHandle) -> frozenset[int]:
+        held = handle.topics if handle.topics is not None else self._unlisted.get(handle.uuid)
+        if held is not None and held <= self._names.keys():
+            return held
+        return topic_set(self._learn(handle.reader.topics))
+
+    def _learn(self, names: Iterable[str]) -> list[str]:
+        self._names.update((topic_hash(name), name) for name in names)
+        return sorted(names)
