@@ -25,6 +25,7 @@ SUM_MODULUS: Final = 1 << 64
 NO_PLACE: Final = -1
 
 _VERSION = 3
+_to_json = json.JSONEncoder(separators=(",", ":")).encode  # made once: a batch has many cursors
 _DIGEST_BYTES = 8
 _HEAD = struct.Struct(f"<B{_DIGEST_BYTES}s16sQ{MERGES_BYTES}s16sq")
 
@@ -48,7 +49,7 @@ class Cursor(NamedTuple):
     floors: Floors
 
     def encode(self) -> str:
-        tail = json.dumps([self.file_id, *self.floors.encode()], separators=(",", ":"))
+        tail = _to_json([self.file_id, *self.floors.encode()])
         raw = _HEAD.pack(_VERSION, *self[:-2]) + tail.encode()
         check = hashlib.blake2b(raw, digest_size=4).digest()
         return base64.urlsafe_b64encode(check + raw).decode().rstrip("=")

@@ -210,17 +210,22 @@ class CursorMaker:
         """
         identities = list(page)
         found = fingerprints_of(identities)
-        total = int(found[:, 0].sum(dtype=np.uint64))
-        floors = Floors()
+        floors, total = Floors(), sum(found[:, 0].tolist())
         if before is not None:
-            total, floors = (total + before.returned) % SUM_MODULUS, before.floors
+            floors, total = before.floors, total + before.returned
         known = self._places.get(file_id)
         if known is None:
             file = find_covering(self._files, file_id)
             form = _CHAINED if file is None else _form_of(file)
             known = self._places[file_id] = (self._merges_across(file_id), form)
         return Cursor(
-            digest, found[-1].tobytes(), total, *known, place, file_id, floors.lowered(identities)
+            digest,
+            found[-1].tobytes(),
+            total % SUM_MODULUS,
+            *known,
+            place,
+            file_id,
+            floors.lowered(identities),
         ).encode()
 
     def file_of(self, cursor: Cursor) -> FileHandle:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tierdex.indexfile.kernels.fingerprint import mix_columns
+from tierdex.indexfile.kernels.fingerprint import mix_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,14 +64,13 @@ def first_of_each(columns: Sequence[np.ndarray]) -> np.ndarray:
 # -- fingerprints -----------------------------------------------------------------------------------
 
 
-def fingerprints(columns: Sequence[Any]) -> np.ndarray:
-    """Return 128 bits (u8[n, 2]) for each row of columns (u8[n]): topic, the fields, the time.
+def fingerprints(values: np.ndarray) -> np.ndarray:
+    """Return 128 bits (u8[n, 2]) for each row of `values` (u8[n, c]): topic, the fields, the time.
 
     Strings come as `text_number`, numbers by their bits.
     """
-    values = np.array(columns, np.uint64)
-    found = np.empty((values.shape[1], 2), np.uint64)
-    mix_columns(values, found)
+    found = np.empty((len(values), 2), np.uint64)
+    mix_rows(values, found)
     return found
 
 
@@ -79,8 +78,8 @@ def fingerprints_of(identities: Sequence[Identity]) -> np.ndarray:
     """Return the fingerprints (u8[n, 2]) of identities of one schema."""
     if not identities:
         return np.empty((0, 2), np.uint64)
-    rows = [(*location, timestamp) for location, timestamp in identities]
-    return fingerprints([list(map(_number, column)) for column in zip(*rows, strict=True)])
+    numbers = [_number(v) for location, timestamp in identities for v in (*location, timestamp)]
+    return fingerprints(np.array(numbers, np.uint64).reshape(len(identities), -1))
 
 
 @lru_cache(maxsize=4096)

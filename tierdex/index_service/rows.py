@@ -64,7 +64,7 @@ class RowDecoder:
                 wide = np.int64 if values.dtype.kind == "i" else np.uint64
                 columns.append(values.astype(wide).view(np.uint64))
         columns.append(np.ascontiguousarray(rows["timestamp"]).view(np.uint64))
-        return fingerprints(columns)
+        return fingerprints(np.column_stack(columns))
 
 
 def _text_numbers(strings: Sequence[str], indices: np.ndarray) -> np.ndarray:

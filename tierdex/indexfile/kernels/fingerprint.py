@@ -26,12 +26,12 @@ def _mixed(mixed: Any, value: Any, multiplier: Any) -> Any:
 
 
 @kernel
-def mix_columns(columns: Any, found: Any) -> None:
-    """Write the fingerprints of `columns` (u8[c, n]) to `found` (u8[n, 2])."""
-    width = np.uint64(columns.shape[0])
-    for i in range(columns.shape[1]):
+def mix_rows(values: Any, found: Any) -> None:
+    """Write the fingerprints of the rows of `values` (u8[n, c]) to `found` (u8[n, 2])."""
+    width = np.uint64(values.shape[1])
+    for i in range(values.shape[0]):
         first, second = _mixed(_SECOND, width, _FIRST), _mixed(_FIRST, width, _SECOND)
-        for c in range(columns.shape[0]):
-            first = _mixed(first, columns[c, i], _FIRST)
-            second = _mixed(second, columns[c, i], _SECOND)
+        for c in range(values.shape[1]):
+            first = _mixed(first, values[i, c], _FIRST)
+            second = _mixed(second, values[i, c], _SECOND)
         found[i, 0], found[i, 1] = first, second
