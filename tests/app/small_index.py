@@ -11,6 +11,7 @@ import threading
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
 from tierdex.index_service.entry_columns import make_entry_columns
+from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.request import (
     INT32_MAX,
     check_integer,
@@ -173,6 +174,9 @@ class SmallIndex:
     def files(self):
         self._maybe_fail()
         return [{**FILE, "item_count": len(self.items)}] if self.items else []
+
+    def nodes(self):
+        return [NodeInfo("a", 3, len(self.files()))]
 
     def file(self, file_id):
         for file in self.files():

@@ -164,6 +164,7 @@ def test_a_store_that_was_never_listed_is_missing(make_index, store):
 
 
 def test_a_new_node_counts_from_the_listing_before_it(make_node, make_index, store, clock):
+    publish(make_node("b"), 1)
     reader = make_index(None, store=store, max_staleness=10)
     publish(make_node("a"), 1)
     store.broken = ("nodes/a/",)

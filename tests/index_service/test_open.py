@@ -189,6 +189,7 @@ def test_the_node_that_a_data_folder_belongs_to_is_followed_whatever_is_read(mak
     writer = make_index(node="a", store=store)
     put(writer, "A", 1)
     writer.roll()
+    make_index(tmp_path / "other", node="b", store=store).close()
     reader = make_index(store=store, read_only=True, read_nodes=["b"])
     writer.run_compaction()
     reader.refresh()

@@ -32,6 +32,7 @@ MATRIX = {
     ("GET", "/v1/watermark"): READ,
     ("POST", "/v1/entries"): WRITE,
     ("GET", "/v1/admin/files"): ADMIN,
+    ("GET", "/v1/admin/nodes"): ADMIN,
     ("GET", "/v1/admin/files/{file_id:file_id}"): ADMIN,
     ("POST", "/v1/admin/files/{file_id:file_id}:verify"): ADMIN,
     ("GET", "/v1/admin/compaction"): ADMIN,

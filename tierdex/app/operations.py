@@ -171,6 +171,7 @@ WATERMARK_GET = _operation(
     ],
 )
 FILES_GET = _operation(_json(schemas.Files))
+NODES_GET = _operation(_json(schemas.Nodes))
 FILE_GET = _operation(_json(schemas.File), statuses=(404,), parameters=[_FILE_ID])
 FILE_VERIFY = _operation(
     _json(schemas.Verified), statuses=(404,), parameters=[_FILE_ID], takes_body=True

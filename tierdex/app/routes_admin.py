@@ -1,4 +1,4 @@
-"""Routes of the operator: files, verify, compaction, roll, refresh, expire.
+"""Routes of the operator: files, nodes, verify, compaction, roll, refresh, expire.
 
 Depends on doors.
 """
@@ -30,6 +30,13 @@ async def get_files(service: Service, request: Request) -> Response:
     _refuse_query(request)
     files = await service.in_thread(lambda: [file_document(f) for f in service.index.files()])
     return json_response({"files": files})
+
+
+async def get_nodes(service: Service, request: Request) -> Response:
+    """List the store's nodes, and what is wrong with those that cannot be read."""
+    _refuse_query(request)
+    nodes = await service.in_thread(service.index.nodes)
+    return json_response({"nodes": [node._asdict() for node in nodes]})
 
 
 async def get_file(service: Service, request: Request) -> Response:
@@ -117,6 +124,9 @@ _FILE = "/v1/admin/files/{file_id:file_id}"
 ROUTES = [
     RouteSpec(
         "GET", "/v1/admin/files", Scope.ADMIN, get_files, "List files", operations.FILES_GET
+    ),
+    RouteSpec(
+        "GET", "/v1/admin/nodes", Scope.ADMIN, get_nodes, "List nodes", operations.NODES_GET
     ),
     RouteSpec("GET", _FILE, Scope.ADMIN, get_file, "Describe a file", operations.FILE_GET),
     RouteSpec(

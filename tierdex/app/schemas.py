@@ -205,6 +205,21 @@ class Files(BaseModel):
     files: list[File]
 
 
+class Node(BaseModel):
+    """A node of the store; `problem` says why its manifest cannot be read. No name: none can be listed."""
+
+    node: str
+    number: int
+    files: int
+    problem: str | None
+
+
+class Nodes(BaseModel):
+    """Every node of the store, as of the last refresh."""
+
+    nodes: list[Node]
+
+
 class ExpireOrder(Given):
     """Files of this node that were sealed before this time go."""
 
@@ -280,6 +295,6 @@ class Problem(BaseModel):
 
 MODELS: tuple[type[BaseModel], ...] = (
     Answer, Answers, Compaction, Entry, EntriesToPut, EntryToPut, ExpireOrder, Expired, File, Files,
-    Lookup, Lookups, Missing, Nothing, Problem, PutAnswer, Rolled, RowProblem, Status, Topics,
-    Verified, Version, Watermark,
+    Lookup, Lookups, Missing, Node, Nodes, Nothing, Problem, PutAnswer, Rolled, RowProblem, Status,
+    Topics, Verified, Version, Watermark,
 )  # fmt: skip

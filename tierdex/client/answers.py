@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from tierdex.index_service.answer import Answer, Entry, Explain, FileExplain, Missing, Stage
-from tierdex.index_service.file_info import FileInfo
+from tierdex.index_service.file_info import FileInfo, NodeInfo
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")
 _common_values = itemgetter(*_COMMON)
@@ -35,6 +35,11 @@ def read_answers(body: bytes) -> list[Answer]:
 
 def read_files(body: bytes) -> list[FileInfo]:
     return [file_of(document) for document in read_json(body)["files"]]
+
+
+def read_nodes(body: bytes) -> list[NodeInfo]:
+    nodes = read_json(body)["nodes"]
+    return [NodeInfo(*(document[name] for name in NodeInfo._fields)) for document in nodes]
 
 
 def read_file(body: bytes) -> FileInfo:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tierdex.index_service.answer import Answer
-    from tierdex.index_service.file_info import FileInfo
+    from tierdex.index_service.file_info import FileInfo, NodeInfo
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -98,6 +98,10 @@ def watermark(topic: str, queue_id: int) -> Call[dict[str, int | None]]:
 
 def files() -> Call[list[FileInfo]]:
     return Call("GET", "/v1/admin/files", answers.read_files)
+
+
+def nodes() -> Call[list[NodeInfo]]:
+    return Call("GET", "/v1/admin/nodes", answers.read_nodes)
 
 
 def file(file_id: str) -> Call[FileInfo]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
-    from tierdex.index_service.file_info import FileInfo
+    from tierdex.index_service.file_info import FileInfo, NodeInfo
 
 T = TypeVar("T")
 _DEFAULT_TIMEOUT_S = 30.0
@@ -234,6 +234,10 @@ class Client(_Connection):
         """Return every index file, newest first."""
         return self._send(calls.files())
 
+    def nodes(self) -> list[NodeInfo]:
+        """Return every node of the store, and what is wrong with those that cannot be read."""
+        return self._send(calls.nodes())
+
     def file(self, file_id: str) -> FileInfo:
         """Return one file. Raises NotFoundError."""
         return self._send(calls.file(file_id))
@@ -379,6 +383,10 @@ class AsyncClient(_Connection):
     async def files(self) -> list[FileInfo]:
         """Return every index file, newest first."""
         return await self._send(calls.files())
+
+    async def nodes(self) -> list[NodeInfo]:
+        """Return every node of the store, and what is wrong with those that cannot be read."""
+        return await self._send(calls.nodes())
 
     async def file(self, file_id: str) -> FileInfo:
         """Return one file. Raises NotFoundError."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.compactor.expire import due_for_expiry, expire
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
-from tierdex.index_service.file_info import FileInfo, describe_handle
+from tierdex.index_service.file_info import FileInfo, NodeInfo, describe_handle
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
 from tierdex.index_service.topic_names import TopicNames
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.compactor.parts import CompactorParts
     from tierdex.index_service.nodes import Nodes
-    from tierdex.index_service.quarantine import Quarantine
+    from tierdex.index_service.surroundings import ViewSurroundings
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
 
@@ -37,7 +37,7 @@ class Catalogue:
         clock: Clock,
         table: FileTable,
         nodes: Nodes,
-        quarantine: Quarantine | None,
+        surroundings: ViewSurroundings,
         compaction: CompactorParts | None,
         worker_error: Callable[[], BaseException | None],
     ) -> None:
@@ -45,17 +45,19 @@ class Catalogue:
         self._topic_names = TopicNames()
         self._table = table
         self._nodes = nodes
-        self._quarantine = quarantine
+        self._surroundings = surroundings
         self._compaction = compaction
         self._worker_error = worker_error
 
     def files(self) -> list[FileInfo]:
-        """Return every file newest first, then the quarantined ones."""
+        """Return every file newest first, then those that cannot be read."""
         with self._table.snapshot() as snapshot:
             shown = [self._describe(handle) for handle in snapshot.files]
-        for name, reason in ({} if self._quarantine is None else self._quarantine.names()).items():
-            shown.append(FileInfo(name, "quarantine", 0, None, None, 0, 0, 0, "", reason=reason))
-        return shown
+        return shown + self._surroundings.unreadable_files()
+
+    def nodes(self) -> list[NodeInfo]:
+        """Return every node of the store, read or not."""
+        return self._nodes.describe()
 
     def _describe(self, handle: FileHandle) -> FileInfo:
         return describe_handle(handle, self._topic_names.known(handle))

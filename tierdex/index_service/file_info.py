@@ -1,4 +1,4 @@
-"""What an operator sees of a file. Depends on lifecycle."""
+"""What an operator sees of a file, and of a node. Depends on lifecycle."""
 
 from __future__ import annotations
 
@@ -22,10 +22,24 @@ class FileInfo(NamedTuple):
     node: str
     sealed_at: int | None = None
     topics: list[str] | None = None
-    reason: str | None = None  # of a quarantined file
+    reason: str | None = None  # of a file that cannot be read: nothing else is known of it
 
     def to_dict(self) -> dict[str, Any]:
         return self._asdict()
+
+
+class NodeInfo(NamedTuple):
+    """One node of the store. `problem` says why its manifest cannot be read: the rest is older then."""
+
+    node: str
+    number: int  # of the newest commit that was read; 0: none
+    files: int
+    problem: str | None = None
+
+
+def unreadable_file(name: str, state: str, reason: str) -> FileInfo:
+    """Return what is shown of a file that nobody can look into."""
+    return FileInfo(name, state, 0, None, None, 0, 0, 0, "", reason=reason)
 
 
 def describe_handle(handle: FileHandle, topics: list[str] | None) -> FileInfo:

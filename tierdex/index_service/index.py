@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
-    from tierdex.index_service.file_info import FileInfo
+    from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.parts import Parts, WritingParts
     from tierdex.index_service.writer import Writer
     from tierdex.indexfile.schema import Schema
@@ -99,8 +99,8 @@ class Index:
         `filesystem` and `executor` are seams for tests and simulations. A folder belongs to one node,
         whose name it remembers; `adopt` lets its files go on under another one. Raises
         FolderInUseError when another process writes there, InvalidRequestError for a bad setting,
-        node or URL, NotFoundError for a folder that is to be read and is not there, UnavailableError
-        when the disk fails.
+        node or URL, UnavailableError when the disk fails, NotFoundError for what is only read and is
+        not there: no data folder, a store without any manifest, a node of `read_nodes` without one.
         """
         from tierdex.settings import load_settings
 
@@ -365,9 +365,19 @@ class Index:
 
     @with_disk_errors
     def files(self) -> list[FileInfo]:
-        """Return every file of this view, newest first, quarantined ones last."""
+        """Return every file of this view, newest first, those that cannot be read last."""
         self._refuse_closed()
         return self._parts.catalogue.files()
+
+    @with_disk_errors
+    def nodes(self) -> list[NodeInfo]:
+        """Return every node of the store as of the last refresh, sorted by name.
+
+        One whose manifest cannot be read has a `problem`, and files of it may be missing from
+        `files()`. A row without a name says that nodes cannot be listed.
+        """
+        self._refuse_closed()
+        return self._parts.catalogue.nodes()
 
     def file(self, file_id: str) -> FileInfo:
         """Return one file. Raises NotFoundError."""

@@ -23,8 +23,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tierdex.errors import CorruptFileError, StoreRefusedError, UnavailableError
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.published import PublishedFile
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
@@ -36,6 +36,12 @@ from tierdex.lifecycle.manifest import (
     unexplained_drops,
 )
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
+from tierdex.lifecycle.node_reading import (
+    READING_ERRORS,
+    NodeReading,
+    read_node,
+    refuse_absent,
+)
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
 
 if TYPE_CHECKING:
@@ -53,7 +59,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PASSES_MAX = 4  # each sees what was committed before the one before ended
-_STORE_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +112,10 @@ class Nodes:
         self._lock = threading.Lock()
         self._logs: dict[str, ManifestLog] = {}  # replaced, never changed: read without a lock
         self._absent_ms: dict[str, int] = {}  # until when a node was known not to exist
-        self._errors: dict[str, str] = {}
+        self._errors: dict[str, Exception] = {}
         self._listing_error: str | None = None
         self._listed_ms = 0
+        self._found: frozenset[str] = frozenset()  # by the last listing, or by `read_nodes`
         self._hidden: tuple[Missing, ...] = ()
         self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
         self._vetoes: set[object] = set()  # who else misses something
@@ -167,12 +173,12 @@ class Nodes:
         requests = self._list_nodes()
         for node, log in self._logs.items():
             requests += 1
-            try:
-                log.refresh()
+            reading = read_node(log)
+            if reading.error is None:
                 self._errors.pop(node, None)
-            except _STORE_ERRORS as error:
-                logger.warning("manifest not read", extra={"node": node, "error": str(error)})
-                self._errors[node] = str(error)
+            else:
+                logger.warning("manifest not read", extra={"node": node, "error": reading.problem})
+                self._errors[node] = reading.error
         return requests
 
     def _lacks_replacements(self) -> bool:
@@ -187,8 +193,9 @@ class Nodes:
         try:
             found = wanted if wanted is not None else list_nodes(self._store)
             self._listing_error = None
+            self._found = frozenset(found)
             self._listed_ms = self._clock.now_ms()
-        except _STORE_ERRORS as error:
+        except READING_ERRORS as error:
             logger.warning("nodes not listed", extra={"error": str(error)})
             self._listing_error = str(error)
             found = []
@@ -316,9 +323,34 @@ class Nodes:
         for node, log in self._logs.items():
             if self._known_ms(log) >= oldest:
                 continue
-            reason = self._errors.get(node, "not refreshed")
+            reason = self._reading(node).problem or "not refreshed"
             found.append(Missing(f"node:{node}", f"manifest not read lately: {reason}"))
         return found
+
+    def _reading(self, node: str) -> NodeReading:
+        """Return what the last refresh found of a node, with what was committed since."""
+        return NodeReading(node, self.state_of(node), self._errors.get(node))
+
+    def describe(self) -> list[NodeInfo]:
+        """Return every node as of the last refresh, by name; one that cannot be read has a problem.
+
+        When nodes cannot be listed, a row without a name says so: others may be there.
+        """
+        shown = []
+        if self._listing_error is not None:
+            shown.append(NodeInfo("", 0, 0, f"nodes cannot be listed: {self._listing_error}"))
+        for node, log in sorted(self._logs.items()):
+            if log.state.number or node in self._found or node in self._errors:
+                reading = self._reading(node)
+                files = len(reading.state.files)
+                shown.append(NodeInfo(node, reading.state.number, files, reading.problem))
+        return shown
+
+    def refuse_absent(self) -> None:
+        """Raise NotFoundError when the last refresh found that there is nothing to read."""
+        if self._listing_error is None:
+            readings = [self._reading(node) for node in self._logs]
+            refuse_absent(readings, self._store.url, self._settings.read_nodes)
 
     def as_of(self) -> int:
         """Return the time (ms) up to which every node's manifest is known; now without a node."""

@@ -72,15 +72,16 @@ def open_parts(
     ancestor = None if rocketmq is None else Path(rocketmq).absolute()
     if settings.read_only or paths is None:
         if paths is not None:
-            if store is None and not seams.filesystem.is_folder(paths.root):
-                raise NotFoundError(f"there is no data folder {paths.root}")
+            if store is None and not any(map(seams.filesystem.is_folder, paths.folders)):
+                raise NotFoundError(f"{paths.root} is no data folder: is the path right?")
             recorded = read_folder_node(seams.filesystem, paths.root)
             settings = settle_node(settings, recorded, paths.root, adopt=False)
-        return _open_reading(paths, open_view(paths, store, ancestor, settings, seams))
+        view = open_view(paths, store, ancestor, settings, seams)
+        return _open_reading(paths, view, is_store_named=store is not None)
     return open_writing(paths, store, ancestor, settings, seams, adopt=adopt)
 
 
-def _open_reading(paths: DataPaths | None, view: View) -> Parts:
+def _open_reading(paths: DataPaths | None, view: View, *, is_store_named: bool) -> Parts:
     local_view = None
     if paths is not None:
         node = view.settings.node
@@ -89,6 +90,8 @@ def _open_reading(paths: DataPaths | None, view: View) -> Parts:
     surroundings = ViewSurroundings(view.nodes, local_view=local_view, rocketmq=view.rocketmq)
     try:
         surroundings.refresh()
+        if is_store_named:
+            view.nodes.refuse_absent()  # an empty answer would say that it was looked at
     except BaseException:
         close_view(view)
         raise
@@ -96,7 +99,7 @@ def _open_reading(paths: DataPaths | None, view: View) -> Parts:
         clock=view.seams.clock,
         table=view.table,
         nodes=view.nodes,
-        quarantine=None,
+        surroundings=surroundings,
         compaction=None,
         worker_error=lambda: None,
     )

@@ -142,7 +142,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         clock=seams.clock,
         table=table,
         nodes=nodes,
-        quarantine=quarantine,
+        surroundings=surroundings,
         compaction=compaction,
         worker_error=lambda: next((t.last_error for t in threads if t.last_error), None),
     )

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.file_info import FileInfo, unreadable_file
 from tierdex.index_service.nodes import NOT_CALM
 
 if TYPE_CHECKING:
@@ -91,6 +92,16 @@ class ViewSurroundings:
         if (reason := self._unwritten()) is not None:
             missing.append(Missing("put buffer", reason))
         return missing
+
+    def unreadable_files(self) -> list[FileInfo]:
+        """Return the files of the folder that no query can ask, with the reason."""
+        return [
+            unreadable_file(
+                found.file, "quarantine" if part is self._quarantine else "unreadable", found.reason
+            )
+            for part in self._with_missing
+            for found in part.missing()
+        ]
 
     @property
     def calm(self) -> Calm:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
-from tierdex.errors import NotFoundError
 from tierdex.ids import SystemIds
 from tierdex.lifecycle.manifest import FileRow, is_replaced, replaced_by, unexplained_drops
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
+from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
 from tierdex.lifecycle.topic_set import may_hold
@@ -85,27 +85,37 @@ def open_log(store: Store, node: str) -> ManifestLog:
 def take_snapshot(store: Store, nodes: Sequence[str] | None = None) -> Snapshot:
     """Read the newest manifests of all nodes, or of `nodes`.
 
-    Raises NotFoundError for a node of `nodes` that nobody wrote, and what the logs raise: a manifest
-    that cannot be read is never taken for an empty one.
+    Raises NotFoundError for a store without any manifest, or without one of `nodes`, and what the
+    logs raise: a manifest that cannot be read is never taken for an empty one.
+    """
+    readings = read_store(store, nodes)
+    for reading in readings:
+        if reading.error is not None:
+            raise reading.error
+    return snapshot_of([reading.state for reading in readings], SystemClock().now_ms())
+
+
+def read_store(store: Store, nodes: Sequence[str] | None = None) -> list[NodeReading]:
+    """Read the manifests of all nodes, or of `nodes`; each reading says what failed at it.
+
+    Raises NotFoundError as `take_snapshot`, and what listing the nodes raises.
     """
     known: frozenset[FileRef] = frozenset()
     for _ in range(_PASSES_MAX):
-        states = _read_states(store, nodes)
-        unexplained = unexplained_drops(states)
+        readings = _read_nodes(store, nodes)
+        unexplained = unexplained_drops([reading.state for reading in readings])
         if unexplained <= known:
             break
         known = unexplained
-    return snapshot_of(states, SystemClock().now_ms())
+    return readings
 
 
-def _read_states(store: Store, nodes: Sequence[str] | None) -> list[ManifestState]:
+def _read_nodes(store: Store, nodes: Sequence[str] | None) -> list[NodeReading]:
     names = list_nodes(store) if nodes is None else list(nodes)
     with ThreadPoolExecutor(_LOADS_AT_ONCE) as pool:
-        states = list(pool.map(lambda name: open_log(store, name).load(), names))
-    for state in states:
-        if nodes is not None and state.number == 0:
-            raise NotFoundError(f"there is no node {state.node}")
-    return states
+        readings = list(pool.map(lambda name: read_node(open_log(store, name)), names))
+    refuse_absent(readings, store.url, nodes)
+    return readings
 
 
 def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:

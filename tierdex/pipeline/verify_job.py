@@ -1,7 +1,8 @@
 """`verify`: every checksum and every invariant of every published file, one task a file.
 
-The whole object is read: header, pages, directory, filter, statistics, dictionaries; and what the
-manifest says of it is compared. Findings are words, one row a file. Depends on snapshot, indexfile.
+And one row a node, whose manifest may be what cannot be read. The whole object is read: header, pages,
+directory, filter, statistics, dictionaries; and what the manifest says of it is compared. Findings are
+words, one row a file. Depends on snapshot, indexfile.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from tierdex.clock import SystemClock
 from tierdex.compactor.merged_file import open_published
 from tierdex.errors import TierdexError
 from tierdex.indexfile import layout
@@ -17,12 +19,13 @@ from tierdex.indexfile.layout import Form
 from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.numbered_tasks import numbered_frame
-from tierdex.pipeline.snapshot import take_snapshot
+from tierdex.pipeline.snapshot import read_store, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.node_reading import NodeReading
     from tierdex.storage_layer.base import Store
 
 RESULT_DDL: Final = (
@@ -38,17 +41,23 @@ def verify(
     nodes: Sequence[str] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Any:
-    """Return a DataFrame with one row a published file (RESULT_DDL); `problems` is empty when sound.
+    """Return a DataFrame with one row a node and one a published file; `problems` is empty when sound.
 
-    Lazy: files are read when it is acted on, each by a task of its own. A file that cannot be read
-    is a row with the reason, never an error. Raises what reading the manifests raises.
+    Columns: RESULT_DDL. A node's row has the `file_id` "node:NAME" and its number of files' entries;
+    no object key. Lazy: files are read when it is acted on, each by a task of its own. A file or a
+    manifest that cannot be read is a row with the reason, never an error. Raises NotFoundError when
+    there is no manifest, and what listing the nodes raises.
     """
     from pyspark.sql import functions as F
 
     link = StoreLink.of(store_url, options)
-    files = take_snapshot(link.open(), nodes).files
+    readings = read_store(link.open(), nodes)
+    files = snapshot_of([each.state for each in readings], SystemClock().now_ms()).files
+    manifests = [_node_row(reading) for reading in readings]
 
     def verify_one(number: int) -> bytes:
+        if number >= len(files):
+            return json.dumps(manifests[number - len(files)]).encode()
         problems = check_published(link.open(), files[number].row)
         file, row = files[number], files[number].row
         found = {
@@ -62,9 +71,21 @@ def verify(
         }
         return json.dumps(found).encode()
 
-    found = numbered_frame(spark, len(files), verify_one)
+    found = numbered_frame(spark, len(files) + len(manifests), verify_one)
     text = F.col("result").cast("string")
     return found.select(F.from_json(text, RESULT_DDL).alias("found")).select("found.*")
+
+
+def _node_row(reading: NodeReading) -> dict[str, Any]:
+    return {
+        "file_id": f"node:{reading.node}",
+        "node": reading.node,
+        "object_key": None,
+        "item_count": sum(row.item_count for row in reading.state.files.values()),
+        "bytes": sum(row.bytes for row in reading.state.files.values()),
+        "is_sound": reading.error is None,
+        "problems": [] if reading.problem is None else [reading.problem],
+    }
 
 
 def check_published(store: Store, row: FileRow) -> list[str]:

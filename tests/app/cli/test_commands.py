@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from tests.app.cli.conftest import SMALL
+from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tierdex.app.cli.commands import COMMANDS
 from tierdex.app.cli.cost import monthly_bill
 from tierdex.app.keys import KeyFile, Scope
@@ -16,6 +17,7 @@ from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
 
+LOCAL = "node:local"
 ONE = ("-t", "orders", "-k", "ORDER-1", "-i", "M-1", "--offset", "4096", "--size", "512",
        "--timestamp", "2023-11-14T22:13:20Z")  # fmt: skip
 
@@ -114,13 +116,14 @@ def test_inspect_and_verify_tell_a_sound_file_from_a_damaged_one(run, put, tmp_p
     assert orjson.loads(run("inspect", str(published), "-o", "json").stdout)
     assert run("inspect", str(published)).stdout
     for place in (str(published), "data", "data/store"):
-        (finding,) = orjson.loads(run("verify", place, "-o", "json").stdout)["files"]
-        assert finding["sound"], finding
+        *nodes, finding = orjson.loads(run("verify", place, "-o", "json").stdout)["files"]
+        assert [node["file_id"] for node in nodes] == ([] if place == str(published) else [LOCAL])
+        assert all(each["sound"] for each in (*nodes, finding))
     damaged = bytearray(published.read_bytes())
     damaged[4100] ^= 1
     published.write_bytes(damaged)
     for place in (str(published), "data", "data/store"):
-        (finding,) = orjson.loads(run("verify", place, "-o", "json", code=1).stdout)["files"]
+        *_, finding = orjson.loads(run("verify", place, "-o", "json", code=1).stdout)["files"]
         assert finding["problems"]
     run("verify", "nowhere", code=1)
     run("inspect", "nowhere", code=1)
@@ -219,3 +222,30 @@ def test_bench_measures(run):
     rows = orjson.loads(run("bench", "--entries", "2000", "-o", "json").stdout)
     assert [row["what"] for row in rows] == ["put_batch", "query_batch", "query"]
     run("bench", "--entries", "1", code=2)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_node_that_cannot_be_read_is_named_by_every_command(run, tmp_path, damage):
+    store = str(write_two_nodes(tmp_path))
+    sound = orjson.loads(run("verify", store, "--output", "json").stdout)["files"]
+    assert [row["file_id"] for row in sound[:2]] == ["node:a", "node:b"]
+    DAMAGES[damage](tmp_path / "store")
+    rows = orjson.loads(run("verify", store, "--output", "json", code=1).stdout)["files"]
+    assert [row["file_id"] for row in rows if not row["sound"]] == ["node:b"]
+    for command in (
+        ("files", "--store", store),
+        ("cost", "--store", store),
+        ("expire", "--before", "0", "--data", str(tmp_path / "data-a"), "--store", store),
+    ):
+        assert "incomplete: node b cannot be read" in run(*command, code=4).stderr
+
+
+@pytest.mark.parametrize("command", [("verify",), ("files", "--store"), ("cost", "--store")])
+def test_mistyped_store_is_an_error(run, tmp_path, command):
+    (tmp_path / "storr").mkdir()
+    assert "holds no manifest" in run(*command, str(tmp_path / "storr"), code=1).stderr
+
+
+def test_query_of_a_mistyped_store_does_not_say_not_found(run, tmp_path):
+    question = ("query", "--store", str(tmp_path / "storr"), "--topic", "orders", "--key", "K")
+    assert "holds no manifest" in run(*question, code=1).stderr

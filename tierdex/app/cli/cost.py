@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, tell_unread
 from tierdex.app.cli.opening import opened, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
@@ -32,10 +33,11 @@ def cost(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Estimate the monthly bill of what is published."""
+    """Estimate the monthly bill of what is published. Exit code 4 when a node cannot be read."""
     options_ = parse_settings(setting)
     with opened(data, store, url, api_key, writes=False, settings=options_) as index:
         published = [file for file in index.files() if file.state == "uploaded"]
+        nodes = index.nodes()
     write_fields(
         output,
         monthly_bill(
@@ -47,6 +49,8 @@ def cost(
             get_usd=get_usd,
         ),
     )
+    if tell_unread(nodes):
+        raise typer.Exit(Exit.INCOMPLETE)
 
 
 def monthly_bill(

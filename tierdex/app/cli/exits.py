@@ -19,7 +19,9 @@ from tierdex.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from tierdex.index_service.file_info import NodeInfo
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,6 +60,14 @@ def reporting(command: Callable[P, T]) -> Callable[P, T]:
             raise typer.Exit(Exit.ERROR) from None
 
     return run
+
+
+def tell_unread(nodes: Iterable[NodeInfo]) -> bool:
+    """Name on stderr the nodes that could not be read, whose files are left out; say whether any."""
+    problems = [(node.node, node.problem) for node in nodes if node.problem is not None]
+    for name, problem in problems:
+        say(f"incomplete: {f'node {name} cannot be read: ' if name else ''}{problem}")
+    return bool(problems)
 
 
 def say(text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, tell_unread
 from tierdex.app.cli.opening import opened, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
@@ -26,9 +27,12 @@ def expire(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Drop this node's published files that were sealed before a time."""
+    """Drop this node's published files sealed before a time. Exit code 4: a node cannot be read."""
     time_ms = parse_time(before, field="--before")
     settings = {"background": False, **parse_settings(setting)}
     with opened(data, store, url, api_key, writes=True, settings=settings) as index:
         rows = [file_document(f) for f in index.expire(before=time_ms, dry_run=dry_run)]
+        nodes = index.nodes()
     write_rows(output, rows, FILE_FIELDS, whole={"files": rows, "dry_run": dry_run})
+    if tell_unread(nodes):
+        raise typer.Exit(Exit.INCOMPLETE)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import typer
+
 from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, tell_unread
 from tierdex.app.cli.opening import opened, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
@@ -20,12 +23,15 @@ def files(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """List index files, newest first."""
+    """List index files, newest first. Exit code 4 when a node of the store cannot be read."""
     options_ = parse_settings(setting)
     with opened(data, store, url, api_key, writes=False, settings=options_) as index:
         rows = [file_document(file) for file in index.files()]
+        nodes = index.nodes()
     if output is Form.TABLE:
         for row in rows:
             for name in _TIMES:
                 row[name] = None if row[name] is None else format_time(row[name])
     write_rows(output, rows, FILE_FIELDS, whole={"files": rows})
+    if tell_unread(nodes):
+        raise typer.Exit(Exit.INCOMPLETE)

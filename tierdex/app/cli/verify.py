@@ -30,7 +30,7 @@ def verify(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Check every checksum and invariant. Exit code 1 when something is broken."""
+    """Check every checksum and invariant, of each node's manifest too. Exit code 1: something is broken."""
     if Path(place).is_file():
         findings = [_verify_one_file(Path(place))]
     else:
@@ -65,6 +65,9 @@ def _opened_place(
 
 
 def _verify_all(index: Any) -> Iterator[dict[str, Any]]:
+    for node in index.nodes():
+        problems = [] if node.problem is None else [node.problem]
+        yield {"file_id": f"node:{node.node}", "sound": not problems, "problems": problems}
     files = list(index.files())
     with progress_bar("verify", is_bytes=False) as progress:
         for number, file in enumerate(files):

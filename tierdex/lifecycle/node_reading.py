@@ -1,0 +1,63 @@
+"""What became of reading each node's manifest: the one list that no tool may shorten in silence.
+
+::
+
+    nodes/a  manifest read        -> NodeReading(a, state)
+    nodes/b  manifest damaged     -> NodeReading(b, the state known before, error)
+    nothing that has a manifest   -> NotFoundError: the address is wrong, or nobody ever wrote there
+
+Who only shows or answers goes on with the nodes that could be read, and names the others; who computes
+a total raises the error. Depends on manifest_log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifest_log import ManifestLog
+
+# What says nothing about other nodes. An OSError is a faulty store's in tests; ours raise none.
+READING_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError)
+
+
+class NodeReading(NamedTuple):
+    """A node, the newest state known of it (number 0: none), and why it could not be read now."""
+
+    node: str
+    state: ManifestState
+    error: Exception | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Return what is wrong, in words; None for a node that was read."""
+        return None if self.error is None else str(self.error) or type(self.error).__name__
+
+
+def read_node(log: ManifestLog) -> NodeReading:
+    """Follow a node's manifest to its end; what fails is in the reading."""
+    try:
+        return NodeReading(log.node, log.refresh())
+    except READING_ERRORS as error:
+        return NodeReading(log.node, log.state, error)
+
+
+def refuse_absent(
+    readings: Iterable[NodeReading], place: str, wanted: Collection[str] | None = None
+) -> None:
+    """Raise NotFoundError when the store `place` holds no manifest, or none of a `wanted` node.
+
+    To be called once every node there was read: what could not be read is there.
+    """
+    found = {each.node for each in readings if each.error is not None or each.state.number}
+    for node in sorted(set(wanted or ()) - found):
+        raise NotFoundError(f"there is no node {node} in {place}: is its name right?")
+    if not found:
+        raise NotFoundError(
+            f"{place} holds no manifest: is the address right? Nothing was ever written there"
+        )
