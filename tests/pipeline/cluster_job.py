@@ -69,7 +69,7 @@ def main(master, archive, python, store, scratch):
     result |= {
         "found": found.agg(F.count("*"), F.sum("offset")).first()[0],
         "tasks_of_lookup": last_scan().tasks_reported,
-        "sound": verify(spark, store).where("is_sound").count(),
+        "sound": verify(spark, store).where("is_sound and object_key is not null").count(),
         "merged": merge(spark, store).files_merged,
     }
     (Path(scratch) / "result").write_text(json.dumps(result))

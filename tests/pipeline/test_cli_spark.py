@@ -30,7 +30,7 @@ def test_build_lookup_merge_and_verify(spark, run_cli, store_url, tmp_path):
     merged = json.loads(run_cli("merge", store_url, "-o", "json").stdout)
     assert merged["files_merged"] == 2
     found = json.loads(run_cli("verify", store_url, "-o", "json").stdout)
-    assert [file["is_sound"] for file in found["files"]] == [True]
+    assert [file["is_sound"] for file in found["files"]] == [True, True]  # the file, its node
 
 
 def test_index_and_the_pointer_that_query_shows(run_cli, store_url, tmp_path):

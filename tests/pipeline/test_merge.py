@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.pipeline.conftest import append, key_rows, read
 from tierdex import Index
 from tierdex.lifecycle.manifest import NodeKind
@@ -161,3 +162,14 @@ def test_damage_and_loss_are_found_by_verify(spark, store_url, tmp_path):
     # whichever of the two comes first
     with pytest.raises(Exception, match=r"checksum of page|holds no object"):
         read(spark, store_url, nodes="spark").where("timestamp > 0").count()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_node_whose_manifest_is_damaged_is_a_broken_row(spark, tmp_path, damage):
+    store = write_two_nodes(tmp_path)
+    DAMAGES[damage](store)
+    rows = verify(spark, f"file://{store}").collect()
+    assert [row.file_id for row in rows if not row.is_sound] == ["node:b"]
+    assert {row.node for row in rows if row.is_sound} == {"a"}
+    with pytest.raises(Exception, match="manifest"):  # a count would be too small
+        read(spark, f"file://{store}").count()

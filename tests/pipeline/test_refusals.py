@@ -258,8 +258,20 @@ def test_node_that_nobody_wrote_is_not_an_empty_one(tmp_path):
         take_snapshot(open_store(tmp_path), ["nobody"])
 
 
-def test_store_without_files_is_an_empty_scan(spark, store_url):
+def test_store_without_a_manifest_is_not_an_empty_scan(spark, store_url):
+    keys = spark.createDataFrame([("orders", "a")], "topic string, key string")
+    for job in (
+        lambda: read(spark, store_url).count(),
+        lambda: verify(spark, store_url),
+        lambda: lookup(spark, store_url, keys),
+    ):
+        with pytest.raises(Exception, match="holds no manifest"):
+            job()
+
+
+def test_store_without_files_is_an_empty_scan(spark, store_url, tmp_path):
+    Index.open(tmp_path / "data", store=store_url, background=False).close()
     assert read(spark, store_url).count() == 0
-    assert verify(spark, store_url).count() == 0
+    assert [row.file_id for row in verify(spark, store_url).collect()] == ["node:local"]
     keys = spark.createDataFrame([("orders", "a")], "topic string, key string")
     assert [row.offset for row in lookup(spark, store_url, keys).collect()] == [None]

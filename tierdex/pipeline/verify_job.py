@@ -43,10 +43,10 @@ def verify(
 ) -> Any:
     """Return a DataFrame with one row a node and one a published file; `problems` is empty when sound.
 
-    Columns: RESULT_DDL. A node's row has the `file_id` "node:NAME" and its number of files' entries;
-    no object key. Lazy: files are read when it is acted on, each by a task of its own. A file or a
-    manifest that cannot be read is a row with the reason, never an error. Raises NotFoundError when
-    there is no manifest, and what listing the nodes raises.
+    Columns: RESULT_DDL. A node's row has the `file_id` "node:NAME", and null for object key and sizes.
+    Lazy: files are read when it is acted on, each by a task of its own. A file or a manifest that
+    cannot be read is a row with the reason, never an error. Raises NotFoundError when there is no
+    manifest, and what listing the nodes raises.
     """
     from pyspark.sql import functions as F
 
@@ -81,8 +81,8 @@ def _node_row(reading: NodeReading) -> dict[str, Any]:
         "file_id": f"node:{reading.node}",
         "node": reading.node,
         "object_key": None,
-        "item_count": sum(row.item_count for row in reading.state.files.values()),
-        "bytes": sum(row.bytes for row in reading.state.files.values()),
+        "item_count": None,  # its files' rows have them: sums stay sums
+        "bytes": None,
         "is_sound": reading.error is None,
         "problems": [] if reading.problem is None else [reading.problem],
     }
