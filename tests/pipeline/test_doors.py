@@ -13,6 +13,7 @@ from tierdex.pipeline import index_table
 def test_index_and_client_see_new_files_and_the_place_of_indexed_rows(spark, store_url, tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text('{"id": "o-1", "at": 5}\n{"id": "o-2", "at": 6}\n')
+    Index.open(tmp_path / "data", store=store_url, background=False).close()  # makes the store
     with Index.open(None, store=store_url) as index:
         app = create_app(index, ServerSettings(log_requests=False))
         with Client("http://localhost", transport=AppTransport(app)) as client:
