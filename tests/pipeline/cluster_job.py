@@ -1,6 +1,6 @@
 """A job for the standalone cluster: run by test_cluster.py in a process of its own.
 
-    python cluster_job.py MASTER ARCHIVE EXECUTOR_PYTHON STORE SCRATCH
+    python cluster_job.py MASTER ARCHIVE EXECUTOR_PYTHON STORE SCRATCH JAVA_OPTIONS
 
 The first attempt of one partition writes down which executor it runs on and waits for its death.
 """
@@ -18,7 +18,7 @@ PARTITIONS = 4
 WAIT_S = 60.0
 
 
-def main(master, archive, python, store, scratch):
+def main(master, archive, python, store, scratch, java_options):
     from pyspark.sql import functions as F
 
     from tierdex.pipeline import last_scan, lookup, make_session, merge, verify
@@ -28,6 +28,8 @@ def main(master, archive, python, store, scratch):
         archive=archive,
         executor_python=python,  # knows nothing of the package
         conf={
+            "spark.driver.extraJavaOptions": java_options,
+            "spark.executor.extraJavaOptions": java_options,
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.driver.host": "127.0.0.1",

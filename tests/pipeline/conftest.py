@@ -20,6 +20,8 @@ from tierdex.pipeline.scan_report import forget_session
 from tierdex.pipeline.session import make_session
 
 QUEUES = {"EWR": 0, "JFK": 1, "LGA": 2}
+# Half of a short session's CPU is the JVM compiling its own code well, which pays after minutes.
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +32,11 @@ def spark():
         session = make_session(
             "local[2]",
             name="tierdex-tests",
-            conf={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+            conf={
+                "spark.sql.shuffle.partitions": "2",
+                "spark.driver.memory": "1g",
+                "spark.driver.extraJavaOptions": SHORT_LIVED_JVM,
+            },
         )
     session.sparkContext.setLogLevel("OFF")
     yield session

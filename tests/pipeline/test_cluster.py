@@ -17,6 +17,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.pipeline import cluster_job
+from tests.pipeline.conftest import SHORT_LIVED_JVM
 from tests.servers.s3_server import find_free_port
 from tierdex.pipeline.java import use_java
 from tierdex.pipeline.packing import pack_environment
@@ -26,7 +27,7 @@ from tierdex.storage_layer.open import open_store
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Master and two workers with one core each, as processes on loopback; yields (url, folder)."""
+    """Master and a worker with room for two executors, on loopback; yields (url, folder)."""
     folder = tmp_path_factory.mktemp("cluster")
     use_java()
     home = Path(pyspark.__file__).parent
@@ -36,6 +37,7 @@ def cluster(tmp_path_factory):
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "192m",
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED_JVM,
         "SPARK_NO_DAEMONIZE": "1",
     }
     started = []
@@ -58,14 +60,13 @@ def cluster(tmp_path_factory):
             "master", "org.apache.spark.deploy.master.Master",
             "-h", "127.0.0.1", "-p", str(port), "--webui-port", str(web),
         )  # fmt: skip
-        for number in range(2):
-            start(
-                f"worker{number}", "org.apache.spark.deploy.worker.Worker",
-                "-h", "127.0.0.1", "-c", "1", "-m", "1g", "-d", str(folder / f"work{number}"),
-                "--webui-port", "0", f"spark://127.0.0.1:{port}",
-            )  # fmt: skip
+        start(
+            "worker", "org.apache.spark.deploy.worker.Worker",
+            "-h", "127.0.0.1", "-c", "2", "-m", "1g", "-d", str(folder / "work"),
+            "--webui-port", "0", f"spark://127.0.0.1:{port}",
+        )  # fmt: skip
         assert pack_environment(folder / "env.tar") > 0  # while they start
-        wait_for(lambda: workers_of(web) == 2, PATIENCE_S, folder)
+        wait_for(lambda: workers_of(web) == 1, PATIENCE_S, folder)
         yield f"spark://127.0.0.1:{port}", folder
     finally:
         for process in reversed(started):
@@ -105,7 +106,7 @@ def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
     with open(folder / "job.log", "wb") as log:
         job = subprocess.Popen(
             [sys.executable, cluster_job.__file__, master, str(archive), str(bare), store,
-             str(tmp_path)],
+             str(tmp_path), SHORT_LIVED_JVM],
             cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
         )  # fmt: skip
     try:
