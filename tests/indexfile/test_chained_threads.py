@@ -5,6 +5,8 @@ import threading
 import numpy as np
 
 from tests.indexfile.chained_files import key, make_file, make_part, offsets_of
+from tierdex.indexfile import chained_check
+from tierdex.indexfile.batch_scan import scan_file
 
 BATCHES = 300
 
@@ -42,4 +44,19 @@ def test_readers_beside_a_writer_see_a_growing_prefix_of_whole_batches(tmp_path)
         reader.join()
     assert problems == []
     assert len(offsets_of(file, key("hot"))) == 2 * BATCHES
+    assert file.check() == []
+
+
+def test_check_beside_appends_finds_nothing_wrong(tmp_path, monkeypatch):
+    """A batch, with a new topic and a new queue, comes right after the rows were read again."""
+    file = make_file(tmp_path / "file.tdx")
+    file.append([make_part(["a"])])
+
+    def scan_and_append(*arguments, **named):
+        scan_file(*arguments, **named)
+        file.append([make_part(["b"], topic="others", first=1, queue_id=1)])
+
+    monkeypatch.setattr(chained_check, "scan_file", scan_and_append)
+    assert file.check() == []
+    monkeypatch.setattr(chained_check, "scan_file", scan_file)
     assert file.check() == []

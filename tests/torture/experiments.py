@@ -24,6 +24,7 @@ from tests.torture import (
     http,
     interleaved_index,
     many_queues,
+    preloaded_faults,
     simulation,
     soak,
     stopped_owners,
@@ -75,6 +76,10 @@ def _kill_server(seed):
 def _bad_store(seed):
     share = random.Random(seed).choice((0.5, 1.0, 1.5))
     return bad_store.live_with_faults(seed, 200, share).total()
+
+
+def _preloaded_faults(seed):
+    return preloaded_faults.fail_system_calls(seed)
 
 
 def _bad_network(seed):
@@ -152,6 +157,10 @@ EXPERIMENTS = (
     Experiment(
         "failing-calls", "each system call of 15 scenarios fails, once and for ever", "faults",
         _fail_calls, dose=None, small_dose=610, minutes=20, cases=lambda: len(_every_failure()),
+    ),
+    Experiment(
+        "preloaded-faults", "system calls of a real process fail: EIO, ENOSPC, EMFILE, late renames",
+        "faults", _preloaded_faults, dose=5000, small_dose=30, minutes=10,
     ),
     Experiment(
         "bad-store", "a store that fails, lies and crawls", "faults", _bad_store,

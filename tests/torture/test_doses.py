@@ -17,6 +17,7 @@ from tests.torture import (
     false_matches,
     interleaved_index,
     many_queues,
+    preloaded_faults,
     simulation,
     soak,
     stopped_owners,
@@ -62,6 +63,12 @@ def test_scenarios_make_every_kind_of_call(kind):
 def test_failing_call_never_becomes_a_success(name, turn):
     for failure in experiments.alternating_failures(name)[turn::5]:
         experiments.fail(failure)
+
+
+@pytest.mark.skipif(preloaded_faults.find_compiler() is None, reason="needs a C compiler")
+def test_failing_system_calls_of_a_process_lose_double_and_hide_nothing():
+    struck = preloaded_faults.fail_system_calls(12, steps=200)
+    assert struck >= DOSES["preloaded-faults"] // 3  # threads take turns as they like
 
 
 @pytest.mark.parametrize("seed", range(2))
