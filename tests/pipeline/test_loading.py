@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.patience import PATIENCE_S
+from tierdex import Index
 
 STEPS = {
     "make the source": "TierdexDataSource({'path': '/tmp/x'}).schema()",
@@ -33,9 +34,11 @@ assert not loaded, loaded
 
 @pytest.mark.parametrize("step", STEPS)
 def test_what_the_driver_side_does_loads_no_kernels(step, tmp_path):
+    store = f"file://{tmp_path}/store"
+    Index.open(tmp_path / "data", store=store, background=False).close()  # makes the store
     code = CODE.format(step=STEPS[step])
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "store")],
+        [sys.executable, "-c", code, store],
         capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
