@@ -10,7 +10,7 @@ from benchmarks.bench import newest_file, store_that_is_down
 from benchmarks.data import TOPIC, Block
 from benchmarks.embedded import compact_only
 from benchmarks.measure import ROUNDS, Row, seconds, take_turns
-from tierdex.indexfile.layout import Part
+from tierdex.fileparts.layout import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable

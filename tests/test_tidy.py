@@ -26,6 +26,8 @@ LONG_FUNCTIONS_SHARE = 0.005
 # Modules that own a binary layout (Arrow's metadata is the layout of another project, read in that one
 # file), and the kernels, whose work is places in memory.
 LAYOUT_MODULES = (
+    "fileparts/layout.py",
+    "fileparts/kernels/",
     "indexfile/layout.py",
     "indexfile/rocketmq_layout.py",
     "indexfile/kernels/",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN
 from tierdex.indexfile.compacted import CompactedFile, Lookup
 from tierdex.indexfile.compacted_writer import CompactedWriter
-from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.statistics import RowBounds

@@ -5,10 +5,10 @@ import ctypes
 import pytest
 
 from tests.indexfile import chained_files, compacted_files
+from tierdex.fileparts.filter import FilterBuilder
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile import compacted_writer as writer_module
 from tierdex.indexfile.check import check_compacted, check_file
-from tierdex.indexfile.filter import FilterBuilder
 from tierdex.indexfile.statistics import FileStatistics
 
 ROWS = compacted_files.make_rows(2000, distinct=900)

@@ -2,6 +2,15 @@
 
 import numpy as np
 
+from tierdex.fileparts.layout import (
+    BLOCK_BYTES,
+    DICTIONARY_ENTRY,
+    FOOTER,
+    FOOTER_MAGIC,
+    FORMAT_VERSION,
+    PART_ENTRY,
+    Part,
+)
 from tierdex.indexfile import layout
 
 
@@ -10,11 +19,11 @@ def offsets(dtype: np.dtype) -> dict[str, tuple[int, int]]:
 
 
 def test_constants_on_disk_are_what_version_1_says():
-    assert layout.FORMAT_VERSION == 1
+    assert FORMAT_VERSION == 1
     assert layout.HEADER_MAGIC == b"TIERDEX1"
-    assert layout.FOOTER_MAGIC == b"TDXFOOT1"
+    assert FOOTER_MAGIC == b"TDXFOOT1"
     assert layout.BATCH_MAGIC.to_bytes(4, "little") == b"BTCH"
-    assert (layout.HEADER_BYTES, layout.BLOCK_BYTES, layout.SCHEMA_POSITION) == (4096, 4096, 128)
+    assert (layout.HEADER_BYTES, BLOCK_BYTES, layout.SCHEMA_POSITION) == (4096, 4096, 128)
     assert (layout.HASH_XXH64_TOPIC_SEEDED, layout.HASH_SEED) == (1, 42)
     assert (layout.KIND_KEY, layout.KIND_MESSAGE_ID) == (0, 1)
     assert (layout.KIND_BIT, layout.TOPIC_MASK) == (1 << 31, (1 << 31) - 1)
@@ -22,7 +31,7 @@ def test_constants_on_disk_are_what_version_1_says():
 
 
 def test_parts_keep_their_numbers():
-    assert [(part.name, part.value) for part in layout.Part][:13] == [
+    assert [(part.name, part.value) for part in Part][:13] == [
         ("HEADER", 0),
         ("DICTIONARIES", 1),
         ("STATISTICS", 2),
@@ -59,7 +68,7 @@ def test_header_keeps_its_offsets():
 
 
 def test_footer_part_entry_and_dictionary_entry_keep_their_offsets():
-    assert offsets(layout.FOOTER) == {
+    assert offsets(FOOTER) == {
         "magic": (0, 8),
         "format_version": (8, 2),
         "form": (10, 1),
@@ -72,14 +81,14 @@ def test_footer_part_entry_and_dictionary_entry_keep_their_offsets():
         "table_crc": (56, 4),
         "crc": (60, 4),
     }
-    assert offsets(layout.PART_ENTRY) == {
+    assert offsets(PART_ENTRY) == {
         "kind": (0, 4),
         "crc": (4, 4),
         "position": (8, 8),
         "length": (16, 8),
         "detail": (24, 8),
     }
-    assert offsets(layout.DICTIONARY_ENTRY) == {
+    assert offsets(DICTIONARY_ENTRY) == {
         "dictionary": (0, 1),
         "reserved": (1, 1),
         "length": (2, 2),

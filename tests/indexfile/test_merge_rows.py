@@ -3,9 +3,9 @@ import pytest
 
 from tests.indexfile import compacted_files as files
 from tierdex.errors import InvalidRequestError
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile.compacted import CompactedFile, Lookup
 from tierdex.indexfile.compacted_writer import CompactedWriter
-from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.merge_rows import RowMerge
 from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, SchemaField

@@ -4,6 +4,7 @@ import threading
 
 from tests.indexfile.chained_files import FILESYSTEM, make_file, make_part
 from tests.indexfile.faulty_disk import FaultyFileSystem
+from tierdex.fileparts.layout import BLOCK_BYTES
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.reserved_blocks import RESERVE_STEP_MAX
@@ -37,7 +38,7 @@ def test_what_is_reserved_stays_below_twice_what_is_used(tmp_path):
     for _ in range(3):
         file.reserve_ahead()
     used = file._used_bytes() - ROWS_BEGIN
-    assert file.bytes_used - ROWS_BEGIN <= 2 * used + layout.BLOCK_BYTES + RESERVE_STEP_MAX
+    assert file.bytes_used - ROWS_BEGIN <= 2 * used + BLOCK_BYTES + RESERVE_STEP_MAX
     assert file.bytes_used - ROWS_BEGIN >= 2 * used
 
 
@@ -77,7 +78,7 @@ def test_append_waits_for_no_more_than_the_step_that_gives_it_room(tmp_path):
     append = threading.Thread(target=blocks.make_room, args=(needed,), daemon=True)
     with blocks._growing:
         append.start()
-        blocks._reserve_up_to(needed + layout.BLOCK_BYTES)
+        blocks._reserve_up_to(needed + BLOCK_BYTES)
         append.join(60)
         assert not append.is_alive()
 

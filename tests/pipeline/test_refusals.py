@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from tests.pipeline.conftest import append, key_rows, read
 from tierdex import Index
 from tierdex.errors import InvalidRequestError, NotFoundError
-from tierdex.indexfile.dictionary import Dictionaries
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
 from tierdex.pipeline import collect_garbage, key_is, lookup, merge, verify

@@ -20,9 +20,9 @@ from tierdex.app import keys as keys_module
 from tierdex.app.keys import KeyFile, Scope
 from tierdex.clock import ManualClock
 from tierdex.errors import AuthenticationError
+from tierdex.fileparts.kernels.compile import private_folder
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
-from tierdex.indexfile.kernels.compile import private_folder
 
 STORE_SECRET = "storeSecretThatNobodyMayRead"
 

@@ -19,18 +19,25 @@ import numpy as np
 
 from tests.torture.file_forms import Compacted, Published, Sealed
 from tests.torture.form import PATH, REFUSALS
+from tierdex.fileparts.checksums import checksum, unit_seed
+from tierdex.fileparts.footer import read_footer
+from tierdex.fileparts.layout import (
+    FILTER_PARTITION,
+    FOOTER,
+    FOOTER_BYTES,
+    PART_COUNT_MAX,
+    PART_ENTRY,
+    Part,
+)
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.check import check_file
-from tierdex.indexfile.checksums import checksum, unit_seed
 from tierdex.indexfile.compacted import CompactedFile
-from tierdex.indexfile.footer import read_footer
-from tierdex.indexfile.layout import Part
 
 _TABLES = {
     Part.STATISTICS: layout.STATISTICS, Part.COLUMNS: layout.COLUMN, Part.QUEUES: layout.QUEUE,
     Part.TOPICS: layout.TOPIC, Part.DIRECTORY: layout.DIRECTORY_ENTRY,
-    Part.FILTER_PARTITIONS: layout.FILTER_PARTITION,
+    Part.FILTER_PARTITIONS: FILTER_PARTITION,
 }  # fmt: skip
 _KEPT = {"magic", "uuid", "crc", "table_crc", "format_version", "form"}
 
@@ -78,8 +85,8 @@ class Forger:
         yield from _of_struct("header", layout.HEADER, 0)
         table = self.footer.table_position
         for number in range(len(self.parts)):
-            yield from _of_struct(f"part {number}", layout.PART_ENTRY, table + 32 * number)
-        yield from _of_struct("footer", layout.FOOTER, len(self.sound) - layout.FOOTER_BYTES)
+            yield from _of_struct(f"part {number}", PART_ENTRY, table + 32 * number)
+        yield from _of_struct("footer", FOOTER, len(self.sound) - FOOTER_BYTES)
         for kind, dtype in _TABLES.items():
             part = self.parts.get(kind)
             if part is None or (kind is Part.STATISTICS and not self.is_compacted):
@@ -138,16 +145,16 @@ class Forger:
         for number, part in enumerate(self.parts.values()):
             if part not in self.covered:
                 continue
-            entry = data[self.footer.table_position + 32 * number :][:32].view(layout.PART_ENTRY)
+            entry = data[self.footer.table_position + 32 * number :][:32].view(PART_ENTRY)
             begin, length = int(entry["position"][0]), int(entry["length"][0])
             kind = int(entry["kind"][0])
             if begin + length <= len(data) and kind in set(Part):
                 entry["crc"] = checksum(
                     data[begin : begin + length], unit_seed(self.uuid, Part(kind))
                 )
-        footer = data[-layout.FOOTER_BYTES :].view(layout.FOOTER)
+        footer = data[-FOOTER_BYTES:].view(FOOTER)
         begin, count = int(footer["table_position"][0]), int(footer["part_count"][0])
-        if count <= layout.PART_COUNT_MAX and begin + 32 * count <= len(data):
+        if count <= PART_COUNT_MAX and begin + 32 * count <= len(data):
             table = data[begin : begin + 32 * count]
             footer["table_crc"] = checksum(table, unit_seed(self.uuid, Part.PART_TABLE))
         footer["crc"] = 0
@@ -166,7 +173,7 @@ class Forger:
                 checksum(block, unit_seed(self.uuid, Part.DIRECTORY, number))
             )
         partitions, filters = self.parts[Part.FILTER_PARTITIONS], self.parts[Part.FILTER]
-        rows = data[partitions.position :][: partitions.length].view(layout.FILTER_PARTITION)
+        rows = data[partitions.position :][: partitions.length].view(FILTER_PARTITION)
         for number, row in enumerate(rows):
             begin = int(row["position"])
             size = int(row["segment_length"]) * (int(row["segment_count"]) + 3) * 2
@@ -252,7 +259,7 @@ class ForgedPublished(Published):
 
     def use(self, data):
         self.store.data = data
-        crc = int(data[-layout.FOOTER_BYTES :].view(layout.FOOTER)["crc"][0])
+        crc = int(data[-FOOTER_BYTES:].view(FOOTER)["crc"][0])
         self.forge_row(crc)
         self.ask_published(self.open())
 

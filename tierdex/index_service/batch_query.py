@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tierdex.clock import Clock
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.index_service.nodes import Calm
     from tierdex.index_service.query import QueryRunner, Surroundings
     from tierdex.index_service.request import QueryRequest
     from tierdex.index_service.uniform_batch import UniformBatch
-    from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.index_service.answer import Missing
     from tierdex.index_service.lookup_batch import LookupBatch
     from tierdex.index_service.reader import Budget
-    from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
 

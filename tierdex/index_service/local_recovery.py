@@ -16,12 +16,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.footer import read_footer
+from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.check import check_file
 from tierdex.indexfile.compacted import CompactedFile
-from tierdex.indexfile.footer import read_footer
 from tierdex.indexfile.header import decode_header
-from tierdex.indexfile.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, Form
+from tierdex.indexfile.layout import HEADER_BYTES, Form
 from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.recovery import Identity

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tierdex.indexfile.columns import ItemRows, address
+from tierdex.fileparts.memory import address
+from tierdex.indexfile.columns import ItemRows
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
 from tierdex.indexfile.kernels import single_puts as k
 from tierdex.indexfile.layout import KIND_BIT, TOPIC_MASK

@@ -22,8 +22,8 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.index_service.uniform_batch import Newest
-    from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
 

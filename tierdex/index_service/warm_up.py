@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile.chained_view import Lookup
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.compacted_writer import CompactedWriter
-from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.hashing import key_hash
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds

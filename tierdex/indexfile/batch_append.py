@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
+from tierdex.fileparts.kernels.checksum import crc32c
+from tierdex.fileparts.layout import round_up
+from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
-from tierdex.indexfile.columns import ItemColumns, ItemRows, address
+from tierdex.indexfile.columns import ItemColumns, ItemRows
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, column_hashes, topic_seeds
 from tierdex.indexfile.kernels import insert as k
 from tierdex.indexfile.kernels import message_rows as quick_k
 from tierdex.indexfile.kernels import tally as tally_k
-from tierdex.indexfile.kernels.checksum import crc32c
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.chained_tally import Tally
-    from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
 
 _STRIDE, _WIDTH = 1, 2  # columns of the table of columns
@@ -179,7 +181,7 @@ def write(
     record["item_count"], record["dictionary_bytes"] = items, len(staged)
     record["uuid"] = np.void(uuid)
     if staged:
-        dictionary_begin = layout.round_up(layout.BATCH_RECORD_BYTES, item_bytes)
+        dictionary_begin = round_up(layout.BATCH_RECORD_BYTES, item_bytes)
         head[dictionary_begin:][: len(staged)] = np.frombuffer(staged, np.uint8)
     tally.array[tally_k.T_CRC] = crc32c(address(head), len(head), np.uint32(tally.crc))
     row = first_row + length - items

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained_tally import Tally
-from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.kernels import batches as k
 from tierdex.indexfile.kernels import tally as tally_k
 

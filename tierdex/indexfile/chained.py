@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
 from tierdex.indexfile.batch_scan import scan_anew, scan_file
 from tierdex.indexfile.chained_check import check_chained
@@ -27,7 +28,6 @@ from tierdex.indexfile.chained_seal import read_tail
 from tierdex.indexfile.chained_tally import Tally
 from tierdex.indexfile.chained_view import ChainedView, Lookup, Matches
 from tierdex.indexfile.chained_writer import ChainedWriter, FileFullError
-from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.old_pages import write_recovered

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
 from tierdex.indexfile.batch_scan import scan_file
 from tierdex.indexfile.chained_tally import Tally
-from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.statistics import RowMeasure
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
+from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained_check import Proof, prove
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
-from tierdex.indexfile.columns import address
 from tierdex.indexfile.kernels import chain_lookup as k
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds, RowMeasure
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.chained_tally import Tally
-    from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.header import FileHeader
     from tierdex.indexfile.schema import Schema
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import part_seed
+from tierdex.fileparts.dictionary import Dictionaries
+from tierdex.fileparts.footer import Footer, encode_footer, make_part, read_footer, read_part
+from tierdex.fileparts.kernels.checksum import block_checksums
+from tierdex.fileparts.layout import BLOCK_BYTES, Part, round_up
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained_view import BlockChecksums
-from tierdex.indexfile.checksums import part_seed
-from tierdex.indexfile.dictionary import Dictionaries
-from tierdex.indexfile.footer import Footer, encode_footer, make_part, read_footer, read_part
-from tierdex.indexfile.kernels.checksum import block_checksums
-from tierdex.indexfile.layout import Form, Part
+from tierdex.indexfile.layout import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ class Statistics(NamedTuple):
 def rows_end(header: FileHeader, row_count: int) -> int:
     """Return where the parts begin: the end of the last row, rounded up to a block."""
     used = layout.rows_position(header.slot_count) + row_count * header.schema.item_bytes
-    return layout.round_up(used, layout.BLOCK_BYTES)
+    return round_up(used, BLOCK_BYTES)
 
 
 def encode_tail(
@@ -78,11 +79,11 @@ def encode_tail(
 ) -> bytes:
     """Return everything that a sealed file has after its rows; `data` is the file from byte 0."""
     position = end = rows_end(header, tally.next_row - 1)
-    blocks = (end - layout.HEADER_BYTES) // layout.BLOCK_BYTES
+    blocks = (end - layout.HEADER_BYTES) // BLOCK_BYTES
     sums = np.empty(blocks, np.uint32)
     block_checksums(
         data.ctypes.data + layout.HEADER_BYTES,
-        layout.BLOCK_BYTES,
+        BLOCK_BYTES,
         blocks,
         np.uint32(part_seed(header.uuid, Part.BLOCK_CHECKSUMS)),
         sums.ctypes.data,
@@ -113,7 +114,7 @@ def read_tail(
 ) -> SealedParts:
     """Return the verified end of a sealed file. Raises CorruptFileError."""
     footer = read_footer(read_at, file_bytes, path, uuid=header.uuid)
-    if footer.form is not Form.CHAINED:
+    if footer.form != Form.CHAINED:
         raise CorruptFileError(path, "header and footer name different forms")
     statistics = Statistics.decode(read_part(read_at, footer, Part.STATISTICS, path), path)
     if not 0 <= statistics.item_count <= statistics.row_count <= header.row_capacity:
@@ -129,7 +130,7 @@ def read_tail(
     except ValueError as error:
         raise CorruptFileError(path, str(error)) from error
     data = read_part(read_at, footer, Part.BLOCK_CHECKSUMS, path)
-    blocks = (end - layout.HEADER_BYTES) // layout.BLOCK_BYTES
+    blocks = (end - layout.HEADER_BYTES) // BLOCK_BYTES
     if len(data) != 4 * blocks:
         raise CorruptFileError(path, f"{len(data)} bytes of checksums for {blocks} blocks")
     sums = np.frombuffer(data, np.uint32)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tierdex.indexfile.checksums import part_seed
+from tierdex.fileparts.checksums import part_seed
+from tierdex.fileparts.layout import Part
 from tierdex.indexfile.kernels import tally as k
-from tierdex.indexfile.layout import Part
 
 if TYPE_CHECKING:
     from tierdex.indexfile.chained_seal import Statistics

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.kernels.checksum import block_checksums
+from tierdex.fileparts.layout import BLOCK_BYTES
+from tierdex.fileparts.memory import address, thread_buffer
 from tierdex.indexfile import layout
-from tierdex.indexfile.columns import address, thread_buffer
 from tierdex.indexfile.kernels import chain_columns as columns_k
 from tierdex.indexfile.kernels import chain_lookup as k
 from tierdex.indexfile.kernels import chain_walk as walk_k
-from tierdex.indexfile.kernels.checksum import block_checksums
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class ChainedView:
         found = np.empty_like(checksums)
         block_checksums(
             int(self.array[k.V_BASE]),
-            layout.BLOCK_BYTES,
+            BLOCK_BYTES,
             len(found),
             np.uint32(seed),
             found.ctypes.data,

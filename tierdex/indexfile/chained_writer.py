@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import ReadOnlyError, TierdexError
+from tierdex.fileparts.memory import address
 from tierdex.indexfile import batch_append, layout
 from tierdex.indexfile.chained_check import prove
 from tierdex.indexfile.chained_reader import ChainedReader
 from tierdex.indexfile.chained_seal import encode_tail, rows_end
-from tierdex.indexfile.columns import address
 from tierdex.indexfile.kernels.chain_lookup import V_ROWS, V_SLOTS
 from tierdex.indexfile.predecessor import Predecessor, decode_predecessor, encode_predecessor
 from tierdex.indexfile.reserved_blocks import ReservedBlocks
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.filesystem import FileSystem, Mapping, OpenFile
     from tierdex.indexfile.chained_tally import Tally
     from tierdex.indexfile.chained_view import ChainedView
     from tierdex.indexfile.columns import ItemColumns, ItemRows
-    from tierdex.indexfile.dictionary import Dictionaries
     from tierdex.indexfile.header import FileHeader
 
 _COPY_BYTES = 1 << 20

@@ -9,13 +9,13 @@ loaded when a list or an Arrow array comes.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
+from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.hashing import check_topic_index
 
@@ -23,32 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.indexfile.schema import Schema
-
-
-def address(array: np.ndarray) -> int:
-    """Return where an array's bytes begin; faster than `array.ctypes.data`.
-
-    Not for structured arrays: there numpy describes every field first, which takes microseconds.
-    """
-    place: int = array.__array_interface__["data"][0]
-    return place
-
-
-_THREADS = threading.local()
-
-
-def thread_buffer(length: int) -> tuple[bytearray, int]:
-    """Return a buffer of this thread with at least `length` bytes, and its address.
-
-    What is in it lasts until the thread asks again. A slice of a bytearray is a copy, several times
-    cheaper than that of a structured array.
-    """
-    found: tuple[bytearray, int] | None = getattr(_THREADS, "buffer", None)
-    if found is None or len(found[0]) < length:
-        buffer = bytearray(length)
-        found = buffer, address(np.frombuffer(buffer, np.uint8))
-        _THREADS.buffer = found
-    return found
 
 
 class StringColumn:
@@ -69,7 +43,7 @@ class StringColumn:
         valid: np.ndarray | None = None,
     ) -> None:
         """Take the buffers. Raises InvalidRequestError when offsets or indices are out of bounds."""
-        from tierdex.indexfile.kernels.hashing import bounds_are_sound
+        from tierdex.fileparts.kernels.hashing import bounds_are_sound
 
         assert offsets.dtype in (np.int32, np.int64), offsets.dtype
         assert offsets.flags.c_contiguous, "strided offsets"
@@ -182,7 +156,7 @@ def is_plain_text(column: StringColumn, max_bytes: int) -> bool:
 
     False means that it takes a closer look; the column has no indices and no mask.
     """
-    from tierdex.indexfile.kernels.text_scan import scan_texts
+    from tierdex.fileparts.kernels.text_scan import scan_texts
 
     assert column.indices is None
     assert column.valid is None

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.footer import read_footer
+from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
+from tierdex.fileparts.memory import thread_buffer
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup, without_long
-from tierdex.indexfile.columns import thread_buffer
 from tierdex.indexfile.compacted_check import find_damage
-from tierdex.indexfile.footer import read_footer
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.kernels import page_batch as batch
 from tierdex.indexfile.kernels import page_lookup as k
-from tierdex.indexfile.layout import Form, Part
+from tierdex.indexfile.layout import Form
 from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.sidecar import PageSpan, Sidecar
@@ -80,9 +81,9 @@ class CompactedFile(Sidecar):
         """
         data = np.frombuffer(memoryview(sidecar), np.uint8)
         if position is None:
-            if len(data) < layout.FOOTER_BYTES:
+            if len(data) < FOOTER_BYTES:
                 raise CorruptFileError(name, f"too short for a footer: {len(data)} bytes")
-            footer = data[-layout.FOOTER_BYTES :].view(layout.FOOTER)[0]
+            footer = data[-FOOTER_BYTES:].view(FOOTER)[0]
             position = max(0, int(footer["file_bytes"]) - len(data))
         return cls(data, position=position, name=name, read=read)
 

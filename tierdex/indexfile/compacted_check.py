@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import checksum, unit_seed
+from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
-from tierdex.indexfile.checksums import checksum, unit_seed
-from tierdex.indexfile.columns import address
 from tierdex.indexfile.kernels import page_check as k
 from tierdex.indexfile.kernels.row_scan import mark_runs
 from tierdex.indexfile.pages import identity_masks

@@ -21,16 +21,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import checksum, unit_seed
+from tierdex.fileparts.filter import FilterBuilder
+from tierdex.fileparts.footer import PartEntry, encode_footer
+from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
+from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
-from tierdex.indexfile.checksums import checksum, unit_seed
-from tierdex.indexfile.columns import address
 from tierdex.indexfile.directory import directory_checksums
-from tierdex.indexfile.filter import FilterBuilder
-from tierdex.indexfile.footer import PartEntry, encode_footer
 from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.page_encode import encode_pages
 from tierdex.indexfile.kernels.row_scan import count_topics, keep_rows, last_run, mark_runs
-from tierdex.indexfile.layout import Form, Part
+from tierdex.indexfile.layout import Form
 from tierdex.indexfile.pages import PagePlan, identity_masks
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import FileStatistics
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.indexfile.dictionary import Dictionaries
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
     from tierdex.indexfile.statistics import RowBounds
 
@@ -283,7 +284,7 @@ class CompactedWriter:
             position=self._position,
         )
         self._write(footer)
-        record = np.frombuffer(footer[-layout.FOOTER_BYTES :], layout.FOOTER)[0]
+        record = np.frombuffer(footer[-FOOTER_BYTES:], FOOTER)[0]
         return int(record["crc"])
 
     def _write_part(self, kind: Part, pieces: Sequence[Buffer | np.ndarray]) -> PartEntry:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import checksum, unit_seed
+from tierdex.fileparts.layout import Part
 from tierdex.indexfile import layout
-from tierdex.indexfile.checksums import checksum, unit_seed
-from tierdex.indexfile.layout import Part
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

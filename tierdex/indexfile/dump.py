@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tierdex.fileparts.layout import FORMAT_VERSION
 from tierdex.indexfile import layout
 from tierdex.indexfile.check import open_for_check
 from tierdex.indexfile.compacted import CompactedFile
@@ -46,7 +47,7 @@ def describe_file(filesystem: FileSystem, path: Path) -> dict[str, Any]:
 def _describe_common(file: ChainedFile | CompactedFile) -> dict[str, Any]:
     dictionaries = file.dictionaries
     return {
-        "format_version": layout.FORMAT_VERSION,
+        "format_version": FORMAT_VERSION,
         "uuid": file.uuid.hex(),
         "created_ms": file.created_ms,
         "slot_count": file.slot_count,

@@ -113,7 +113,7 @@ def plain_hashes(
 def _hash_column(
     column: StringColumn, seeds: np.ndarray, topic_index: np.ndarray | None
 ) -> np.ndarray:
-    from tierdex.indexfile.kernels.hashing import hash_strings  # numba loads only when needed
+    from tierdex.fileparts.kernels.hashing import hash_strings  # numba loads only when needed
 
     out = np.empty(len(column), np.uint64)
     if topic_index is not None:

@@ -13,6 +13,7 @@ import google_crc32c
 import numpy as np
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.fileparts.layout import BLOCK_BYTES, FORMAT_VERSION, round_up
 from tierdex.indexfile import layout
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.predecessor import decode_predecessor
@@ -41,7 +42,7 @@ class FileHeader:
         schema = self.schema.encode()
         header = np.zeros((), layout.HEADER)
         header["magic"] = layout.HEADER_MAGIC
-        header["format_version"] = layout.FORMAT_VERSION
+        header["format_version"] = FORMAT_VERSION
         header["form"] = self.form
         header["uuid"] = np.void(self.uuid)
         for name in ("hash_function", "hash_seed", "slot_count", "item_capacity", "row_capacity"):
@@ -56,7 +57,7 @@ class FileHeader:
     @property
     def full_length(self) -> int:
         """The length of an unsealed file, used or not."""
-        return layout.round_up(self.row_end(self.row_capacity), layout.BLOCK_BYTES)
+        return round_up(self.row_end(self.row_capacity), BLOCK_BYTES)
 
     def row_end(self, row: int) -> int:
         """Return the byte after row `row` of a chained file."""
@@ -83,12 +84,12 @@ def decode_header(data: bytes, path: object, *, form: Form | None = None) -> Fil
     unsigned[layout.PREDECESSOR_POSITION :] = bytes(layout.PREDECESSOR_BYTES)
     if google_crc32c.value(bytes(unsigned)) != int(header["crc"]):
         # A newer version may keep its checksum elsewhere: the version is what helps the reader.
-        if version > layout.FORMAT_VERSION:
+        if version > FORMAT_VERSION:
             raise UnsupportedFormatError(
                 path, f"format version {version} is newer than this program"
             )
         raise CorruptFileError(path, "header checksum differs")
-    if version != layout.FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         raise UnsupportedFormatError(path, f"format version {version} cannot be read")
     return _plausible(header, data, path, form)
 

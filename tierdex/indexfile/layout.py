@@ -19,34 +19,24 @@ Depends on numpy only.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
-import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-class Field(NamedTuple):
-    """One field of a struct: the dtype and the documentation both come from here."""
-
-    name: str
-    code: str
-    meaning: str
-
-
-def make_dtype(fields: Sequence[Field]) -> np.dtype:
-    """Return the packed dtype of `fields`, in order, without gaps."""
-    return np.dtype([(field.name, field.code) for field in fields])
-
+from tierdex.fileparts.layout import (
+    BLOCK_BYTES,
+    DICTIONARY_ENTRY_FIELDS,
+    FILTER_PARTITION_FIELDS,
+    FOOTER_FIELDS,
+    PART_ENTRY_FIELDS,
+    Field,
+    Part,
+    describe_struct,
+    make_dtype,
+    round_up,
+)
 
 # ---- both forms: header -----------------------------------------------------------------------------
 
-FORMAT_VERSION: Final = 1
 HEADER_MAGIC: Final = b"TIERDEX1"
-FOOTER_MAGIC: Final = b"TDXFOOT1"
-UUID_BYTES: Final = 16
-BLOCK_BYTES: Final = 4096  # unit of the chained form's checksums, and of the header
 HEADER_BYTES: Final = 4096
 HASH_XXH64_TOPIC_SEEDED: Final = 1  # XXH64(key, seed = XXH64(topic, seed = hash_seed))
 HASH_SEED: Final = 42
@@ -132,68 +122,9 @@ TOPIC_COUNT_MAX: Final = TOPIC_MASK
 
 # ---- both forms: dictionary entries ------------------------------------------------------------------
 
-DICTIONARY_ENTRY_FIELDS: Final = (
-    Field("dictionary", "u1", "0 topics, then 1.. for the schema's fields with a dictionary"),
-    Field("reserved", "u1", "zero"),
-    Field("length", "<u2", "bytes of UTF-8 that follow; the entry's index is its place in order"),
-)
-DICTIONARY_ENTRY: Final = make_dtype(DICTIONARY_ENTRY_FIELDS)
-assert DICTIONARY_ENTRY.itemsize == 4
-DICTIONARY_STRING_BYTES_MAX: Final = 65_535
 
 # ---- both forms: part table and footer -----------------------------------------------------------------
 
-
-class Part(IntEnum):
-    """What a part, or a checksummed unit, is. On disk (and in CRC seeds): never renumber."""
-
-    HEADER = 0
-    DICTIONARIES = 1
-    STATISTICS = 2
-    BLOCK_CHECKSUMS = 3
-    BATCH = 4
-    PART_TABLE = 5
-    FOOTER = 6
-    HEADER_COPY = 7
-    DIRECTORY = 8
-    FILTER = 9
-    PAGE = 10
-    CHECKSUMS = 11
-    EXTRA = 12
-    COLUMNS = 13
-    QUEUES = 14
-    TOPICS = 15
-    FILTER_PARTITIONS = 16
-    PREDECESSOR = 17
-
-
-PART_ENTRY_FIELDS: Final = (
-    Field("kind", "<u4", "which part (see the list of parts)"),
-    Field("crc", "<u4", "CRC32C of the part's bytes, seeded with (uuid, kind, 0)"),
-    Field("position", "<u8", "first byte of the part in the file"),
-    Field("length", "<u8", "bytes of the part"),
-    Field("detail", "<u8", "the part's own: e.g. count of its elements"),
-)
-PART_ENTRY: Final = make_dtype(PART_ENTRY_FIELDS)
-assert PART_ENTRY.itemsize == 32
-PART_COUNT_MAX: Final = 64
-
-FOOTER_FIELDS: Final = (
-    Field("magic", "S8", "`TDXFOOT1`"),
-    Field("format_version", "<u2", "as in the header"),
-    Field("form", "u1", "as in the header"),
-    Field("reserved", "u1", "zero"),
-    Field("part_count", "<u4", "entries of the part table, which ends where the footer begins"),
-    Field("uuid", "V16", "as in the header"),
-    Field("item_count", "<u8", "items in the file"),
-    Field("file_bytes", "<u8", "length of the whole file, footer included"),
-    Field("table_position", "<u8", "first byte of the part table"),
-    Field("table_crc", "<u4", "CRC32C of the part table, seeded with (uuid, 5, 0)"),
-    Field("crc", "<u4", "CRC32C of this footer with this field zero, seeded with (uuid, 6, 0)"),
-)
-FOOTER: Final = make_dtype(FOOTER_FIELDS)
-FOOTER_BYTES: Final = FOOTER.itemsize
-assert FOOTER_BYTES == 64, FOOTER_BYTES
 
 # ---- chained form: batch records ------------------------------------------------------------------------
 
@@ -297,22 +228,6 @@ DIRECTORY_ENTRY_BYTES: Final = DIRECTORY_ENTRY.itemsize
 assert DIRECTORY_ENTRY_BYTES == 32
 DIRECTORY_BLOCK_BYTES: Final = 4096  # unit of the directory's checksums: 128 entries
 
-FILTER_PARTITION_FIELDS: Final = (
-    Field("position", "<u8", "first byte of the partition's fingerprints inside the filter part"),
-    Field("seed", "<u8", "mixed into every hash before it names positions"),
-    Field("segment_length", "<u4", "fingerprints of a segment, a power of two"),
-    Field("segment_count", "<u4", "segments that a first position may lie in; 3 more follow"),
-    Field("key_count", "<u4", "keys of the partition; 0: no fingerprints, no key"),
-    Field("crc", "<u4", "CRC32C of the fingerprints, seeded with (uuid, 9, partition number)"),
-)
-FILTER_PARTITION: Final = make_dtype(FILTER_PARTITION_FIELDS)
-assert FILTER_PARTITION.itemsize == 32
-
-
-def round_up(value: int, unit: int) -> int:
-    """Return the least multiple of `unit` that is not below `value`."""
-    return -(-value // unit) * unit
-
 
 def slots_bytes(slot_count: int) -> int:
     """Return the bytes of the slot region, padding included."""
@@ -349,18 +264,6 @@ SHARED_STRUCTS: Final = {
     "Directory entry (compacted form)": DIRECTORY_FIELDS,
     "Filter partition (compacted form)": FILTER_PARTITION_FIELDS,
 }
-
-
-def describe_struct(title: str, fields: Sequence[Field]) -> str:
-    """Return one struct as a Markdown table: offset, size, type, field, meaning."""
-    dtype = make_dtype(fields)
-    lines = [f"### {title}", "", f"{dtype.itemsize} bytes.", ""]
-    lines += ["| offset | size | type | field | meaning |", "|--:|--:|---|---|---|"]
-    for field in fields:
-        kind, offset = dtype.fields[field.name][:2]  # type: ignore[index]
-        code = field.code.lstrip("<")
-        lines.append(f"| {offset} | {kind.itemsize} | {code} | `{field.name}` | {field.meaning} |")
-    return "\n".join(lines)
 
 
 def describe() -> str:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
-from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.pages import join_rows
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds

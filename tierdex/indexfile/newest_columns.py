@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tierdex.indexfile.columns import address
+from tierdex.fileparts.memory import address
 from tierdex.indexfile.compacted import CompactedFile
 from tierdex.indexfile.kernels import chain_columns as k
 from tierdex.indexfile.plain_keys import NotPlainError

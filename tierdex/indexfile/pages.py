@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tierdex.fileparts.checksums import part_seed
+from tierdex.fileparts.layout import Part
 from tierdex.indexfile import layout
-from tierdex.indexfile.checksums import part_seed
 from tierdex.indexfile.kernels import page_codec as codec
 from tierdex.indexfile.statistics import KEYS, MESSAGE_IDS, RowBounds
 
@@ -51,7 +52,7 @@ class PagePlan:
         words[codec.COLUMN_COUNT] = len(columns)
         words[codec.ITEM_BYTES] = schema.item_bytes
         words[codec.ITEMS_PER_PAGE] = items
-        words[codec.PAGE_SEED] = part_seed(uuid, layout.Part.PAGE)
+        words[codec.PAGE_SEED] = part_seed(uuid, Part.PAGE)
         self._bases = np.zeros(0, np.int64)
         if np.any(columns["flags"] & layout.COLUMN_RELATIVE):
             least, span = _queue_span(queues)

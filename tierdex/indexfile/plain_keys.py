@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tierdex.indexfile.columns import address
+from tierdex.fileparts.memory import address
 from tierdex.indexfile.kernels.key_column import hash_key_column
 
 

@@ -19,9 +19,9 @@ import google_crc32c
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import part_seed
+from tierdex.fileparts.layout import UUID_BYTES, Part
 from tierdex.indexfile import layout
-from tierdex.indexfile.checksums import part_seed
-from tierdex.indexfile.layout import Part
 
 
 class Predecessor(NamedTuple):
@@ -32,7 +32,7 @@ class Predecessor(NamedTuple):
     batch_crc: int
 
 
-NO_PREDECESSOR = Predecessor(bytes(layout.UUID_BYTES), 0, 0)
+NO_PREDECESSOR = Predecessor(bytes(UUID_BYTES), 0, 0)
 
 
 def encode_predecessor(predecessor: Predecessor, uuid: bytes) -> bytes:

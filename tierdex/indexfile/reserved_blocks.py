@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from tierdex.fileparts.layout import BLOCK_BYTES, round_up
 from tierdex.indexfile import layout
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class ReservedBlocks:
         One by one, in random order, their faults would cost more, and would make the kernel read
         rows ahead in single pages.
         """
-        if not self._has_slots and items >= self._rows_begin // layout.BLOCK_BYTES:
+        if not self._has_slots and items >= self._rows_begin // BLOCK_BYTES:
             self._has_slots = True
             self._populate(0, self._rows_begin)
 
@@ -106,7 +107,7 @@ class ReservedBlocks:
     def _next_step(self) -> int:
         used = self.end - self._rows_begin
         step = min(max(used, RESERVE_STEP_MIN), RESERVE_STEP_MAX)
-        return min(layout.round_up(self.end + step, layout.BLOCK_BYTES), self._full_length)
+        return min(round_up(self.end + step, BLOCK_BYTES), self._full_length)
 
     def _reserve_up_to(self, target: int) -> None:
         self._file.reserve(self.end, target - self.end)

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
+from tierdex.fileparts.layout import round_up
 from tierdex.indexfile import layout
 
 TOPIC_DICTIONARY: Final = "topic"
@@ -85,12 +86,12 @@ class Schema:
         position = layout.ITEM_FIELDS_POSITION
         for field in self.fields:
             width = np.dtype(field.code).itemsize
-            position = layout.round_up(position, width)
+            position = round_up(position, width)
             names.append(field.name)
             codes.append(field.code)
             offsets.append(position)
             position += width
-        size = layout.round_up(position, 8)
+        size = round_up(position, 8)
         return np.dtype({"names": names, "formats": codes, "offsets": offsets, "itemsize": size})
 
     def packer(self) -> struct.Struct:

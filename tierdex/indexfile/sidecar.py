@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import part_seed
+from tierdex.fileparts.dictionary import Dictionaries
+from tierdex.fileparts.filter import FuseFilter
+from tierdex.fileparts.footer import Footer, read_footer, read_part
+from tierdex.fileparts.layout import FOOTER_BYTES, PART_COUNT_MAX, PART_ENTRY, Part
 from tierdex.indexfile import layout
-from tierdex.indexfile.checksums import part_seed
-from tierdex.indexfile.dictionary import Dictionaries
 from tierdex.indexfile.directory import Directory
-from tierdex.indexfile.filter import FuseFilter
-from tierdex.indexfile.footer import Footer, read_footer, read_part
 from tierdex.indexfile.header import FileHeader, decode_header
 from tierdex.indexfile.kernels import page_lookup as k
-from tierdex.indexfile.layout import Form, Part
+from tierdex.indexfile.layout import Form
 from tierdex.indexfile.pages import PagePlan
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import FileStatistics, RowBounds
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.schema import Schema
 
 
-_TABLE_BYTES_MAX: Final = layout.FOOTER_BYTES + layout.PART_COUNT_MAX * layout.PART_ENTRY.itemsize
+_TABLE_BYTES_MAX: Final = FOOTER_BYTES + PART_COUNT_MAX * PART_ENTRY.itemsize
 
 
 class PageSpan(NamedTuple):
@@ -76,7 +77,7 @@ class Sidecar:
         self._pages = pages
         self._read = read
         self.footer: Footer = read_footer(self._read_tail, self.bytes, name)
-        if self.footer.form is not Form.COMPACTED or self.footer.table_position < position:
+        if self.footer.form != Form.COMPACTED or self.footer.table_position < position:
             raise CorruptFileError(name, "is not in compacted form")
         self.header: FileHeader = self._read_header()
         self.schema: Schema = self.header.schema
@@ -311,7 +312,7 @@ def read_topics(
     """
     behind = max(position, file_bytes - _TABLE_BYTES_MAX)
     footer = read_footer(_within(read_at, behind, file_bytes, name), file_bytes, name)
-    if footer.form is not Form.COMPACTED or footer.crc != crc:
+    if footer.form != Form.COMPACTED or footer.crc != crc:
         raise CorruptFileError(name, "is another file than the one that was asked for")
     end = footer.part(Part.DIRECTORY, name).position
     parts = _within(read_at, position, end, name)

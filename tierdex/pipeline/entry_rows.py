@@ -23,7 +23,7 @@ from tierdex.indexfile.schema import TOPIC_DICTIONARY, Schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tierdex.indexfile.dictionary import Dictionaries
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.pipeline.entry_form import EntryForm
     from tierdex.settings import Settings
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.footer import read_footer
+from tierdex.fileparts.layout import Part
 from tierdex.indexfile.compacted import CompactedFile
-from tierdex.indexfile.footer import read_footer
-from tierdex.indexfile.layout import Part
 
 if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import FileRow

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from tierdex.indexfile.columns import StringColumn, address
+from tierdex.fileparts.memory import address
+from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.hashing import plain_hashes
 from tierdex.indexfile.kernels.key_column import hash_key_column
 

@@ -7,9 +7,10 @@ from contextlib import closing
 import pytest
 
 from tests.indexfile.chained_files import FILESYSTEM, make_file, make_part
+from tierdex.fileparts.layout import BLOCK_BYTES
 from tierdex.indexfile.chained import ChainedFile
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, topic_seed
-from tierdex.indexfile.layout import BLOCK_BYTES, HEADER_BYTES, KIND_BIT, KIND_MESSAGE_ID
+from tierdex.indexfile.layout import HEADER_BYTES, KIND_BIT, KIND_MESSAGE_ID
 
 MOST_BYTES = 16
 NOTHING = (0, 0, 0, 0, 0)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from tierdex.fileparts.kernels.checksum import crc32c, rows_fingerprint
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import load_u32
 from tierdex.indexfile.kernels.batches import batch_crc, batch_length
-from tierdex.indexfile.kernels.checksum import crc32c, rows_fingerprint
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import load_u32
 from tierdex.indexfile.kernels.row_scan import measure_columns, measure_queues, measure_tags
 from tierdex.indexfile.kernels.tally import (
     T_BATCHES,

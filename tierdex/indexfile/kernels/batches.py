@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tierdex.fileparts.kernels.checksum import _TABLE, crc32c
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import load_u32, load_u64, mul_high, store_slot
 from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.checksum import _TABLE, crc32c
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import load_u32, load_u64, mul_high, store_slot
 from tierdex.indexfile.kernels.tally import (
     BLOCK_ITEMS,
     T_BATCHES,

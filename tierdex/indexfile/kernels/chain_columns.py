@@ -24,6 +24,20 @@ from typing import Any
 
 import numpy as np
 
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.hashing import xxh64
+from tierdex.fileparts.kernels.intrinsics import (
+    load_i64,
+    load_u8,
+    load_u32,
+    load_u64,
+    mul_high,
+    prefetch,
+    store_i64,
+    store_u8,
+    store_u32,
+    store_u64,
+)
 from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.chain_lookup import (
     BAD_CHAIN,
@@ -35,20 +49,6 @@ from tierdex.indexfile.kernels.chain_lookup import (
     V_SLOT_COUNT,
     V_SLOTS,
     bad_block,
-)
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.hashing import xxh64
-from tierdex.indexfile.kernels.intrinsics import (
-    load_i64,
-    load_u8,
-    load_u32,
-    load_u64,
-    mul_high,
-    prefetch,
-    store_i64,
-    store_u8,
-    store_u32,
-    store_u64,
 )
 from tierdex.indexfile.kernels.plain_keys import bytes_are_plain, key_bound
 

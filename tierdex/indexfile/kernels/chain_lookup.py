@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.checksum import verify_block
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.checksum import verify_block
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u8,
     load_u32,
@@ -29,6 +28,8 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_u8,
     store_u64,
 )
+from tierdex.fileparts.layout import BLOCK_BYTES
+from tierdex.indexfile import layout
 
 # Places of a view (i8 each).
 V_SLOTS = 0  # address of slot 0
@@ -65,7 +66,7 @@ LOOKUP_WORDS = 12
 _GROUP = 64
 _KEPT = 8  # matches that are found side by side; a lookup with more goes on alone
 _AHEAD = 16
-_BLOCK_BYTES = layout.BLOCK_BYTES
+_BLOCK_BYTES = BLOCK_BYTES
 _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION

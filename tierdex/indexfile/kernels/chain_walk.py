@@ -17,6 +17,21 @@ from typing import Any
 
 import numpy as np
 
+from tierdex.fileparts.kernels.checksum import (
+    five_word_fingerprint,
+    row_fingerprint,
+    rows_fingerprint,
+)
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
+    load_i64,
+    load_u32,
+    load_u64,
+    mul_high,
+    prefetch,
+    store_u32,
+    store_u64,
+)
 from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.chain_lookup import (
     BAD_CHAIN,
@@ -25,21 +40,6 @@ from tierdex.indexfile.kernels.chain_lookup import (
     V_ROWS,
     V_SLOT_COUNT,
     V_SLOTS,
-)
-from tierdex.indexfile.kernels.checksum import (
-    five_word_fingerprint,
-    row_fingerprint,
-    rows_fingerprint,
-)
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
-    load_i64,
-    load_u32,
-    load_u64,
-    mul_high,
-    prefetch,
-    store_u32,
-    store_u64,
 )
 
 __all__ = ["add_fingerprint", "collect_chain", "rows_fingerprint", "walk_slots"]

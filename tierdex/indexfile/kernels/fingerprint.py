@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel
 
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.checksum import crc32c, crc_step
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.hashing import string_hash
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.checksum import crc32c, crc_step
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.hashing import string_hash
+from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
     load_u8,
@@ -34,6 +33,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_u32,
     store_u64,
 )
+from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.tally import (
     BLOCK_ITEMS,
     T_CRC,

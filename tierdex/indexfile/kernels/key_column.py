@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.hashing import (
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.hashing import (
     _PRIME_1,
     _PRIME_2,
     _PRIME_3,
@@ -32,8 +32,8 @@ from tierdex.indexfile.kernels.hashing import (
     _stripes,
     xxh64,
 )
-from tierdex.indexfile.kernels.intrinsics import load_i32, load_i64, load_u64, store_u64
-from tierdex.indexfile.kernels.text_scan import is_ascii
+from tierdex.fileparts.kernels.intrinsics import load_i32, load_i64, load_u64, store_u64
+from tierdex.fileparts.kernels.text_scan import is_ascii
 
 _BLOCK = 128
 _BEYOND = 32  # bytes after a block's last key that may be read

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile.kernels.checksum import crc_step
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.checksum import crc_step
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u32,
     load_u64,

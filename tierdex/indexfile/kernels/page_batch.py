@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels import fuse_filter as fuse
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels import fuse_filter as fuse
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u8,
     load_u16,
@@ -26,6 +25,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     prefetch,
     store_i64,
 )
+from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.page_codec import (
     COLUMN_COUNT,
     FRAME,

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import load_i64, load_u64
 from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import load_i64, load_u64
 from tierdex.indexfile.kernels.page_codec import (
     ITEMS_PER_PAGE,
     PAGE_HEADER_BYTES,

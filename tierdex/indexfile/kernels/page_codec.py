@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.checksum import crc32c, numbered_seed
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
     load_u8,
@@ -35,6 +34,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_u32,
     store_u64,
 )
+from tierdex.indexfile import layout
 
 # The plan: words of the file, then words of each column.
 COLUMN_COUNT, ITEM_BYTES, ITEMS_PER_PAGE, QUEUE_POSITION, QUEUE_LEAST, QUEUE_SPAN = range(6)

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.checksum import crc32c, numbered_seed
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u64,
     store_u8,
@@ -24,6 +23,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_u32,
     store_u64,
 )
+from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.page_codec import (
     BASE,
     BASES,

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.checksum import crc32c, numbered_seed
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.fuse_filter import DAMAGED, NO, contains, partition_of
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.fuse_filter import DAMAGED, NO, contains, partition_of
+from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u8,
     load_u16,
@@ -27,6 +26,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_u8,
     store_u64,
 )
+from tierdex.indexfile import layout
 from tierdex.indexfile.kernels.page_codec import (
     ITEM_BYTES,
     decode_item,

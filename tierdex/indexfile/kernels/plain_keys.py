@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import load_i32, load_i64
-from tierdex.indexfile.kernels.text_scan import is_ascii
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import load_i32, load_i64
+from tierdex.fileparts.kernels.text_scan import is_ascii
 
 
 @kernel

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
     load_u8,
@@ -23,6 +22,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     load_u64,
     store_u64,
 )
+from tierdex.indexfile import layout
 
 QUEUE_FREE = np.uint64(0xFFFFFFFFFFFFFFFF)  # topic 2**32 - 1 is never given out
 ORDER_BROKEN = -1

@@ -20,19 +20,10 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import carray
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.arguments import TEXT, text_address, text_bytes
-from tierdex.indexfile.kernels.chain_lookup import (
-    V_ROW_LIMIT,
-    V_ROWS,
-    V_SLOT_COUNT,
-    V_SLOTS,
-    VIEW_LENGTH,
-    bad_block,
-)
-from tierdex.indexfile.kernels.compile import direct_call, short_kernel
-from tierdex.indexfile.kernels.hashing import xxh64
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.arguments import TEXT, text_address, text_bytes
+from tierdex.fileparts.kernels.compile import direct_call, short_kernel
+from tierdex.fileparts.kernels.hashing import xxh64
+from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
     load_u32,
@@ -40,6 +31,15 @@ from tierdex.indexfile.kernels.intrinsics import (
     mul_high,
     prefetch,
     words_at,
+)
+from tierdex.indexfile import layout
+from tierdex.indexfile.kernels.chain_lookup import (
+    V_ROW_LIMIT,
+    V_ROWS,
+    V_SLOT_COUNT,
+    V_SLOTS,
+    VIEW_LENGTH,
+    bad_block,
 )
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 

@@ -21,7 +21,7 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import carray
 
-from tierdex.indexfile.kernels.arguments import (
+from tierdex.fileparts.kernels.arguments import (
     INTEGER,
     ONE_TEXT,
     TEXT,
@@ -30,10 +30,10 @@ from tierdex.indexfile.kernels.arguments import (
     text_address,
     text_bytes,
 )
-from tierdex.indexfile.kernels.checksum import crc_step
-from tierdex.indexfile.kernels.compile import direct_call, short_kernel
-from tierdex.indexfile.kernels.hashing import xxh64
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.checksum import crc_step
+from tierdex.fileparts.kernels.compile import direct_call, short_kernel
+from tierdex.fileparts.kernels.hashing import xxh64
+from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u32,
     load_u64,

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u32,
     load_u64,
@@ -25,6 +24,7 @@ from tierdex.indexfile.kernels.intrinsics import (
     store_i64,
     store_u64,
 )
+from tierdex.indexfile import layout
 
 BLOCK_ITEMS = 128
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.fuse_filter import mix, positions
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.fuse_filter import mix, positions
 
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)

@@ -1,8 +1,9 @@
 import pytest
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile.footer import encode_footer, make_part, read_footer, read_part
-from tierdex.indexfile.layout import Form, Part
+from tierdex.fileparts.footer import encode_footer, make_part, read_footer, read_part
+from tierdex.fileparts.layout import Part
+from tierdex.indexfile.layout import Form
 
 UUID = bytes(range(16))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Buffer
 
-    from tierdex.indexfile.layout import Part
+    from tierdex.fileparts.layout import Part
 
 
 def part_seed(uuid: bytes, part: Part) -> int:

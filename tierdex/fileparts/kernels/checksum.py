@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import (
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
     HAS_SSE42_CRC,
     crc_step_u64,
     load_u8,

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
-from tierdex.indexfile import layout
+from tierdex.fileparts.layout import DICTIONARY_ENTRY, DICTIONARY_STRING_BYTES_MAX, STRING_COUNT_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_ENTRY_BYTES = layout.DICTIONARY_ENTRY.itemsize
+_ENTRY_BYTES = DICTIONARY_ENTRY.itemsize
 
 
 class Dictionaries:
@@ -71,9 +71,9 @@ class Dictionaries:
             size = len(string.encode())
         except UnicodeEncodeError as error:
             raise InvalidRequestError("is not valid text (lone surrogate)", field=name) from error
-        if size > layout.DICTIONARY_STRING_BYTES_MAX:
+        if size > DICTIONARY_STRING_BYTES_MAX:
             raise InvalidRequestError(f"has {size} bytes, too long", field=name)
-        if len(listed) >= layout.TOPIC_COUNT_MAX:
+        if len(listed) >= STRING_COUNT_MAX:
             raise InvalidRequestError("too many distinct strings", field=name)
         listed.append(string)  # the list first: whoever finds the index finds the string
         known[string] = len(listed) - 1

@@ -1,4 +1,4 @@
-"""The end of an immutable file: parts, the part table, the footer. Both forms share it.
+"""The end of an immutable file: parts, the part table, the footer. Every format shares it.
 
 The footer is the last 64 bytes; it is written after everything else is, and says how long the file
 must be, so that a cut or grown file is told at once. Depends on layout, checksums.
@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
-from tierdex.indexfile import layout
-from tierdex.indexfile.checksums import checksum, unit_seed
-from tierdex.indexfile.layout import Form, Part
+from tierdex.fileparts.checksums import checksum, unit_seed
+from tierdex.fileparts.layout import (
+    FOOTER,
+    FOOTER_BYTES,
+    FOOTER_MAGIC,
+    FORMAT_VERSION,
+    PART_COUNT_MAX,
+    PART_ENTRY,
+    Part,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +44,7 @@ class PartEntry(NamedTuple):
 class Footer:
     """What the end of a file says. `parts` holds each kind at most once."""
 
-    form: Form
+    form: int  # as the format's own enum numbers them
     uuid: bytes
     item_count: int
     file_bytes: int
@@ -53,22 +60,22 @@ class Footer:
 
 
 def encode_footer(
-    *, form: Form, uuid: bytes, item_count: int, parts: Sequence[PartEntry], position: int
+    *, form: int, uuid: bytes, item_count: int, parts: Sequence[PartEntry], position: int
 ) -> bytes:
     """Return part table and footer, which the caller writes at `position`, the end of all parts."""
-    table = np.zeros(len(parts), layout.PART_ENTRY)
+    table = np.zeros(len(parts), PART_ENTRY)
     for row, entry in zip(table, parts, strict=True):
         for name, value in zip(("kind", "crc", "position", "length", "detail"), entry, strict=True):
             row[name] = value
     encoded = table.tobytes()
-    footer = np.zeros((), layout.FOOTER)
-    footer["magic"] = layout.FOOTER_MAGIC
-    footer["format_version"] = layout.FORMAT_VERSION
+    footer = np.zeros((), FOOTER)
+    footer["magic"] = FOOTER_MAGIC
+    footer["format_version"] = FORMAT_VERSION
     footer["form"] = form
     footer["part_count"] = len(parts)
     footer["uuid"] = np.void(uuid)
     footer["item_count"] = item_count
-    footer["file_bytes"] = position + len(encoded) + layout.FOOTER_BYTES
+    footer["file_bytes"] = position + len(encoded) + FOOTER_BYTES
     footer["table_position"] = position
     footer["table_crc"] = checksum(encoded, unit_seed(uuid, Part.PART_TABLE))
     footer["crc"] = checksum(footer.tobytes(), unit_seed(uuid, Part.FOOTER))
@@ -86,18 +93,18 @@ def read_footer(
 
     Raises CorruptFileError (cut, grown, damaged, foreign) and UnsupportedFormatError (newer).
     """
-    if file_bytes < layout.FOOTER_BYTES:
+    if file_bytes < FOOTER_BYTES:
         raise CorruptFileError(path, f"too short for a footer: {file_bytes} bytes")
-    data = read_at(file_bytes - layout.FOOTER_BYTES, layout.FOOTER_BYTES)
-    if len(data) != layout.FOOTER_BYTES or data[:8] != layout.FOOTER_MAGIC:
+    data = read_at(file_bytes - FOOTER_BYTES, FOOTER_BYTES)
+    if len(data) != FOOTER_BYTES or data[:8] != FOOTER_MAGIC:
         raise CorruptFileError(path, "no footer at the end: the file is cut or was never finished")
-    record = np.frombuffer(data, layout.FOOTER, 1)[0]
+    record = np.frombuffer(data, FOOTER, 1)[0]
     found = bytes(record["uuid"])
-    crc_position = layout.FOOTER.fields["crc"][1]  # type: ignore[index]
+    crc_position = FOOTER.fields["crc"][1]  # type: ignore[index]
     unsigned = data[:crc_position] + bytes(4) + data[crc_position + 4 :]
     if checksum(unsigned, unit_seed(found, Part.FOOTER)) != int(record["crc"]):
         raise CorruptFileError(path, "footer checksum differs")
-    if int(record["format_version"]) != layout.FORMAT_VERSION:
+    if int(record["format_version"]) != FORMAT_VERSION:
         raise UnsupportedFormatError(path, f"format version {int(record['format_version'])}")
     if uuid is not None and found != uuid:
         raise CorruptFileError(path, "the footer belongs to another file")
@@ -106,7 +113,7 @@ def read_footer(
             path, f"has {file_bytes} bytes, its footer says {int(record['file_bytes'])}"
         )
     return Footer(
-        form=Form(int(record["form"])),
+        form=int(record["form"]),
         uuid=found,
         item_count=int(record["item_count"]),
         file_bytes=file_bytes,
@@ -120,8 +127,8 @@ def _read_table(
     read_at: Callable[[int, int], bytes], record: np.void, file_bytes: int, path: object
 ) -> dict[Part, PartEntry]:
     count, position = int(record["part_count"]), int(record["table_position"])
-    length = count * layout.PART_ENTRY.itemsize
-    if count > layout.PART_COUNT_MAX or position + length + layout.FOOTER_BYTES != file_bytes:
+    length = count * PART_ENTRY.itemsize
+    if count > PART_COUNT_MAX or position + length + FOOTER_BYTES != file_bytes:
         raise CorruptFileError(path, f"implausible part table: {count} parts at {position}")
     data = read_at(position, length)
     if checksum(data, unit_seed(bytes(record["uuid"]), Part.PART_TABLE)) != int(
@@ -129,7 +136,7 @@ def _read_table(
     ):
         raise CorruptFileError(path, "part table checksum differs")
     parts: dict[Part, PartEntry] = {}
-    for row in np.frombuffer(data, layout.PART_ENTRY, count):
+    for row in np.frombuffer(data, PART_ENTRY, count):
         kind, crc, begin, size, detail = (int(value) for value in row.item())
         if begin + size > position or kind not in _PARTS or Part(kind) in parts:
             raise CorruptFileError(path, f"implausible part {kind}: {size} bytes at {begin}")

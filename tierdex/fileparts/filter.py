@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile import layout
-from tierdex.indexfile.checksums import checksum, part_seed, unit_seed
-from tierdex.indexfile.columns import thread_buffer
-from tierdex.indexfile.kernels import fuse_filter as kernels
-from tierdex.indexfile.kernels.fuse_build import build_partition
-from tierdex.indexfile.layout import Part
+from tierdex.fileparts.checksums import checksum, part_seed, unit_seed
+from tierdex.fileparts.kernels import fuse_filter as kernels
+from tierdex.fileparts.kernels.fuse_build import build_partition
+from tierdex.fileparts.layout import FILTER_PARTITION, Part
+from tierdex.fileparts.memory import thread_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +64,7 @@ class FilterBuilder:
         self._uuid = uuid
         self._bits = bits
         count = max(1, -(-expected_keys // KEYS_PER_PARTITION)) if bits else 0
-        self._partitions = np.zeros(count, layout.FILTER_PARTITION)
+        self._partitions = np.zeros(count, FILTER_PARTITION)
         ends = [-(-(number << 64) // count) for number in range(1, count)]
         self._ends = np.array(ends, np.uint64)  # first hash beyond each partition but the last
         self._current = 0
@@ -172,9 +171,9 @@ class FuseFilter:
         self._path = path
         self.bits = bits
         size = memoryview(table).nbytes
-        if size % layout.FILTER_PARTITION.itemsize or (bits and not size):
+        if size % FILTER_PARTITION.itemsize or (bits and not size):
             raise CorruptFileError(path, f"filter partitions have {size} bytes")
-        self.partitions = np.frombuffer(memoryview(table), layout.FILTER_PARTITION)
+        self.partitions = np.frombuffer(memoryview(table), FILTER_PARTITION)
         self.fingerprints = np.frombuffer(memoryview(fingerprints), np.uint8)
         self._check_table()
         self._verified = np.zeros(len(self.partitions), np.uint8)

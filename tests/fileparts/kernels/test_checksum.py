@@ -2,10 +2,10 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from tierdex.indexfile.checksums import part_seed, unit_seed
-from tierdex.indexfile.kernels import checksum
-from tierdex.indexfile.kernels.intrinsics import HAS_SSE42_CRC
-from tierdex.indexfile.layout import Part
+from tierdex.fileparts.checksums import part_seed, unit_seed
+from tierdex.fileparts.kernels import checksum
+from tierdex.fileparts.kernels.intrinsics import HAS_SSE42_CRC
+from tierdex.fileparts.layout import Part
 
 DATA = np.random.default_rng(5).integers(0, 256, 10_000).astype(np.uint8)
 KERNELS = [checksum.crc32c_by_table] + [checksum.crc32c_by_instruction] * HAS_SSE42_CRC

@@ -1,7 +1,7 @@
 import pytest
 
 from tierdex.errors import InvalidRequestError
-from tierdex.indexfile.dictionary import Dictionaries
+from tierdex.fileparts.dictionary import Dictionaries
 
 
 def test_strings_get_rising_indexes_once():

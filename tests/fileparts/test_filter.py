@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile.filter import FilterBuilder, FilterGroup, FuseFilter, partition_shape
+from tierdex.fileparts.filter import FilterBuilder, FilterGroup, FuseFilter, partition_shape
 
 UUID = bytes(range(16))
 

@@ -4,7 +4,7 @@ import sys
 
 SCRIPT = """
 import logging; logging.basicConfig()
-from tierdex.indexfile.kernels.compile import config
+from tierdex.fileparts.kernels.compile import config
 print(config.CACHE_DIR)
 """
 

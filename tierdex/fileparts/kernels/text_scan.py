@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.indexfile.kernels.compile import kernel
-from tierdex.indexfile.kernels.intrinsics import load_i32, load_i64, load_u8, load_u64
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import load_i32, load_i64, load_u8, load_u64
 
 _HIGH_BITS = np.uint64(0x8080808080808080)
 

@@ -1,0 +1,1 @@
+"""Kernels and intrinsics that both formats stand on: compilation, checksums, hashing, the fuse filter."""
