@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierdex.filesystem import LocalFileSystem
-from tierdex.indexfile.chained import ChainedFile, Lookup
+from tierdex.indexfile.chained.file import ChainedFile, Lookup
 from tierdex.indexfile.columns import ItemColumns, StringColumn
 from tierdex.indexfile.hashing import key_hash, key_hashes
 from tierdex.indexfile.schema import MESSAGE_SCHEMA

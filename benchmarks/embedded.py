@@ -17,7 +17,7 @@ from benchmarks.floor import FloorTable, floor_get, floor_get_compacted, load_fl
 from benchmarks.measure import Row, seconds, take_turns
 from benchmarks.peers import SHARES, InMemory, Lmdb, open_peers
 from tierdex.filesystem import LocalFileSystem
-from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.hashing import topic_seed
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 

@@ -16,8 +16,8 @@ import numpy as np
 from tierdex.indexfile.layout import rows_position
 
 if TYPE_CHECKING:
-    from tierdex.indexfile.chained import ChainedFile
-    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.indexfile.chained.file import ChainedFile
+    from tierdex.indexfile.compacted.file import CompactedFile
 
 SOURCE = Path(__file__).with_name("floor.c")
 _I64 = ctypes.c_int64

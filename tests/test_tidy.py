@@ -29,8 +29,10 @@ LAYOUT_MODULES = (
     "fileparts/layout.py",
     "fileparts/kernels/",
     "indexfile/layout.py",
-    "indexfile/rocketmq_layout.py",
+    "rocketmq/layout.py",
     "indexfile/kernels/",
+    "indexfile/chained/kernels/",
+    "indexfile/compacted/kernels/",
     "app/arrow_stream.py",
     "index_service/cursor.py",
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.indexfile.rocketmq_files import BEGIN, FILES, make_writer, put
+from tests.rocketmq.rocketmq_files import BEGIN, FILES, make_writer, put
 
 TIERDEX = Path(sys.executable).with_name("tierdex")
 _STOP_S = 10

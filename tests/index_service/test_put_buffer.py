@@ -12,7 +12,7 @@ from tests.indexfile.chained_files import FILESYSTEM, key, make_file, message_id
 from tierdex.index_service import put_buffer
 from tierdex.index_service.put_buffer import PutBuffer
 from tierdex.index_service.put_request import CheckedPut
-from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained.file import ChainedFile
 
 GOOD = {
     "keys": ["k"], "message_id": None, "timestamp": 4, "offset": 2, "size": 3, "queue_id": 1,

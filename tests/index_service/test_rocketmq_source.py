@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.index_service.conftest import offsets, put
-from tests.indexfile.rocketmq_files import make_writer
-from tests.indexfile.rocketmq_files import put as put_rocketmq
+from tests.rocketmq.rocketmq_files import make_writer
+from tests.rocketmq.rocketmq_files import put as put_rocketmq
 from tierdex.compactor.scrub import Scrubber
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.filesystem import LocalFileSystem
-from tierdex.indexfile.chained import ChainedFile, Lookup
+from tierdex.indexfile.chained.file import ChainedFile, Lookup
 from tierdex.indexfile.columns import ItemColumns, StringColumn
 from tierdex.indexfile.hashing import key_hash, message_id_hash
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID

@@ -7,8 +7,8 @@ import pytest
 from tests.indexfile import chained_files, compacted_files
 from tierdex.fileparts.filter import FilterBuilder
 from tierdex.filesystem import LocalFileSystem
-from tierdex.indexfile import compacted_writer as writer_module
 from tierdex.indexfile.check import check_compacted, check_file
+from tierdex.indexfile.compacted import writer as writer_module
 from tierdex.indexfile.statistics import FileStatistics
 
 ROWS = compacted_files.make_rows(2000, distinct=900)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.indexfile.chained_files import FILESYSTEM, key, make_file
-from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.columns import ItemColumns, ItemRows, StringColumn
 from tierdex.indexfile.schema import Schema, SchemaField
 

@@ -17,9 +17,9 @@ from tierdex.index_service.page_cache import PageCache
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.reader import Budget, FileMeter
 from tierdex.index_service.sidecar_cache import SidecarCache
-from tierdex.indexfile.chained import ChainedFile
-from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.lifecycle.paths import DataPaths
 from tierdex.testing.scheduler import InlineExecutor
 

@@ -30,9 +30,9 @@ from tierdex.fileparts.layout import (
     Part,
 )
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.check import check_file
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 
 _TABLES = {
     Part.STATISTICS: layout.STATISTICS, Part.COLUMNS: layout.COLUMN, Part.QUEUES: layout.QUEUE,

@@ -30,8 +30,8 @@ _ROOT = str(Path(tierdex.__file__).parent)
 _LOOKED_AT = tuple(
     f"{_ROOT}/{part}" for part in (
         "index_service/", "lifecycle/", "compactor/", "indexfile/chained", "indexfile/batch",
-        "indexfile/compacted.py", "indexfile/sidecar.py", "fileparts/dictionary.py",
-        "fileparts/filter.py", "indexfile/predecessor.py", "indexfile/reserved_blocks.py",
+        "indexfile/compacted/file.py", "indexfile/compacted/sidecar.py", "fileparts/dictionary.py",
+        "fileparts/filter.py", "indexfile/chained/predecessor.py", "indexfile/chained/reserved_blocks.py",
     )
 )  # fmt: skip
 # Locks that were made long before ours are, of a dataclass, of numba's compiler (which calls what

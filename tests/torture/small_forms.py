@@ -13,9 +13,6 @@ from tierdex.clock import ManualClock
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
 from tierdex.index_service.folder_node import read_folder_node
-from tierdex.indexfile.rocketmq import RocketmqIndexFile
-from tierdex.indexfile.rocketmq_layout import index_hash
-from tierdex.indexfile.rocketmq_writer import RocketmqIndexWriter
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, read_holder
 from tierdex.lifecycle.manifest import (
     Change,
@@ -28,6 +25,9 @@ from tierdex.lifecycle.manifest import (
 from tierdex.lifecycle.manifest_codec import encode_commit, encode_hint
 from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import DataPaths, StorePaths
+from tierdex.rocketmq.file import RocketmqIndexFile
+from tierdex.rocketmq.layout import index_hash
+from tierdex.rocketmq.writer import RocketmqIndexWriter
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 

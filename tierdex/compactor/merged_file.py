@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.lifecycle.manifest import FileRef, FileRow
 from tierdex.lifecycle.topic_set import listed_topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tierdex.indexfile.merge_rows import RowMerge
+    from tierdex.indexfile.compacted.merge_rows import RowMerge
     from tierdex.storage_layer.base import Store
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tierdex.compactor.queue_table import QueueTables
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
-    from tierdex.indexfile.sidecar import Sidecar
+    from tierdex.indexfile.compacted.sidecar import Sidecar
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.manifest import FileRow

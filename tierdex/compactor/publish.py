@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.compactor.parts import CompactorParts
-    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import ManifestState
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tierdex.compactor.parts import CompactorParts
-    from tierdex.indexfile.sidecar import Sidecar
+    from tierdex.indexfile.compacted.sidecar import Sidecar
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.storage_layer.base import Store
 

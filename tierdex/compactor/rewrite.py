@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.check import check_file
-from tierdex.indexfile.compacted import CompactedFile
-from tierdex.indexfile.compacted_writer import CompactedWriter
-from tierdex.indexfile.merge_rows import RowMerge
+from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.compacted.merge_rows import RowMerge
+from tierdex.indexfile.compacted.writer import CompactedWriter
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.lifecycle.transition import swap_in
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.parts import CompactorParts
     from tierdex.filesystem import OpenFile
-    from tierdex.indexfile.chained import ChainedFile
+    from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.lifecycle.file_handle import FileHandle
 
 _WRITE_BYTES = 1 << 20

@@ -29,7 +29,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import temporary_beside

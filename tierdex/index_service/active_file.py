@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import UnavailableError
 from tierdex.index_service.disk_errors import disk_error
-from tierdex.indexfile.predecessor import NO_PREDECESSOR
+from tierdex.indexfile.chained.predecessor import NO_PREDECESSOR
 from tierdex.lifecycle.file_handle import live_handle
 from tierdex.lifecycle.file_state import FileState
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.disk_level import DiskLevel
     from tierdex.index_service.next_file import NextFile
     from tierdex.index_service.put_buffer import PutBuffer
-    from tierdex.indexfile.chained import ChainedFile
+    from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber

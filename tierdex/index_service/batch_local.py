@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.indexfile.chained_reader import ChainedReader
-from tierdex.indexfile.chained_view import Matches
+from tierdex.indexfile.chained.reader import ChainedReader
+from tierdex.indexfile.chained.view import Matches
 from tierdex.indexfile.work_limit import BudgetExceededError, WorkLimit
 
 if TYPE_CHECKING:
     import numpy as np
 
     from tierdex.index_service.reader import FileMeter
-    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.indexfile.compacted.file import CompactedFile
 
 _NONE = slice(0, 0)
 

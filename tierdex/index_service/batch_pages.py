@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.layout import KIND_BIT, TAG_ANY_MESSAGE_ID
-from tierdex.indexfile.pages import join_rows
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tierdex.index_service.published import PublishedFile
     from tierdex.index_service.reader import FileMeter
-    from tierdex.indexfile.compacted import CompactedFile, PageSpan
+    from tierdex.indexfile.compacted.file import CompactedFile, PageSpan
 
 _LONG_RUN_PAGES = 8  # a lookup over more pages than this is left to the single query
 _NEAR_PAGES = 4  # pages between two wanted ones that are cheaper to read than to ask again

@@ -48,8 +48,8 @@ from tierdex.index_service.uniform_batch import (
     uniform_batch_of,
     uniform_batch_of_dicts,
 )
-from tierdex.indexfile.chained import ChainedFile
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
 from tierdex.indexfile.plain_keys import NotPlainError
 from tierdex.indexfile.schema import TOPIC_DICTIONARY

@@ -13,8 +13,8 @@ from tierdex.index_service.file_info import FileInfo, NodeInfo, describe_handle
 from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
 from tierdex.index_service.topic_names import TopicNames
-from tierdex.indexfile.chained import ChainedFile
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import numpy as np
 
 from tierdex.index_service.reader import Chunk
 from tierdex.index_service.rows import RowDecoder
-from tierdex.indexfile.chained import ChainedFile
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

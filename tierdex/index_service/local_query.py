@@ -25,9 +25,9 @@ from tierdex.errors import TierdexError
 from tierdex.fileparts.filter import FilterGroup
 from tierdex.index_service.answer import Answer, Entry
 from tierdex.index_service.repeats import without_repeats
-from tierdex.indexfile.chained import ChainedFile
-from tierdex.indexfile.chained_view import TIME_MAX, TIME_MIN, Lookup
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.nodes import Nodes
     from tierdex.index_service.sidecar_cache import SidecarCache
     from tierdex.index_service.writer import Writer
-    from tierdex.indexfile.chained_reader import MessageFinder
+    from tierdex.indexfile.chained.reader import MessageFinder
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings

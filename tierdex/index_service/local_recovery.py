@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC
-from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.check import check_file
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import HEADER_BYTES, Form
 from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
-    from tierdex.indexfile.predecessor import Predecessor
+    from tierdex.indexfile.chained.predecessor import Predecessor
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.recovery import FolderListing, FoundFile
 

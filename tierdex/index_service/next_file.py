@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.disk_errors import disk_error
-from tierdex.indexfile.chained import ChainedFile
+from tierdex.indexfile.chained.file import ChainedFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from tierdex.compactor.merged_file import open_published
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.reader import Chunk
 from tierdex.index_service.rows import RowDecoder
-from tierdex.indexfile.sidecar import read_topics
+from tierdex.indexfile.compacted.sidecar import read_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.reader import Candidate, FileMeter
     from tierdex.index_service.request import QueryRequest
     from tierdex.index_service.sidecar_cache import SidecarCache
-    from tierdex.indexfile.compacted import CompactedFile
-    from tierdex.indexfile.sidecar import PageSpan
+    from tierdex.indexfile.compacted.file import CompactedFile
+    from tierdex.indexfile.compacted.sidecar import PageSpan
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 

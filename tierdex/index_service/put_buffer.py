@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tierdex.fileparts.memory import address
+from tierdex.indexfile.chained.kernels import single_puts as k
 from tierdex.indexfile.columns import ItemRows
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
-from tierdex.indexfile.kernels import single_puts as k
 from tierdex.indexfile.layout import KIND_BIT, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierdex.index_service.put_request import CheckedPut
-    from tierdex.indexfile.chained import ChainedFile
+    from tierdex.indexfile.chained.file import ChainedFile
 
 # Items that a file takes without the writer looking: at room, the disk's budget, what comes next.
 _ITEMS_BETWEEN_LOOKS: Final = 1024

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.cursor import Cursor, decode_cursor, digest_query
 from tierdex.indexfile import hashing
-from tierdex.indexfile.chained_view import Lookup
+from tierdex.indexfile.chained.view import Lookup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,10 +18,10 @@ from tierdex.index_service.cursor import NO_PLACE
 from tierdex.index_service.nodes import tell_nobody
 from tierdex.index_service.reader import Candidate, Chunk
 from tierdex.index_service.repeats import fingerprints_of
-from tierdex.indexfile.rocketmq_folder import RocketmqFolder
-from tierdex.indexfile.rocketmq_layout import HASH_FUNCTION
 from tierdex.lifecycle.file_handle import FileHandle, Lease
 from tierdex.lifecycle.file_state import FileState
+from tierdex.rocketmq.folder import RocketmqFolder
+from tierdex.rocketmq.layout import HASH_FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.nodes import TellMissing
     from tierdex.index_service.reader import FileMeter
     from tierdex.index_service.request import QueryRequest
-    from tierdex.indexfile.rocketmq import RocketmqIndexFile
     from tierdex.lifecycle.file_table import FileTable
+    from tierdex.rocketmq.file import RocketmqIndexFile
 
 ROCKETMQ_NODE: Final = "rocketmq"
 _TIMES: Final = np.iinfo(np.int64)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import is_temporary, parse_sidecar_name, temporary_beside
 

@@ -21,8 +21,8 @@ from tierdex.errors import InvalidRequestError
 from tierdex.index_service.collected import FileMatches
 from tierdex.index_service.lookup_batch import plain_keys_of, topics_and_keys_of
 from tierdex.index_service.request import DEFAULT_MAX_COUNT, check_integer
-from tierdex.indexfile.chained_reader import ChainedReader
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.chained.reader import ChainedReader
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE
 from tierdex.indexfile.newest_columns import NewestColumns, newest_bytes
 from tierdex.indexfile.plain_keys import NotPlainError

@@ -38,7 +38,7 @@ from tierdex.index_service.health import CLOSED, FENCED, NO_FILE, NotReady
 from tierdex.index_service.item_parts import item_count, parts_of_columns
 from tierdex.index_service.next_file import NextFile, reserve_ahead
 from tierdex.index_service.put_buffer import PutBuffer
-from tierdex.indexfile.chained import FileFullError
+from tierdex.indexfile.chained.file import FileFullError
 from tierdex.indexfile.columns import ItemRows
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.index_service.entry_columns import EntryColumns
     from tierdex.index_service.put_request import CheckedPut
-    from tierdex.indexfile.chained import ChainedFile
+    from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained import ChainedFile
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
 

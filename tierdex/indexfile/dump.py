@@ -13,13 +13,13 @@ import numpy as np
 from tierdex.fileparts.layout import FORMAT_VERSION
 from tierdex.indexfile import layout
 from tierdex.indexfile.check import open_for_check
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
-    from tierdex.indexfile.chained import ChainedFile
+    from tierdex.indexfile.chained.file import ChainedFile
 
 _STRINGS_SHOWN = 100
 _FRAMES = {

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tierdex.fileparts.memory import address
-from tierdex.indexfile.compacted import CompactedFile
-from tierdex.indexfile.kernels import chain_columns as k
+from tierdex.indexfile.chained.kernels import chain_columns as k
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.plain_keys import NotPlainError
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
-    from tierdex.indexfile.chained_reader import ChainedReader
+    from tierdex.indexfile.chained.reader import ChainedReader
     from tierdex.indexfile.plain_keys import PlainKeys
 
 # Bytes before each column, for one key.

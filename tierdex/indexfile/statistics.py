@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.batch_proof import (
+from tierdex.indexfile.chained.kernels.batch_proof import (
     P_MEASURES,
     P_QUEUES,
     PROOF_END,

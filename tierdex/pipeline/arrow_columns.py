@@ -29,7 +29,7 @@ from tierdex.indexfile.schema import TOPIC_DICTIONARY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.indexfile.compacted.file import CompactedFile
 
 DEFAULT_COLUMNS: Final = (
     "topic",

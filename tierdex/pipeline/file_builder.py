@@ -25,8 +25,8 @@ from tierdex.compactor.rewrite import CHUNK_ITEMS, AppendingFile
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.filesystem import LocalFileSystem
-from tierdex.indexfile.compacted_writer import CompactedSummary, CompactedWriter
-from tierdex.indexfile.pages import join_rows
+from tierdex.indexfile.compacted.pages import join_rows
+from tierdex.indexfile.compacted.writer import CompactedSummary, CompactedWriter
 from tierdex.indexfile.statistics import RowBounds
 from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.paths import StorePaths

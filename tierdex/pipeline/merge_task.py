@@ -11,7 +11,7 @@ from tierdex.clock import SystemClock
 from tierdex.compactor.merged_file import make_merged_row, open_published, writer_arguments
 from tierdex.compactor.rewrite import CHUNK_ITEMS
 from tierdex.ids import SystemIds
-from tierdex.indexfile.merge_rows import RowMerge
+from tierdex.indexfile.compacted.merge_rows import RowMerge
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.pipeline.file_builder import upload_file
 

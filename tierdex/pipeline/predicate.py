@@ -18,7 +18,7 @@ from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.pipeline.options import MAX_TIME, MIN_TIME
 
 if TYPE_CHECKING:
-    from tierdex.indexfile.compacted import CompactedFile
+    from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.pipeline.snapshot import ListedFile
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import Part
-from tierdex.indexfile.compacted import CompactedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 
 if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import FileRow

@@ -1,0 +1,111 @@
+"""Blocks reserved beside the appends: no append waits for the disk, nothing is left behind."""
+
+import threading
+
+from tests.indexfile.chained_files import FILESYSTEM, make_file, make_part
+from tests.indexfile.faulty_disk import FaultyFileSystem
+from tierdex.fileparts.layout import BLOCK_BYTES
+from tierdex.indexfile import layout
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.chained.reserved_blocks import RESERVE_STEP_MAX
+
+SLOTS = 8
+ROWS_BEGIN = layout.rows_position(SLOTS)
+PART_ITEMS = 10_000
+
+
+def fill(file, parts, topic="t"):
+    for number in range(parts):
+        file.append([make_part(["a"] * PART_ITEMS, topic=topic, first=number * PART_ITEMS)])
+
+
+def test_appends_into_reserved_blocks_ask_the_disk_for_nothing(tmp_path):
+    disk = FaultyFileSystem()
+    file = make_file(tmp_path / "file", item_capacity=1_000_000, filesystem=disk)
+    fill(file, 8)
+    assert file.is_short_of_room
+    file.reserve_ahead()
+    assert not file.is_short_of_room
+    disk.free_reserve = 0  # from here on every reservation fails
+    fill(file, 4)
+    assert file.item_count == 12 * PART_ITEMS
+    assert file.check() == []
+
+
+def test_what_is_reserved_stays_below_twice_what_is_used(tmp_path):
+    file = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)
+    fill(file, 5)
+    for _ in range(3):
+        file.reserve_ahead()
+    used = file._used_bytes() - ROWS_BEGIN
+    assert file.bytes_used - ROWS_BEGIN <= 2 * used + BLOCK_BYTES + RESERVE_STEP_MAX
+    assert file.bytes_used - ROWS_BEGIN >= 2 * used
+
+
+def test_file_that_will_be_large_is_made_ready_before_its_first_item(tmp_path):
+    disk = FaultyFileSystem()
+    file = make_file(tmp_path / "file", item_capacity=1_000_000, filesystem=disk)
+    file.reserve_ahead(expected_bytes=4 << 20)
+    disk.free_reserve = 0
+    fill(file, 9)
+    assert file.item_count == 9 * PART_ITEMS
+
+
+def test_seal_cuts_what_was_reserved_and_nobody_reserves_after_it(tmp_path):
+    file = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)
+    fill(file, 3)
+    file.reserve_ahead(expected_bytes=8 << 20)
+    file.seal()
+    size = file.path.stat().st_size
+    file.reserve_ahead(expected_bytes=64 << 20)
+    assert file.path.stat().st_size == size
+    sealed = ChainedFile.open_sealed(FILESYSTEM, file.path)
+    assert sealed.check() == []
+    assert sealed.item_count == 3 * PART_ITEMS
+
+
+def test_closed_file_reserves_nothing(tmp_path):
+    file = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)
+    fill(file, 3)
+    file.close()
+    file.reserve_ahead(expected_bytes=8 << 20)
+
+
+def test_append_waits_for_no_more_than_the_step_that_gives_it_room(tmp_path):
+    """Who reserves ahead holds the lock nearly all the time."""
+    blocks = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)._blocks
+    needed = blocks.end + (1 << 20)
+    append = threading.Thread(target=blocks.make_room, args=(needed,), daemon=True)
+    with blocks._growing:
+        append.start()
+        blocks._reserve_up_to(needed + BLOCK_BYTES)
+        append.join(60)
+        assert not append.is_alive()
+
+
+def test_reserving_ahead_ends_however_fast_the_appends_are(tmp_path):
+    blocks = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)._blocks
+    blocks.reserve_ahead(lambda: blocks.end, expected=8 << 20)  # all that is reserved is used up
+    assert blocks.end >= ROWS_BEGIN + (8 << 20)
+
+
+def test_appends_and_reservations_side_by_side_keep_the_file_sound(tmp_path):
+    file = make_file(tmp_path / "file", item_capacity=1_000_000)
+    stop = threading.Event()
+
+    def reserve():
+        while not stop.is_set():
+            file.reserve_ahead()
+
+    beside = threading.Thread(target=reserve)
+    beside.start()
+    try:
+        fill(file, 20)
+    finally:
+        stop.set()
+        beside.join()
+    assert file.item_count == 20 * PART_ITEMS
+    assert file.check() == []
+    recovered = ChainedFile.recover(FILESYSTEM, file.path)
+    assert recovered.item_count == 20 * PART_ITEMS
+    assert recovered.snapshot == file.snapshot

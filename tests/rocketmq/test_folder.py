@@ -1,0 +1,202 @@
+"""A broker's folder: which files are found, which topic numbers, and what is said about the rest."""
+
+import hashlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.rocketmq.rocketmq_files import BEGIN, FILES, make_writer, put
+from tierdex.errors import NotFoundError
+from tierdex.rocketmq.folder import RocketmqFolder
+
+HOUR = 3_600_000
+
+
+def save_local(root, writer, begin=BEGIN, *, ended=True):
+    folder = root / "tiered_index_file"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / str(begin)
+    path.unlink(missing_ok=True)
+    writer.save(FILES, path, ended=ended)
+    return path
+
+
+def save_uploaded(root, writer, base=0):
+    folder = root / f"{hashlib.md5(b'c').hexdigest()[:8]}_c" / "broker-a" / "rmq_sys_INDEX/0/INDEX"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{hashlib.md5(str(base).encode()).hexdigest()[:8]}{base:020d}"
+    writer.save(FILES, path, form="compacted")
+    return path
+
+
+def save_topics(root, topics):
+    path = root / "config" / "tieredStoreMetadata.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        json.dumps({"topicMetadataTable": {t: {"topicId": n} for t, n in topics.items()}})
+    )
+    return path
+
+
+def one_file(key, offset, *, begin=BEGIN, after_ms=0, topic="t", topic_id=1):
+    writer = make_writer(begin=begin)
+    put(writer, topic, key, offset, begin - BEGIN + after_ms, topic_id=topic_id)
+    return writer
+
+
+def offsets(answer):
+    return [entry.offset for entry in answer.entries]
+
+
+def test_local_and_uploaded_files_are_found_newest_first(tmp_path):
+    save_uploaded(tmp_path, one_file("k", 1))
+    save_local(tmp_path, one_file("k", 2, begin=BEGIN + HOUR), BEGIN + HOUR)
+    save_local(tmp_path, one_file("k", 3, begin=BEGIN + 2 * HOUR), BEGIN + 2 * HOUR, ended=False)
+    answer = RocketmqFolder(FILES, tmp_path).find("t", "k")
+    assert offsets(answer) == [3, 2, 1]
+    assert [entry.form for entry in answer.entries] == ["local", "local", "compacted"]
+    assert answer.complete
+
+
+def test_entries_say_that_their_key_is_not_verified(tmp_path):
+    save_local(tmp_path, one_file("k", 1))
+    (entry,) = RocketmqFolder(FILES, tmp_path).find("t", "k").entries
+    assert entry.hash_function == "java-string-32"
+    assert entry.key_is_verified is False
+
+
+def test_uploaded_files_are_found_one_folder_deeper(tmp_path):
+    save_uploaded(tmp_path / "tieredstore", one_file("k", 1))
+    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k")) == [1]
+
+
+def test_fault_1_file_that_began_earlier_is_asked(tmp_path):
+    save_local(tmp_path, one_file("k", 1, after_ms=5 * HOUR))
+    folder = RocketmqFolder(FILES, tmp_path)
+    assert offsets(folder.find("t", "k", BEGIN + HOUR, BEGIN + 9 * HOUR)) == [1]
+
+
+def test_fault_1_late_message_in_a_file_that_began_after_the_end_is_found(tmp_path):
+    save_local(tmp_path, one_file("k", 1, begin=BEGIN + HOUR, after_ms=-HOUR), BEGIN + HOUR)
+    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k", BEGIN, BEGIN)) == [1]
+
+
+def test_fault_9_no_more_files_are_read_than_max_count_needs(tmp_path):
+    save_local(tmp_path, one_file("k", 1))
+    save_local(tmp_path, one_file("k", 2, begin=BEGIN + HOUR), BEGIN + HOUR)
+    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k", max_count=1)) == [2]
+
+
+def test_fault_10_order_is_the_same_every_time(tmp_path):
+    for hour in range(4):
+        save_local(tmp_path, one_file("k", hour, begin=BEGIN + hour * HOUR), BEGIN + hour * HOUR)
+    folder = RocketmqFolder(FILES, tmp_path)
+    assert [offsets(folder.find("t", "k")) for _ in range(3)] == [[3, 2, 1, 0]] * 3
+
+
+def test_fault_8_duplicate_check_knows_the_topic(tmp_path):
+    writer = make_writer()
+    put(writer, "t", "k", 1, topic_id=1)
+    put(writer, "t", "k", 1, topic_id=2)
+    put(writer, "t", "k", 1, topic_id=2)
+    save_local(tmp_path, writer)
+    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k")) == [1, 1]
+
+
+def test_fault_7_topic_that_swallows_the_separator_is_told_apart(tmp_path):
+    save_local(tmp_path, one_file("a#b", 1, topic="x", topic_id=4))
+    save_topics(tmp_path, {"x": 4, "x#a": 5})
+    folder = RocketmqFolder(FILES, tmp_path)
+    assert offsets(folder.find("x", "a#b")) == [1]
+    assert offsets(folder.find("x#a", "b")) == []
+
+
+@pytest.mark.parametrize("kind", ["truncated", "foreign", "empty"])
+def test_fault_11_unreadable_file_is_named_never_not_found(tmp_path, kind):
+    path = save_uploaded(tmp_path, one_file("k", 1))
+    image = {"truncated": path.read_bytes()[:-9], "foreign": b"hello world" * 9, "empty": b""}[kind]
+    path.write_bytes(image)
+    answer = RocketmqFolder(FILES, tmp_path).find("t", "k")
+    assert answer.entries == []
+    assert not answer.complete
+    assert [row.file for row in answer.missing] == [str(path)]
+    assert str(path) in RocketmqFolder(FILES, tmp_path).check()
+
+
+def test_fault_16_file_both_local_and_uploaded_is_answered_once(tmp_path):
+    writer = one_file("k", 1)
+    save_local(tmp_path, writer)
+    save_uploaded(tmp_path, writer)
+    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k")) == [1]
+
+
+def test_compacted_file_that_awaits_its_upload_is_found(tmp_path):
+    folder = tmp_path / "tiered_index_file" / "compacting"
+    folder.mkdir(parents=True)
+    one_file("k", 1).save(FILES, folder / str(BEGIN), form="compacted")
+    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k")) == [1]
+
+
+def test_half_written_compacted_file_beside_its_source_is_ignored(tmp_path):
+    save_local(tmp_path, one_file("k", 1))
+    folder = tmp_path / "tiered_index_file" / "compacting"
+    folder.mkdir()
+    (folder / str(BEGIN)).write_bytes(one_file("k", 1).compacted_bytes()[:40])
+    answer = RocketmqFolder(FILES, tmp_path).find("t", "k")
+    assert offsets(answer) == [1]
+    assert answer.complete
+
+
+def test_metadata_with_bare_number_keys_is_understood(tmp_path):
+    path = save_topics(tmp_path, {})
+    path.write_text(
+        '{"topicMetadataTable":{"t{1:2":{"topicId":3}},"queueMetadataTable":{"t":{0:{"queue":1},12:{}}}}'
+    )
+    assert RocketmqFolder(FILES, tmp_path).topics() == {"t{1:2": 3}
+
+
+def test_broken_metadata_makes_the_answer_incomplete(tmp_path):
+    save_local(tmp_path, one_file("k", 1))
+    save_topics(tmp_path, {}).write_text("{")
+    answer = RocketmqFolder(FILES, tmp_path).find("t", "k")
+    assert offsets(answer) == [1]
+    assert not answer.complete
+
+
+def test_file_being_written_is_followed(tmp_path):
+    writer = one_file("k", 1)
+    path = save_local(tmp_path, writer, ended=False)
+    folder = RocketmqFolder(FILES, tmp_path)
+    assert offsets(folder.find("t", "k")) == [1]
+    put(writer, "t", "k", 2, topic_id=1)
+    with path.open("r+b") as file:
+        file.write(writer.local_bytes(ended=True))
+    assert offsets(folder.find("t", "k")) == [2, 1]
+    path.unlink()
+    assert offsets(folder.find("t", "k")) == []
+
+
+def test_fault_19_concurrent_readers_get_their_own_bytes(tmp_path):
+    writer = make_writer(slots=50, items=1000)
+    for n in range(900):
+        put(writer, "t", f"k{n % 90}", n, topic_id=1)
+    save_local(tmp_path, writer)
+    folder = RocketmqFolder(FILES, tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        answers = pool.map(lambda n: offsets(folder.find("t", f"k{n}")), list(range(90)) * 2)
+        for n, answer in zip(list(range(90)) * 2, answers, strict=True):
+            assert answer == list(range(n + 810, -1, -90))
+
+
+def test_fault_22_folder_can_be_described_and_checked(tmp_path):
+    save_local(tmp_path, one_file("k", 1))
+    folder = RocketmqFolder(FILES, tmp_path)
+    assert folder.check() == {}
+    assert [row["item_count"] for row in folder.describe()] == [1]
+    folder.close()
+
+
+def test_absent_folder_is_refused(tmp_path):
+    with pytest.raises(NotFoundError):
+        RocketmqFolder(FILES, tmp_path / "nowhere")

@@ -1,0 +1,270 @@
+"""The chained form of an index file: written by head insertion, looked up while it is written.
+
+    create -> append ... append -> sync -> seal          one writer
+    recover                                              the writer's next process
+    open_sealed, open_for_reading                        immutable file; beside another process' writer
+
+Here it is made, opened, recovered, read again and closed; `ChainedReader` answers queries,
+`ChainedWriter` appends, syncs and seals.
+
+Sizes are bytes, times int64 ms. Depends on the rest of indexfile and on filesystem. Knows neither
+states nor folders: the caller names, renames and removes files, and syncs their folder.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.dictionary import Dictionaries
+from tierdex.indexfile import layout
+from tierdex.indexfile.chained.batch_scan import scan_anew, scan_file
+from tierdex.indexfile.chained.check import check_chained
+from tierdex.indexfile.chained.old_pages import write_recovered
+from tierdex.indexfile.chained.reader import Published
+from tierdex.indexfile.chained.seal import read_tail
+from tierdex.indexfile.chained.tally import Tally
+from tierdex.indexfile.chained.view import ChainedView, Lookup, Matches
+from tierdex.indexfile.chained.writer import ChainedWriter, FileFullError
+from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
+from tierdex.indexfile.layout import Form
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem, OpenFile
+    from tierdex.indexfile.schema import Schema
+
+__all__ = ["ChainedFile", "FileFullError", "Lookup", "Matches", "Published"]
+
+_SPARE_ROWS = 4096  # rows beyond two an item: the longest dictionary string always fits a new file
+
+
+class ChainedFile(ChainedWriter):
+    """One index file in chained form.
+
+    Owns its descriptor and mapping; `close` gives them back. Invariants (`check` verifies them):
+      1. the rows up to `published` are whole batches that verify, numbered 0, 1, 2 ...;
+      2. every published item is in the chain of its slot, exactly once, newest first;
+      3. counts, time bounds, end offsets and dictionaries are what the batches say;
+      4. every stored row lies in reserved disk blocks.
+
+    Thread safety: one thread at a time appends, syncs, seals (the caller locks; a sync may run beside
+    appends); any number of threads read without locks.
+    """
+
+    # -- construction ----------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        filesystem: FileSystem,
+        path: Path,
+        *,
+        uuid: bytes,
+        schema: Schema,
+        slot_count: int,
+        item_capacity: int,
+        created_ms: int,
+    ) -> ChainedFile:
+        """Make a new, empty file; header and reserved slots are durable on return.
+
+        Raises OSError (FileExistsError, disk full ...), and then leaves no file.
+        """
+        header = FileHeader(
+            form=Form.CHAINED,
+            uuid=uuid,
+            schema=schema,
+            slot_count=slot_count,
+            item_capacity=item_capacity,
+            row_capacity=min(2 * item_capacity + _SPARE_ROWS, layout.ROW_COUNT_MAX),
+            created_ms=created_ms,
+        )
+        check_counts(header, path)
+        file = filesystem.open(path, writable=True, create=True, exclusive=True)
+        try:
+            file.truncate(header.full_length)
+            file.reserve(0, layout.rows_position(slot_count))
+            file.write_at(0, header.encode())
+            file.sync()
+            return cls._over(path, header, file, writable=True)
+        except OSError:
+            file.close()
+            with suppress(OSError):  # the first error is the one to tell
+                filesystem.unlink(path)
+            raise
+
+    @classmethod
+    def _over(
+        cls,
+        path: Path,
+        header: FileHeader,
+        file: OpenFile,
+        *,
+        writable: bool,
+        tally: Tally | None = None,
+        dictionaries: Dictionaries | None = None,
+        slots: np.ndarray | None = None,
+    ) -> ChainedFile:
+        """Map an unsealed file and return it; without a tally it is an empty one."""
+        mapping = file.map(header.full_length, writable=writable)
+        view = ChainedView(header, path, mapping.array.view(np.ndarray), slots=slots)
+        result = cls(
+            path,
+            header,
+            file,
+            mapping,
+            tally=tally or Tally(header),
+            dictionaries=dictionaries or Dictionaries(header.schema.dictionary_names),
+            view=view,
+            writable=writable,
+        )
+        result._bind()
+        return result
+
+    @classmethod
+    def recover(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
+        """Open the unsealed file of a process that is gone, ready for appends.
+
+        Trusts the header and the batches that verify, nothing else: chains are built anew, and all
+        is written again, since an earlier sync may have failed. A file whose seal was finished
+        before the crash is returned sealed. Raises CorruptFileError,
+        UnsupportedFormatError, OSError.
+        """
+        file = filesystem.open(path, writable=True)
+        try:
+            header = read_chained_header(file.read_at, path)
+            if file.size() != header.full_length:
+                return cls._sealed(path, header, file)
+            slots = np.zeros(header.slot_count, np.uint32)
+            tally, dictionaries = scan_anew(file.read_at, header, path, slots)
+            used = header.row_end(tally.next_row - 1)
+            write_recovered(file, header, slots, used)
+            result = cls._over(
+                path, header, file, writable=True, tally=tally, dictionaries=dictionaries
+            )
+            result._blocks.end = used
+            return result
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def open_sealed(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
+        """Open a sealed file by its footer; its blocks are verified when first used."""
+        file = filesystem.open(path)
+        try:
+            return cls._sealed(
+                path,
+                read_chained_header(file.read_at, path),
+                file,
+            )
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def open_for_reading(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
+        """Open a file beside its live writer, writing nothing; `refresh` sees later batches.
+
+        Verifies all batches and builds private slots. A sealed file is opened as one.
+        """
+        file = filesystem.open(path)
+        try:
+            header = read_chained_header(file.read_at, path)
+            if file.size() != header.full_length:
+                return cls._sealed(path, header, file)
+            slots = np.zeros(header.slot_count, np.uint32)
+            tally, names = scan_anew(file.read_at, header, path, slots)
+            return cls._over(
+                path, header, file, writable=False, tally=tally, dictionaries=names, slots=slots
+            )
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def _sealed(cls, path: Path, header: FileHeader, file: OpenFile) -> ChainedFile:
+        size = file.size()
+        if size < layout.rows_position(header.slot_count):
+            raise CorruptFileError(path, f"cut to {size} bytes")
+        parts = read_tail(file.read_at, size, header, path)
+        mapping = file.map(size, writable=False)
+        data = mapping.array.view(np.ndarray)
+        tally = Tally(header)
+        statistics = parts.statistics
+        tally.restore(statistics)
+        result = cls(
+            path,
+            header,
+            file,
+            mapping,
+            tally=tally,
+            dictionaries=parts.dictionaries,
+            view=ChainedView(header, path, data, blocks=parts.blocks),
+            writable=False,
+        )
+        result.sealed = True
+        result.synced = statistics.row_count
+        return result
+
+    # -- from the device, and away ---------------------------------------------------------------------
+
+    def reread(self) -> int:
+        """Read a suspect file again from the device; return how many published rows are proven.
+
+        Rows that are not are no longer published. Afterwards the file may be walked or sealed.
+        """
+        published = self.published
+        self._drop_mapping()
+        self._file.forget_cached()
+        slots = np.zeros(self.slot_count, np.uint32)
+        tally, dictionaries = scan_anew(
+            self._file.read_at, self.header, self.path, slots, published
+        )
+        mapping = self._file.map(self.header.full_length, writable=self._writable)
+        self._mapping = mapping
+        view = ChainedView(self.header, self.path, mapping.array.view(np.ndarray), slots=slots)
+        with self._tally_lock:
+            self._tally, self.dictionaries = tally, dictionaries
+            self._look_at(view)
+            self._bind()
+        self._proven = True
+        self._publish()
+        return self.published
+
+    def refresh(self) -> int:
+        """Take batches that a live writer has made since; return the new `published`."""
+        if self._writable or self.sealed:
+            return self.published
+        slots = self._view.slots
+        scan_file(
+            self._file.read_at, self.header, self.path, self._tally, self.dictionaries, slots=slots
+        )
+        self._bind()
+        self._publish()
+        return self.published
+
+    def close(self) -> None:
+        """Give descriptor and mapping back. Rows that were handed out are copies and stay."""
+        if not self._closed:
+            self._closed = True
+            self._blocks.stop()
+            self._drop_mapping()
+            self._file.close()
+
+    def check(self) -> list[str]:
+        """Return every broken invariant, in words; empty means the file is sound."""
+        return check_chained(self, self._view, self._tally, self._file)
+
+    # -- private -----------------------------------------------------------------------------------
+
+    def _drop_mapping(self) -> None:
+        """Let go of the mapped pages; they go once the last reader is done with them."""
+        self._look_at(None)
+        if self._mapping is not None:
+            self._mapping.close()
+            self._mapping = None

@@ -1,0 +1,1 @@
+"""Kernels of the chained form: insertion, chain walks, lookups, batches."""

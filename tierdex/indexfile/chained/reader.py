@@ -1,0 +1,347 @@
+"""Queries on a chained file, whatever its life: what it says of itself, one key, many keys, all rows.
+
+The reading half of `ChainedFile`. It sees what was published: one value that the writing half replaces
+in one step, after the batch is real. Never waits for a writer.
+
+Depends on chained_view, chained_tally, chained_check.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable  # noqa: TC003 (MessageFinder's field)
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
+from tierdex.fileparts.memory import address
+from tierdex.indexfile import layout
+from tierdex.indexfile.chained.check import Proof, prove
+from tierdex.indexfile.chained.kernels import chain_lookup as k
+from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.statistics import RowBounds, RowMeasure
+from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tierdex.fileparts.dictionary import Dictionaries
+    from tierdex.indexfile.chained.tally import Tally
+    from tierdex.indexfile.header import FileHeader
+    from tierdex.indexfile.schema import Schema
+
+
+class Published(NamedTuple):
+    """What readers may see: rows 1 .. rows, and what holds for the items in them."""
+
+    rows: int
+    items: int
+    min_time: int
+    max_time: int
+
+
+class MessageFinder(NamedTuple):
+    """Finds the one message of a key, in one step that nothing in Python comes between.
+
+    `ask(name)` returns (1 + tag, queue, offset, size, timestamp). The first number is 0 when there is no
+    such message; below 0, to be asked otherwise: a name of the wrong type or size, more messages, a long
+    chain, a file that is damaged or closed. Lasts for ever: a topic's tag never changes.
+    """
+
+    ask: Callable[[object], tuple[int, int, int, int, int]]
+    owners: tuple[object, ...]  # of the memory that `ask` looks at
+
+
+class ChainedReader:
+    """The reading half of a chained file. Any number of threads may use it without locks."""
+
+    def __init__(
+        self,
+        path: Path,
+        header: FileHeader,
+        tally: Tally,
+        dictionaries: Dictionaries,
+        view: ChainedView,
+    ) -> None:
+        """Read `view`, of which the rows that `tally` counts are published."""
+        self.path = path
+        self.header = header
+        self.dictionaries = dictionaries
+        self._tally = tally
+        self._tally_lock = threading.Lock()  # against end_offsets beside an append
+        self._current_view: ChainedView | None = None
+        self._door = np.zeros(1, np.int64)  # the address of the view's words; 0: there is no view
+        self._look_at(view)
+        self._closed = False
+        self._proof: Proof | None = None  # of a row_bounds that no walk has used yet
+        self._seen = np.zeros(len(Published._fields), np.int64)  # a Published, one i8 a field
+        self._published = self._seen.data
+        self._publish()
+
+    # -- what the file says of itself --------------------------------------------------------------
+
+    @property
+    def uuid(self) -> bytes:
+        return self.header.uuid
+
+    @property
+    def schema(self) -> Schema:
+        return self.header.schema
+
+    @property
+    def slot_count(self) -> int:
+        return self.header.slot_count
+
+    @property
+    def item_capacity(self) -> int:
+        return self.header.item_capacity
+
+    @property
+    def created_ms(self) -> int:
+        return self.header.created_ms
+
+    @property
+    def snapshot(self) -> Published:
+        """What is visible now, as one consistent value."""
+        return Published(*self._published.tolist())
+
+    @property
+    def published(self) -> int:
+        """Rows that are visible; what `find` takes as its snapshot."""
+        return self._published[0]
+
+    @property
+    def item_count(self) -> int:
+        return self._published[1]
+
+    @property
+    def min_time(self) -> int:
+        """Least entry time, ms; above `max_time` while the file is empty."""
+        return self._published[2]
+
+    @property
+    def max_time(self) -> int:
+        return self._published[3]
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics of the items, in order of arrival."""
+        return list(self.dictionaries.strings(TOPIC_DICTIONARY))
+
+    def end_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the greatest end offset (offset + size) of each (topic, queue); empty without."""
+        with self._tally_lock:
+            ends = self._tally.ends()
+        strings = self.dictionaries.strings(TOPIC_DICTIONARY)
+        return {(strings[topic], queue): end for topic, queue, end in ends}
+
+    # -- queries -----------------------------------------------------------------------------------
+
+    def find(
+        self,
+        lookup: Lookup,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        published: int | None = None,
+        on_walked: Callable[[int], None] | None = None,
+    ) -> Iterator[np.ndarray]:
+        """Yield copies of the matching rows, newest first, in chunks of growing size.
+
+        Hash, kind and topic are compared; `begin` and `end` (ms) are inclusive. `on_walked` hears how
+        many items were looked at, before each chunk and every 65,536 items; it may raise. Raises
+        CorruptFileError.
+        """
+        found = self.find_from(
+            None, lookup, begin=begin, end=end, published=published, on_walked=on_walked
+        )
+        return (rows for rows, _ in found)
+
+    def find_from(
+        self,
+        number: int | None,
+        lookup: Lookup,
+        *,
+        begin: int | None = None,
+        end: int | None = None,
+        published: int | None = None,
+        on_walked: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Do as `find` from row `number` on (None: the newest), and yield the rows' numbers (i8), too.
+
+        `number` is one that was yielded for this lookup; another one may yield nothing, or a part.
+        """
+        tag = self.tag_of(lookup.topic, lookup.kind)
+        most = self.published if published is None else published
+        if tag == layout.TAG_NONE or (number is not None and not 1 <= number <= most):
+            return iter(())
+        return self._view.find(
+            lookup.key_hash,
+            tag,
+            begin=TIME_MIN if begin is None else begin,
+            end=TIME_MAX if end is None else end,
+            published=most,
+            on_walked=on_walked,
+            start=k.START if number is None else number,
+        )
+
+    def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:
+        """Return what `find` yields as tuples, in one step; None when that may be too much for one."""
+        tag = self.tag_of(lookup.topic, lookup.kind)
+        if tag == layout.TAG_NONE:
+            return []
+        return self._view.find_few(lookup.key_hash, tag, begin, end, self.published)
+
+    def message_finder(self, topic: str | None, seed: int, most_bytes: int) -> MessageFinder | None:
+        """Return what finds the one message of a key of `topic`; of a message ID without a topic.
+
+        For files of the message schema. `seed` is that of the hashes (i8, its bits), `most_bytes` what
+        a name may have. None while the file knows no such topic.
+        """
+        from tierdex.indexfile.chained.kernels import single_gets  # numba loads only when needed
+
+        kind = layout.KIND_MESSAGE_ID if topic is None else layout.KIND_KEY
+        tag = self.tag_of(topic, kind)
+        if tag == layout.TAG_NONE:
+            return None
+        place = address(self._seen)
+        words = np.array([address(self._door), place, tag, seed, most_bytes], np.int64)
+        return MessageFinder(partial(single_gets.load(), address(words)), (self, words))
+
+    def find_many(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: Any = None,
+        end: Any = None,
+        limit: int = 1,
+        published: int | None = None,
+        most: WorkLimit = NO_LIMIT,
+    ) -> Matches:
+        """Return the row numbers of up to `limit` newest matches of each lookup.
+
+        `hashes` u8, `tags` u4 (`tags_of`, by topic), `begin` and `end` one time (ms) or one a
+        lookup. `rows` turns row numbers into rows. Raises CorruptFileError, BudgetExceededError.
+        """
+        assert limit >= 1, limit
+        hashes = np.ascontiguousarray(hashes, np.uint64)
+        tags = np.ascontiguousarray(tags, np.uint32)
+        assert hashes.shape == tags.shape
+        begins = np.ascontiguousarray(TIME_MIN if begin is None else begin, np.int64)
+        ends = np.ascontiguousarray(TIME_MAX if end is None else end, np.int64)
+        return self._view.find_many(
+            hashes,
+            tags,
+            begin=begins if np.ndim(begin) else begins.reshape(()),
+            end=ends if np.ndim(end) else ends.reshape(()),
+            limit=limit,
+            published=self.published if published is None else published,
+            most=most,
+        )
+
+    def find_within_share(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: np.ndarray,
+        end: np.ndarray,
+        limit: int,
+        share: WorkLimit,
+    ) -> tuple[Matches, np.ndarray]:
+        """Return what `find_many` does, and the lookups (i8) that need more than their share.
+
+        Those have no rows. Columns are contiguous, one value a lookup. Raises CorruptFileError.
+        """
+        return self._view.find_within_share(
+            hashes,
+            tags,
+            begin=begin,
+            end=end,
+            limit=limit,
+            published=self.published,
+            share=share,
+        )
+
+    def take_newest(self, words: int) -> tuple[int, int]:
+        """Fill columns with the newest match of many keys; what `NewestColumns` calls."""
+        return self._view.take_newest(words)
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return copies of the rows that `find_many` gave the numbers of."""
+        return self._view.gather(numbers)
+
+    def tag_of(self, topic: str | None, kind: int) -> int:
+        """Return the tag that items of (topic, kind) have; TAG_NONE when there are none."""
+        if topic is None:
+            assert kind == layout.KIND_MESSAGE_ID, "only message IDs are found without a topic"
+            return layout.TAG_ANY_MESSAGE_ID
+        index = self.dictionaries.index(TOPIC_DICTIONARY, topic)
+        if index < 0:
+            return layout.TAG_NONE
+        return index | (layout.KIND_BIT if kind == layout.KIND_MESSAGE_ID else 0)
+
+    def tags_of(self, topics: Sequence[str | None], kind: int) -> np.ndarray:
+        """Return the tags (u4) of several topics; index them by a lookup's topic for find_many."""
+        return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
+
+    def rows_in_hash_order(self, chunk_items: int = 65_536) -> Iterator[np.ndarray]:
+        """Yield all published rows, sorted by hash, newest first among equals; `link` means nothing.
+
+        Afterwards proves that each item came out exactly once. Raises CorruptFileError.
+        """
+        view, published = self._view, self.published
+        proof, self._proof = self._proof, None
+        if proof is None or proof.rows != published:
+            proof = prove(self.header, self.path, view, published)
+        emitted = 0
+        walk = view.rows_in_hash_order(chunk_items, published)
+        while True:
+            try:
+                chunk = next(walk)
+            except StopIteration as stop:
+                if (emitted, stop.value) != (proof.items, proof.fingerprint):
+                    raise CorruptFileError(
+                        self.path, f"chains hold {emitted} items, batches {proof.items}, or others"
+                    ) from None
+                return
+            emitted += len(chunk)
+            yield chunk
+
+    def row_bounds(self) -> RowBounds:
+        """Return the bounds of all published rows, verifying every batch. Raises CorruptFileError.
+
+        The next `rows_in_hash_order` of the same rows is held against this proof and needs no other.
+        """
+        measure = RowMeasure(self.schema)
+        rows = self.published
+        self._proof = prove(self.header, self.path, self._view, rows, measure)
+        return measure.bounds()
+
+    # -- private ---------------------------------------------------------------------------------
+
+    @property
+    def _view(self) -> ChainedView:
+        """The memory to read. Never an empty one: an absent file must not look like an absent key."""
+        view = self._current_view
+        if view is not None:
+            return view
+        if self._closed:
+            raise ClosedError(f"{self.path} was closed")
+        raise UnavailableError(f"{self.path} is being read again from the device")
+
+    def _look_at(self, view: ChainedView | None) -> None:
+        """Read from `view` from now on, or from none."""
+        self._door[0] = 0 if view is None else view.place
+        self._current_view = view
+
+    def _publish(self) -> None:
+        """Make everything in the tally visible, in one step for every Python thread."""
+        tally = self._tally
+        bounds = tally.time_bounds
+        self._seen[:] = (tally.next_row - 1, tally.items, *bounds)

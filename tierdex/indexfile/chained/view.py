@@ -1,0 +1,400 @@
+"""Reading a chained file's items: one key, many keys, all rows in hash order.
+
+A view is the memory that lookups read: slots and rows of one mapping (or private slots), and for a
+sealed file the checksums of its blocks and the byte map of those that were verified. It is immutable
+but for that map, and safe to share; a file replaces its view as a whole.
+
+Depends on layout, kernels.chain_lookup, kernels.chain_walk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.kernels.checksum import block_checksums
+from tierdex.fileparts.layout import BLOCK_BYTES
+from tierdex.fileparts.memory import address, thread_buffer
+from tierdex.indexfile import layout
+from tierdex.indexfile.chained.kernels import chain_columns as columns_k
+from tierdex.indexfile.chained.kernels import chain_lookup as k
+from tierdex.indexfile.chained.kernels import chain_walk as walk_k
+from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from tierdex.indexfile.header import FileHeader
+
+TIME_MIN = -(1 << 63)
+TIME_MAX = (1 << 63) - 1
+_STEPS = 65_536  # items that one call of the kernel walks at most: a hot chain reports on its way
+_FEW_STEPS = 256  # items that a lookup in one step walks at most
+_CHUNKS = (16, 256, 4096)  # rows of the first, second and later chunks of a find
+_DISTINCT = 64  # hashes of a long chain that are walked for one by one
+
+
+class Lookup(NamedTuple):
+    """What to look for. `topic` is None for a message ID, which is found under every topic."""
+
+    key_hash: int
+    kind: int
+    topic: str | None
+
+
+class Matches(NamedTuple):
+    """What many lookups found: lookup i has row numbers `rows[offsets[i] : offsets[i + 1]]`.
+
+    Newest first. `walked` counts the items looked at.
+    """
+
+    offsets: np.ndarray
+    rows: np.ndarray
+    walked: int
+
+
+def without_long(
+    sizes: np.ndarray, given_up: np.ndarray, most_rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Take out lookups that were given up (b1), or found more rows than that; `sizes` are the rows.
+
+    Returns (mask of the rows that stay, offsets of what stays, i8, the lookups taken out, i8).
+    """
+    long = given_up | (sizes > most_rows)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(long, 0, sizes))])
+    return np.repeat(~long, sizes), offsets, np.flatnonzero(long)
+
+
+class BlockChecksums(NamedTuple):
+    """The checksums of the 4 KiB blocks from the slots on, and a map of the verified ones."""
+
+    checksums: np.ndarray  # u4
+    verified: np.ndarray  # u1, 0 or 1
+    seed: int
+
+
+def _lookup_words(
+    hashes: np.ndarray,
+    tags: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
+    published: int,
+    limit: int,
+    most_items: int,
+) -> np.ndarray:
+    """Return what `find_matches` takes: columns by address, and that no lookup is given up."""
+    return np.array(
+        [
+            address(hashes),
+            address(tags),
+            address(begin),
+            8 * begin.ndim,
+            address(end),
+            8 * end.ndim,
+            published,
+            len(hashes),
+            limit,
+            most_items,
+            0,
+            NO_LIMIT.items,
+        ],
+        np.int64,
+    )
+
+
+class ChainedView:
+    """Slots and rows in memory."""
+
+    def __init__(
+        self,
+        header: FileHeader,
+        path: object,
+        data: np.ndarray,
+        *,
+        slots: np.ndarray | None = None,
+        blocks: BlockChecksums | None = None,
+    ) -> None:
+        """Look at `data`, the file from byte 0; `slots` (u4) replaces the file's own slots."""
+        begin = layout.rows_position(header.slot_count)
+        item_bytes = header.schema.item_bytes
+        count = min((len(data) - begin) // item_bytes, header.row_capacity)
+        assert count >= 0, "data ends before the rows"
+        self.path = path
+        self.data = data
+        self.slots = slots
+        self.rows = data[begin : begin + count * item_bytes].view(header.schema.dtype)
+        self.dtype = header.schema.dtype
+        self.item_bytes = item_bytes
+        self.slot_count = header.slot_count
+        self._blocks = blocks
+        file_slots = data.ctypes.data + layout.HEADER_BYTES
+        self.array = np.zeros(k.VIEW_LENGTH, np.int64)
+        self.place = address(self.array)  # what kernels take that one key asks
+        self.array[k.V_SLOTS] = file_slots if slots is None else slots.ctypes.data
+        self.array[k.V_SLOT_COUNT] = header.slot_count
+        self.array[k.V_ROWS] = data.ctypes.data + begin
+        self.array[k.V_ITEM_BYTES] = item_bytes
+        self.array[k.V_ROW_LIMIT] = count
+        self.array[k.V_BASE] = file_slots
+        if blocks is not None:
+            self.array[k.V_CHECKSUMS] = blocks.checksums.ctypes.data
+            self.array[k.V_VERIFIED] = blocks.verified.ctypes.data
+            self.array[k.V_SEED] = blocks.seed
+
+    def verify_blocks(self) -> list[int]:
+        """Verify all blocks of a sealed file again; return the numbers of the bad ones."""
+        if self._blocks is None:
+            return []
+        checksums, verified, seed = self._blocks
+        found = np.empty_like(checksums)
+        block_checksums(
+            int(self.array[k.V_BASE]),
+            BLOCK_BYTES,
+            len(found),
+            np.uint32(seed),
+            found.ctypes.data,
+        )
+        verified[:] = found == checksums
+        bad: list[int] = np.flatnonzero(found != checksums).tolist()
+        return bad
+
+    # -- one key ----------------------------------------------------------------------------------
+
+    def find(
+        self,
+        key_hash: int,
+        tag: int,
+        *,
+        begin: int,
+        end: int,
+        published: int,
+        on_walked: Callable[[int], None] | None,
+        start: int = k.START,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield copies of matching rows, newest first, and their numbers; see ChainedFile.find."""
+        signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
+        cursor, chunk = start, 0
+        while cursor:
+            limit = _CHUNKS[chunk]
+            # Nothing of this thread's buffer is used after a yield: its next find may write there.
+            buffer, place = thread_buffer(limit * (8 + self.item_bytes))
+            count, cursor, walked = k.walk_chain(
+                self.array,
+                signed,
+                tag,
+                begin,
+                end,
+                published,
+                cursor,
+                limit,
+                _STEPS,
+                place,
+                place + 8 * limit,
+            )
+            if count < 0:
+                raise self.damage(count)
+            found = buffer[8 * limit : 8 * limit + count * self.item_bytes]
+            if on_walked is not None:
+                on_walked(walked)
+            if count:
+                chunk = min(chunk + 1, len(_CHUNKS) - 1)
+                yield np.frombuffer(found, self.dtype), np.frombuffer(buffer[: 8 * count], np.int64)
+
+    def find_few(
+        self, key_hash: int, tag: int, begin: int, end: int, published: int
+    ) -> list[tuple[int, ...]] | None:
+        """Return the matching rows as tuples in the order of the dtype, newest first, in one step.
+
+        None when there are many, or the chain is long: then `find` does it in pieces.
+        """
+        limit = _CHUNKS[0]
+        buffer, place = thread_buffer(limit * (8 + self.item_bytes))
+        count, cursor, _ = k.walk_chain(
+            self.array,
+            key_hash - (1 << 64) if key_hash >> 63 else key_hash,
+            tag,
+            begin,
+            end,
+            published,
+            k.START,
+            limit,
+            _FEW_STEPS,
+            place,
+            place + 8 * limit,
+        )
+        if count < 0:
+            raise self.damage(count)
+        if cursor:
+            return None
+        if not count:
+            return []
+        rows: list[tuple[int, ...]] = np.frombuffer(buffer, self.dtype, count, 8 * limit).tolist()
+        return rows
+
+    def gather(self, numbers: np.ndarray) -> np.ndarray:
+        """Return copies of the rows with these numbers (as a lookup gave them)."""
+        numbers = np.ascontiguousarray(numbers, np.int64)
+        raw = np.empty(len(numbers) * self.item_bytes, np.uint8)
+        k.gather_rows(self.array, address(numbers), len(numbers), address(raw))
+        return raw.view(self.dtype)
+
+    def damage(self, answer: int) -> CorruptFileError:
+        """Return the error that a kernel's negative answer stands for."""
+        if answer == k.BAD_CHAIN:
+            return CorruptFileError(self.path, "a chain links to a row that cannot be")
+        return CorruptFileError(self.path, f"checksum of block {k.BAD_BLOCK - answer} differs")
+
+    # -- many keys -----------------------------------------------------------------------------------
+
+    def find_many(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: np.ndarray,
+        end: np.ndarray,
+        limit: int,
+        published: int,
+        most: WorkLimit = NO_LIMIT,
+    ) -> Matches:
+        """Return up to `limit` newest row numbers of each lookup; see ChainedFile.find_many."""
+        lookups = _lookup_words(hashes, tags, begin, end, published, limit, most.items)
+        return self._find_all(lookups, most)
+
+    def find_within_share(
+        self,
+        hashes: np.ndarray,
+        tags: np.ndarray,
+        *,
+        begin: np.ndarray,
+        end: np.ndarray,
+        limit: int,
+        published: int,
+        share: WorkLimit,
+    ) -> tuple[Matches, np.ndarray]:
+        """Do the same without the lookups (i8, returned) that need more; see ChainedReader."""
+        given_up = np.zeros(len(hashes), bool)
+        most_rows = min(limit, share.rows + 1)
+        lookups = _lookup_words(hashes, tags, begin, end, published, most_rows, NO_LIMIT.items)
+        lookups[k.L_LONG], lookups[k.L_STEPS] = address(given_up), share.items
+        found = self._find_all(lookups, NO_LIMIT)
+        keep, offsets, long = without_long(np.diff(found.offsets), given_up, share.rows)
+        return Matches(offsets, found.rows[keep], found.walked), long
+
+    def _find_all(self, lookups: np.ndarray, most: WorkLimit) -> Matches:
+        count = int(lookups[k.L_COUNT])
+        offsets = np.zeros(count + 1, np.int64)
+        numbers = np.empty(count + count // 4 + 16, np.int64)
+        done, walked = 0, 0
+        while True:
+            done, steps = k.find_matches(
+                self.array, lookups, done, address(offsets), address(numbers), len(numbers)
+            )
+            walked += steps
+            if done == k.TOO_MUCH or (done >= 0 and offsets[done] > most.rows):
+                raise most.refuse()
+            if done < 0:
+                raise self.damage(done)
+            if done == count:
+                return Matches(offsets, numbers[: offsets[-1]], walked)
+            if len(numbers) > 2 * most.rows + count:
+                raise most.refuse()
+            lookups[k.L_MOST_ITEMS] = most.items - walked
+            numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
+
+    def take_newest(self, words: int) -> tuple[int, int]:
+        """Fill columns with the newest match of many keys; see kernels.chain_columns.
+
+        Returns the keys found, or NOT_PLAIN, and the items walked. Raises CorruptFileError,
+        BudgetExceededError.
+        """
+        found, walked = columns_k.take_newest(self.array, words)
+        if found < 0 and found != columns_k.NOT_PLAIN:
+            raise NO_LIMIT.refuse() if found == k.TOO_MUCH else self.damage(found)
+        return found, walked
+
+    # -- all rows ------------------------------------------------------------------------------------
+
+    def rows_in_hash_order(
+        self, chunk_items: int, published: int
+    ) -> Generator[np.ndarray, None, int]:
+        """Yield all rows up to `published`, sorted by hash, newest first among equals.
+
+        Returns (the generator's value) the sum of the fingerprints of what was yielded.
+        """
+        walk = np.zeros(walk_k.WALK_LENGTH, np.int64)
+        walk[walk_k.W_PUBLISHED] = published
+        room = max(chunk_items, walk_k.GROUP_ITEMS)
+        while walk[walk_k.W_SLOT] < self.slot_count:
+            out = np.empty(room, self.dtype)
+            written = walk_k.walk_slots(self.array, walk, out.ctypes.data, room)
+            if written < 0:
+                raise self.damage(written)
+            if written:
+                yield out[:written]
+            if walk[walk_k.W_LONG]:
+                yield from self._long_chain(walk, chunk_items, published)
+        return int(walk[walk_k.W_FINGERPRINT])
+
+    def _long_chain(
+        self, walk: np.ndarray, chunk_items: int, published: int
+    ) -> Iterator[np.ndarray]:
+        """Yield the sorted rows of slot W_SLOT's chain, which is long: a hot key, or few slots."""
+        head = self._slot(int(walk[walk_k.W_SLOT]))
+        walk[walk_k.W_SLOT] += 1
+        distinct = self._few_hashes(head, published)
+        pieces = (
+            self._numbers_sorted(head, published)
+            if distinct is None
+            else self._numbers_by_hash(head, published, distinct)
+        )
+        for numbers in pieces:
+            for first in range(0, len(numbers), chunk_items):
+                rows = self.rows[numbers[first : first + chunk_items].astype(np.int64) - 1]
+                total = walk_k.rows_fingerprint(rows.ctypes.data, self.item_bytes, len(rows))
+                walk_k.add_fingerprint(walk, total)
+                yield rows
+
+    def _slot(self, slot: int) -> int:
+        if self.slots is not None:
+            return int(self.slots[slot])
+        begin = layout.HEADER_BYTES + 4 * slot
+        return int(self.data[begin : begin + 4].view(np.uint32)[0])
+
+    def _pieces(self, row: int, published: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield (row numbers, hashes) of a chain, newest first, piece by piece."""
+        while row:
+            numbers = np.empty(_STEPS, np.uint32)
+            hashes = np.empty(_STEPS, np.uint64)
+            count, row = walk_k.collect_chain(
+                self.array, row, published, numbers.ctypes.data, hashes.ctypes.data, _STEPS
+            )
+            if count < 0:
+                raise self.damage(count)
+            yield numbers[:count], hashes[:count]
+
+    def _few_hashes(self, head: int, published: int) -> np.ndarray | None:
+        """Return a chain's distinct hashes, sorted, or None when there are many."""
+        distinct = np.empty(0, np.uint64)
+        for _, hashes in self._pieces(head, published):
+            distinct = np.union1d(distinct, hashes)
+            if len(distinct) > _DISTINCT:
+                return None
+        return distinct
+
+    def _numbers_by_hash(
+        self, head: int, published: int, distinct: np.ndarray
+    ) -> Iterator[np.ndarray]:
+        """Yield row numbers hash by hash, one walk each: memory stays small for a hot key."""
+        for value in distinct:
+            for numbers, hashes in self._pieces(head, published):
+                yield numbers[hashes == value]
+
+    def _numbers_sorted(self, head: int, published: int) -> Iterator[np.ndarray]:
+        """Yield all row numbers, sorted in memory: 20 bytes an item of this one chain."""
+        pieces = list(self._pieces(head, published))
+        numbers = np.concatenate([piece[0] for piece in pieces])
+        hashes = np.concatenate([piece[1] for piece in pieces])
+        yield numbers[np.argsort(hashes, kind="stable")]

@@ -1,0 +1,308 @@
+"""Writing a chained file: room for batches, appends, syncs, and the seal that makes it immutable.
+
+The order of an append: blocks reserved, items and links written, slots moved (batch_append.write);
+then the batch's CRC, which makes it real; then `published`, which makes it visible. Durable is what a
+`sync` that began afterwards has returned for.
+
+The writing half of `ChainedFile`: one thread at a time, beside any number of readers. Sizes are bytes.
+Depends on batch_append, chained_reader, chained_seal, predecessor, reserved_blocks and filesystem.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tierdex.errors import ReadOnlyError, TierdexError
+from tierdex.fileparts.memory import address
+from tierdex.indexfile import layout
+from tierdex.indexfile.chained import batch_append
+from tierdex.indexfile.chained.check import prove
+from tierdex.indexfile.chained.kernels.chain_lookup import V_ROWS, V_SLOTS
+from tierdex.indexfile.chained.predecessor import (
+    Predecessor,
+    decode_predecessor,
+    encode_predecessor,
+)
+from tierdex.indexfile.chained.reader import ChainedReader
+from tierdex.indexfile.chained.reserved_blocks import ReservedBlocks
+from tierdex.indexfile.chained.seal import encode_tail, rows_end
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tierdex.fileparts.dictionary import Dictionaries
+    from tierdex.filesystem import FileSystem, Mapping, OpenFile
+    from tierdex.indexfile.chained.tally import Tally
+    from tierdex.indexfile.chained.view import ChainedView
+    from tierdex.indexfile.columns import ItemColumns, ItemRows
+    from tierdex.indexfile.header import FileHeader
+
+_COPY_BYTES = 1 << 20
+
+
+class FileFullError(TierdexError):
+    """The batch does not fit any more: roll. Nothing was applied."""
+
+
+class ChainedWriter(ChainedReader):
+    """The writing half of a chained file. Owns its descriptor and mapping."""
+
+    def __init__(
+        self,
+        path: Path,
+        header: FileHeader,
+        file: OpenFile,
+        mapping: Mapping,
+        *,
+        tally: Tally,
+        dictionaries: Dictionaries,
+        view: ChainedView,
+        writable: bool,
+    ) -> None:
+        """Take over an open file; its rows are those that `tally` counts."""
+        super().__init__(path, header, tally, dictionaries, view)
+        self.suspect = False  # a sync failed: what is on the device is not known
+        self.sealed = False
+        self._proven = False  # a suspect file was read again since its last failure
+        self.synced = 0  # rows that are durable
+        self._file = file
+        self._mapping: Mapping | None = mapping
+        self._writable = writable
+        self._predecessor_synced = False
+        self._blocks = ReservedBlocks(file, self._populate, header)
+
+    # -- order ---------------------------------------------------------------------------------------
+
+    @property
+    def end_of_batches(self) -> Predecessor:
+        """Where this file's batches end now, for the file that takes over from it."""
+        return Predecessor(self.uuid, self._tally.batches, self._tally.crc)
+
+    @property
+    def predecessor(self) -> Predecessor | None:
+        """The file that was written before this one, as noted by `follow`; None when nothing was."""
+        header = self._view.data[: layout.HEADER_BYTES].tobytes()
+        return decode_predecessor(header, self.uuid, self.path)
+
+    def follow(self, predecessor: Predecessor) -> None:
+        """Note which file this one takes over from; before the first append. Durable with `sync`."""
+        data = encode_predecessor(predecessor, self.uuid)
+        view = self._refuse_unless_writable()
+        view.data[layout.PREDECESSOR_POSITION : layout.HEADER_BYTES] = np.frombuffer(data, np.uint8)
+
+    # -- room ----------------------------------------------------------------------------------------
+
+    @property
+    def bytes_used(self) -> int:
+        """Disk blocks that the file holds or has reserved, in bytes."""
+        return self._file.size() if self.sealed else max(self._blocks.end, self._used_bytes())
+
+    @property
+    def is_full(self) -> bool:
+        return self.room() == 0
+
+    def room(self) -> int:
+        """Return how many items one more batch may hold, when it brings no new strings."""
+        if not self._writable or self.suspect or self.sealed:
+            return 0
+        record = layout.batch_rows(self.schema.item_bytes, 0, 0)
+        rows_left = self.header.row_capacity - self._tally.next_row + 1 - record
+        return max(0, min(self.header.item_capacity - self._tally.items, rows_left))
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def append(self, parts: Sequence[ItemColumns | ItemRows]) -> int:
+        """Write all parts as one atomic batch and return the new `published`.
+
+        Items lie in the order of the parts. Raises InvalidRequestError, FileFullError (roll) and
+        OSError (disk full ...); then nothing was applied, and the file stays usable.
+        """
+        view = self._refuse_unless_writable()
+        try:
+            sources = batch_append.prepare(parts, self.schema, self.dictionaries)
+            items = sum(source.size for source in sources)
+            if not items:
+                self.dictionaries.forget()
+                return self.published
+            staged = self.dictionaries.staged() if self.dictionaries.has_staged else b""
+            self._make_room(items, len(staged))
+        except BaseException:
+            self.dictionaries.forget()
+            raise
+        before = self._tally.array.copy()
+        try:
+            with self._tally_lock:
+                batch_append.write(
+                    self._tally, view.data, self._rows_begin, self.uuid, sources, staged
+                )
+        except BaseException:
+            # Only an interrupt or exhausted memory comes here. Readers may be among the rows of the
+            # batch, so none of them may be written again: the file is given up for writing.
+            self.suspect = True
+            batch_append.undo(self._tally, before, sources, staged)
+            self.dictionaries.forget()
+            raise
+        self.dictionaries.keep()
+        self._publish()
+        return self.published
+
+    def tally_address(self) -> int:
+        """Return where the tally lies, which the kernels of single puts advance."""
+        return address(self._tally.array)
+
+    def room_for_singles(self, most: int) -> tuple[int, int]:
+        """Return up to how many items, `most` more at best, and up to which row, kernels may append.
+
+        Each message is a batch that brings no new string; it and the record after it find blocks.
+        Both are 0 when the file takes none.
+        """
+        if not self._writable or self.suspect or self.sealed:
+            return 0, 0
+        reserved = (self._blocks.end - self._rows_begin) // self.schema.item_bytes
+        items = min(self.item_capacity, self._tally.items + most)
+        return items, min(self.header.row_capacity, reserved)
+
+    def _make_room(self, items: int, staged_bytes: int) -> None:
+        """Reserve disk blocks for a batch and the record after it. Raises FileFullError, OSError."""
+        item_bytes = self.schema.item_bytes
+        rows = layout.batch_rows(item_bytes, staged_bytes, items)
+        last = self._tally.next_row + rows - 1
+        if self._tally.items + items > self.item_capacity or last > self.header.row_capacity:
+            raise FileFullError(f"{self.path}: {items} more items do not fit")
+        record = layout.batch_rows(item_bytes, 0, 0)
+        self._blocks.expect_items(self._tally.items + items)
+        self._blocks.make_room(self.header.row_end(min(last + record, self.header.row_capacity)))
+
+    @property
+    def is_short_of_room(self) -> bool:
+        """Say whether appends will soon wait for disk blocks, unless `reserve_ahead` is called."""
+        return self._blocks.are_short(self._used_bytes())
+
+    def reserve_ahead(self, expected_bytes: int = 0) -> None:
+        """Reserve blocks beside the appends; see `ReservedBlocks`. Raises OSError (disk full ...)."""
+        if not self._writable or self.suspect or self.sealed:
+            return
+        self._blocks.reserve_ahead(self._used_bytes, expected_bytes)
+
+    def _populate(self, position: int, length: int) -> None:
+        if (mapping := self._mapping) is not None:  # else closed beside this call
+            mapping.populate(position, length)
+
+    def sync(self) -> int:
+        """Make everything published now durable, and return the row count that is.
+
+        Raises OSError; the file is then `suspect`: it takes no more appends, and what it holds has
+        to be read again from the device (`reread`) before it is rewritten.
+        """
+        if self.sealed:
+            return self.published
+        self._refuse_unless_writable()
+        published = self.published
+        if published <= self.synced:
+            return self.synced
+        begin = self.header.row_end(self.synced)
+        assert self._mapping is not None
+        try:
+            if not self._predecessor_synced:  # before any batch of this file counts as durable
+                self._mapping.sync(0, layout.HEADER_BYTES)
+                self._predecessor_synced = True
+            self._mapping.sync(begin, self.header.row_end(published) - begin)
+        except OSError:
+            self.suspect, self._proven = True, False
+            raise
+        self.synced = published
+        return published
+
+    def seal(self) -> None:
+        """Make the file immutable: parts and footer, durable; then cut to its length.
+
+        Raises OSError: after a full disk the file is as it was; after a failed sync it is suspect,
+        and has to be read again before the next try. After a crash within, recovery finds either an
+        unsealed file with all its batches, or a sealed one.
+        """
+        if self.sealed:
+            return
+        assert self._writable, "opened for reading"
+        if self.suspect and not self._proven:
+            raise OSError(f"{self.path} has to be read again: an earlier write or sync failed")
+        self._blocks.stop()
+        data = self._view.data
+        end = rows_end(self.header, self._tally.next_row - 1)
+        used = self._used_bytes()
+        if end > used:
+            self._file.reserve(used, end - used)
+            data[used:end] = 0
+        if self._view.slots is not None:  # after a re-read the file's own slots are not trusted
+            slots = self._view.slots
+            data[layout.HEADER_BYTES :][: slots.nbytes] = slots.view(np.uint8)
+        tail = encode_tail(self.header, data, self._tally, self.dictionaries)
+        self._file.reserve(end, len(tail))
+        # Durable before: batches, slots, parts, footer. Only then is the length the sealed one.
+        self._file.write_at(end, tail)
+        try:
+            self._file.sync()
+            self._file.truncate(end + len(tail))
+            self._file.sync()
+        except OSError:
+            self.suspect, self._proven = True, False
+            with suppress(OSError):  # the first error is the one to tell
+                self._file.truncate(self.header.full_length)
+            raise
+        self.synced = self.published
+        self.suspect = False
+        self._writable = False
+        self.sealed = True
+
+    def copy_sealed(self, filesystem: FileSystem, path: Path) -> None:
+        """Write what is published as a sealed file at `path`, durable on return.
+
+        For a suspect file: what was written is still in memory, though the device may have lost it,
+        and only bytes written anew can be synced with a meaning. Raises CorruptFileError when memory
+        no longer holds it (then `reread` tells what is left), OSError.
+        """
+        view = self._view
+        prove(self.header, self.path, view, self.published)
+        used, end = self._used_bytes(), rows_end(self.header, self._tally.next_row - 1)
+        file = filesystem.open(path, writable=True, create=True, exclusive=True)
+        try:
+            for position in range(0, used, _COPY_BYTES):
+                piece = view.data[position : min(used, position + _COPY_BYTES)]
+                file.write_at(position, piece.data)
+            if view.slots is not None:  # after a re-read the file's own slots are not trusted
+                file.write_at(layout.HEADER_BYTES, view.slots.view(np.uint8).data)
+            if end > used:
+                file.write_at(used, bytes(end - used))
+            mapping = file.map(end, writable=False)
+            data = mapping.array.view(np.ndarray)
+            file.write_at(end, encode_tail(self.header, data, self._tally, self.dictionaries))
+            file.sync()
+        finally:
+            file.close()
+
+    # -- private -----------------------------------------------------------------------------------
+
+    @property
+    def _rows_begin(self) -> int:
+        return layout.rows_position(self.header.slot_count)
+
+    def _used_bytes(self) -> int:
+        return self.header.row_end(self._tally.next_row - 1)
+
+    def _bind(self) -> None:
+        array = self._view.array
+        self._tally.bind(
+            slots=int(array[V_SLOTS]), rows=int(array[V_ROWS]), published=address(self._seen)
+        )
+
+    def _refuse_unless_writable(self) -> ChainedView:
+        """Return the memory to write; whoever holds it keeps it mapped."""
+        view = self._view
+        if not self._writable:
+            raise ReadOnlyError(f"{self.path} is open for reading only")
+        if self.suspect:
+            raise OSError(f"{self.path} takes no more: an earlier write or sync failed")
+        return view

@@ -1,0 +1,1 @@
+"""Kernels of the compacted form: packing, lookups, verification."""

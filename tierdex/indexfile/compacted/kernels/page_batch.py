@@ -1,0 +1,288 @@
+"""Many lookups in one mapped compacted file: groups of hashes in stages, misses overlapped.
+
+Each stage (filter, directory, page, row) asks the cache for what the next one will need, for a whole
+group, so that a group waits once a stage instead of once a hash. `lookups` is the address of
+LOOKUP_WORDS numbers: where the columns of the lookups lie and how much is wanted of each.
+
+Depends on the kernel decorator, intrinsics, page_codec, page_lookup and fuse_filter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tierdex.fileparts.kernels import fuse_filter as fuse
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_u64,
+    mul_high,
+    prefetch,
+    store_i64,
+)
+from tierdex.indexfile import layout
+from tierdex.indexfile.compacted.kernels.page_codec import (
+    COLUMN_COUNT,
+    FRAME,
+    ITEM_BYTES,
+    PAGE_COLUMN_BYTES,
+    PAGE_FRAME,
+    PAGE_HEADER_BYTES,
+    WIDTH,
+    column_word,
+    hash_column,
+    plan_word,
+)
+from tierdex.indexfile.compacted.kernels.page_lookup import (
+    DAMAGED_DIRECTORY,
+    DAMAGED_FILTER,
+    DAMAGED_PAGE,
+    DIRECTORY,
+    FILTER,
+    PAGE_COUNT,
+    PAGES,
+    PLAN,
+    collect_rows,
+    file_word,
+    first_row,
+    mapped_page,
+    page_in_span,
+    page_place,
+    page_range,
+)
+
+# The words of a batch: addresses of the columns, then how many rows a lookup may give, and how many
+# pages behind the first one of each run may be looked at by all lookups together.
+HASHES, TAGS, BEGINS, ENDS, COUNT, ROWS_PER_LOOKUP, MOST_PAGES = range(7)
+LOOKUP_WORDS = 8
+TOO_MUCH = -1
+
+_GROUP = 32
+_ENTRY = layout.DIRECTORY_ENTRY_BYTES
+_LINE = 64
+# Columns of the group's scratch: fingerprint addresses or pages, and the first row.
+_VALUE, _FIRST, _LAST, _ADDRESS, _ROW = range(5)
+_SCRATCH = 5
+
+
+@kernel
+def _ask_filter(file: int, hashes: int, count: int, scratch: Any, wanted: Any) -> Any:
+    """Set `wanted` of each hash that the filter does not exclude; return (0 or damage, partition)."""
+    words = file_word(file, FILTER)
+    bits = load_i64(words + 8 * fuse.BITS)
+    if bits == 0:
+        for i in range(count):
+            wanted[i] = True
+        return np.int64(0), np.int64(0)
+    for i in range(count):
+        key_hash = load_u64(hashes + 8 * i)
+        partition = fuse.partition_of(words, key_hash)
+        if not fuse.partition_is_sound(words, partition):
+            return np.int64(DAMAGED_FILTER), partition
+        wanted[i] = load_u32(load_i64(words + 8 * fuse.PARTITIONS) + 32 * partition + 24) != 0
+        value, a0, a1, a2, a3 = fuse.filter_positions(words, partition, key_hash)
+        scratch[i, 0] = np.int64(value)
+        scratch[i, 1] = a0
+        scratch[i, 2] = a1
+        scratch[i, 3] = a2
+        scratch[i, 4] = a3
+        prefetch(a0)
+        prefetch(a1)
+        prefetch(a2)
+        prefetch(a3)
+    for i in range(count):
+        if wanted[i]:
+            value = np.uint64(scratch[i, 0])
+            wanted[i] = fuse.fingerprints_match(
+                value, scratch[i, 1], scratch[i, 2], scratch[i, 3], scratch[i, 4], bits
+            )
+    return np.int64(0), np.int64(0)
+
+
+@kernel
+def _find_pages(file: int, hashes: int, count: int, scratch: Any, wanted: Any) -> Any:
+    """Fill in first and last page of each wanted hash; return (0 or damage, entry)."""
+    directory = file_word(file, DIRECTORY)
+    pages = np.uint64(file_word(file, PAGE_COUNT))
+    for i in range(count):
+        if wanted[i]:
+            prefetch(directory + _ENTRY * np.int64(mul_high(load_u64(hashes + 8 * i), pages)))
+    for i in range(count):
+        if wanted[i]:
+            first, last = page_range(file, load_u64(hashes + 8 * i))
+            if first < 0:
+                return np.int64(DAMAGED_DIRECTORY), last
+            scratch[i, _FIRST] = first
+            scratch[i, _LAST] = last
+            wanted[i] = first <= last
+            if first <= last:
+                address = file_word(file, PAGES) + load_i64(directory + _ENTRY * first + 8)
+                prefetch(address)
+                prefetch(address + _LINE)
+    return np.int64(0), np.int64(0)
+
+
+@kernel
+def _ask_for_hashes(file: int, key_hash: Any, page: int) -> None:
+    """Ask the cache for the part of a page's hash column where `key_hash` should stand.
+
+    The page may not be verified yet, so what its header says is used only to name cache lines.
+    """
+    position, _ = page_place(file, page)
+    address = file_word(file, PAGES) + position
+    directory = file_word(file, DIRECTORY)
+    count = np.int64(load_u16(address + 4))
+    width = np.int64(load_u8(address + 6))
+    low = load_u64(directory + _ENTRY * page)
+    span = (load_u64(directory + _ENTRY * (page + 1)) - low) >> np.uint64(16)
+    if span == np.uint64(0):
+        return
+    share = np.int64(((key_hash - low) >> np.uint64(8)) // span)  # of 256
+    line = hash_column(address) + ((count * width * share) >> 11)
+    for step in range(-2, 3):
+        prefetch(line + _LINE * step)
+
+
+@kernel
+def _ask_for_columns(plan: int, page: int, row: int) -> None:
+    """Ask the cache for every column's line of one row of a verified page."""
+    count = np.int64(load_u16(page + 4))
+    header = page + PAGE_HEADER_BYTES
+    at = hash_column(page) + ((count * np.int64(load_u8(page + 6)) + 7) >> 3)
+    for c in range(plan_word(plan, COLUMN_COUNT)):
+        if column_word(plan, c, FRAME) == PAGE_FRAME:
+            width = np.int64(load_u8(header + 12))
+            header += PAGE_COLUMN_BYTES
+        else:
+            width = column_word(plan, c, WIDTH)
+        prefetch(at + ((row * width) >> 3))
+        at += (count * width + 7) >> 3
+
+
+@kernel
+def _find_first_rows(
+    file: int, hashes: int, begins: int, ends: int, count: int, scratch: Any, wanted: Any
+) -> Any:
+    """Fill in where each run begins in its first page; return (0 or damage, page)."""
+    for i in range(count):
+        if wanted[i]:
+            _ask_for_hashes(file, load_u64(hashes + 8 * i), scratch[i, _FIRST])
+    for i in range(count):
+        scratch[i, _ROW] = -1
+        if not wanted[i]:
+            continue
+        page = scratch[i, _FIRST]
+        if not page_in_span(file, page, load_i64(begins + 8 * i), load_i64(ends + 8 * i)):
+            wanted[i] = page < scratch[i, _LAST]
+            continue
+        address = mapped_page(file, page)
+        if address == 0:
+            return np.int64(DAMAGED_PAGE), page
+        scratch[i, _ADDRESS] = address
+        scratch[i, _ROW] = first_row(address, load_u64(hashes + 8 * i))
+        _ask_for_columns(file_word(file, PLAN), address, scratch[i, _ROW])
+    return np.int64(0), np.int64(0)
+
+
+@kernel
+def _collect_run(
+    file: int,
+    key_hash: Any,
+    tag: Any,
+    begin: int,
+    end: int,
+    page: Any,
+    last: int,
+    address: Any,
+    row: Any,
+    rows: int,
+    room: int,
+) -> Any:
+    """Write one lookup's rows; return (rows or damage, page, whether `room` sufficed)."""
+    plan = file_word(file, PLAN)
+    step = plan_word(plan, ITEM_BYTES)
+    written = np.int64(0)
+    if row < 0:  # the first page is out of the time span
+        page += 1
+        row = np.int64(0)
+        address = np.int64(0)
+    while page <= last:
+        if page_in_span(file, page, begin, end):
+            if address == 0:
+                address = mapped_page(file, page)
+                if address == 0:
+                    return np.int64(DAMAGED_PAGE), page, True
+            target = rows + written * step
+            found, row = collect_rows(
+                address, plan, row, key_hash, tag, begin, end, target, room - written
+            )
+            written += found
+            if row < 0:
+                break
+            if row < np.int64(load_u16(address + 4)):
+                return written, page, False
+        page += 1
+        row = np.int64(0)
+        address = np.int64(0)
+    return written, page, True
+
+
+@kernel
+def find_many(file: int, lookups: int, start: int, offsets: int, rows: int, room: int) -> Any:
+    """Answer the lookups from `start` on into `rows` (room for `room`) and `offsets` (i8[n + 1]).
+
+    offsets[i + 1] is where the rows of lookup i end; offsets[start] is given. Returns (next lookup,
+    0, 0); it is below the number of lookups when the rows did not fit: give more room and call again
+    with it as `start`. Or (lookup, DAMAGED_..., its number), or (TOO_MUCH, 0, 0).
+    """
+    pages_left = load_i64(lookups + 8 * MOST_PAGES)
+    count = load_i64(lookups + 8 * COUNT)
+    most = load_i64(lookups + 8 * ROWS_PER_LOOKUP)
+    step = plan_word(file_word(file, PLAN), ITEM_BYTES)
+    scratch = np.zeros((_GROUP, _SCRATCH), np.int64)
+    wanted = np.zeros(_GROUP, np.bool_)
+    for first in range(start, count, _GROUP):
+        group = min(_GROUP, count - first)
+        hashes = load_i64(lookups + 8 * HASHES) + 8 * first
+        tags = load_i64(lookups + 8 * TAGS) + 4 * first
+        begins = load_i64(lookups + 8 * BEGINS) + 8 * first
+        ends = load_i64(lookups + 8 * ENDS) + 8 * first
+        damage, number = _ask_filter(file, hashes, group, scratch, wanted)
+        if damage == 0:
+            damage, number = _find_pages(file, hashes, group, scratch, wanted)
+        if damage == 0:
+            damage, number = _find_first_rows(file, hashes, begins, ends, group, scratch, wanted)
+        if damage != 0:
+            return np.int64(first), damage, number
+        for i in range(group):
+            done = load_i64(offsets + 8 * (first + i))
+            found = np.int64(0)
+            if wanted[i]:
+                fits = min(room - done, most)
+                found, number, complete = _collect_run(
+                    file,
+                    load_u64(hashes + 8 * i),
+                    load_u32(tags + 4 * i),
+                    load_i64(begins + 8 * i),
+                    load_i64(ends + 8 * i),
+                    scratch[i, _FIRST],
+                    scratch[i, _LAST],
+                    scratch[i, _ADDRESS],
+                    scratch[i, _ROW],
+                    rows + done * step,
+                    fits,
+                )
+                if found < 0:
+                    return np.int64(first + i), found, number
+                pages_left -= max(0, number - scratch[i, _FIRST] - 1)
+                if pages_left < 0:
+                    return np.int64(TOO_MUCH), np.int64(0), np.int64(0)
+                if not complete and fits < most:
+                    return np.int64(first + i), np.int64(0), np.int64(0)
+            store_i64(offsets + 8 * (first + i + 1), done + found)
+    return np.int64(count), np.int64(0), np.int64(0)

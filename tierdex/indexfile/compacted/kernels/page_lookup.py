@@ -1,0 +1,355 @@
+"""Finding hashes in a compacted file: directory search, search inside a page, the rows.
+
+`file` is the address of the i8 array that `compacted.CompactedFile` prepares (FILE_WORDS numbers).
+Directory blocks and mapped pages are verified when first used since opening; whether they were is
+kept in byte maps, which several threads may set at once.
+
+Depends on the kernel decorator, intrinsics, checksum, page_codec and fuse_filter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.fuse_filter import DAMAGED, NO, contains, partition_of
+from tierdex.fileparts.kernels.intrinsics import (
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_u64,
+    mul_high,
+    store_u8,
+    store_u64,
+)
+from tierdex.indexfile import layout
+from tierdex.indexfile.compacted.kernels.page_codec import (
+    ITEM_BYTES,
+    decode_item,
+    decode_page,
+    hash_at,
+    hash_column,
+    page_item_count,
+    plan_word,
+)
+
+# The words of an open compacted file.
+PLAN, PAGES, DIRECTORY, PAGE_COUNT, CHECKSUMS, DIRECTORY_VERIFIED = range(6)
+DIRECTORY_SEED, FILTER, PAGES_VERIFIED, PAGES_END = range(6, 10)
+FILE_WORDS = 16
+# What is damaged, as negative results; the number of the block, partition or page comes beside it.
+DAMAGED_DIRECTORY, DAMAGED_FILTER, DAMAGED_PAGE = -2, -3, -4
+
+_ENTRY = layout.DIRECTORY_ENTRY_BYTES
+_ENTRIES_PER_BLOCK = layout.DIRECTORY_BLOCK_BYTES // layout.DIRECTORY_ENTRY_BYTES
+_GROUP = 32
+_TAG_ANY_MESSAGE_ID = np.uint32(layout.TAG_ANY_MESSAGE_ID)
+_KIND_BIT = np.uint32(layout.KIND_BIT)
+_U0 = np.uint64(0)
+
+
+@kernel
+def file_word(file: int, word: int) -> Any:
+    return load_i64(file + 8 * word)
+
+
+@kernel
+def entry_is_sound(file: int, entry: int) -> Any:
+    """Verify the block of directory entry `entry` when it is first used."""
+    block = entry // _ENTRIES_PER_BLOCK
+    verified = file_word(file, DIRECTORY_VERIFIED) + block
+    if load_u8(verified) != 0:
+        return True
+    first = block * _ENTRIES_PER_BLOCK
+    count = min(_ENTRIES_PER_BLOCK, file_word(file, PAGE_COUNT) + 1 - first)
+    seed = numbered_seed(np.uint32(file_word(file, DIRECTORY_SEED)), np.uint64(block))
+    crc = crc32c(file_word(file, DIRECTORY) + _ENTRY * first, _ENTRY * count, seed)
+    if crc != load_u32(file_word(file, CHECKSUMS) + 4 * block):
+        return False
+    store_u8(verified, np.uint8(1))
+    return True
+
+
+@kernel
+def _first_hash(file: int, page: int) -> Any:
+    return load_u64(file_word(file, DIRECTORY) + _ENTRY * page)
+
+
+@kernel
+def pages_below(file: int, key_hash: Any) -> Any:
+    """Return how many pages begin with a hash below `key_hash`, or DAMAGED_DIRECTORY.
+
+    Hashes are close to evenly spread: the search starts where even spread puts the hash and widens.
+    """
+    count = file_word(file, PAGE_COUNT)
+    guess = np.int64(mul_high(key_hash, np.uint64(count)))
+    low, high = np.int64(0), count  # entries below `low` are below the hash, from `high` on not
+    step = np.int64(2)
+    at = guess
+    while low < high:
+        if not entry_is_sound(file, at):
+            return DAMAGED_DIRECTORY
+        if _first_hash(file, at) < key_hash:
+            low = at + 1
+        else:
+            high = at
+        if low > guess and high == count and step > 0:  # all probes so far were below
+            at = min(guess + step, high - 1)
+            step *= 2
+        elif high <= guess and low == 0 and step > 0:  # all probes so far were not below
+            at = max(guess - step, np.int64(0))
+            step *= 2
+        else:
+            step = np.int64(0)
+            at = (low + high) >> 1
+    return low
+
+
+@kernel
+def page_range(file: int, key_hash: Any) -> Any:
+    """Return the first and the last page that may hold `key_hash`; (0, -1) for none.
+
+    (DAMAGED_DIRECTORY, entry) when a block of the directory is damaged.
+    """
+    count = file_word(file, PAGE_COUNT)
+    below = pages_below(file, key_hash)
+    if below < 0:
+        return below, np.int64(mul_high(key_hash, np.uint64(count)))
+    last = below
+    while last < count:
+        if not entry_is_sound(file, last):
+            return DAMAGED_DIRECTORY, last
+        if _first_hash(file, last) != key_hash:
+            break
+        last += 1
+    return max(below - 1, 0), last - 1
+
+
+@kernel
+def page_ranges(file: int, hashes: int, count: int, ranges: int) -> Any:
+    """Write first and last page (i8[count, 2]) of each hash; return 0 or DAMAGED_DIRECTORY."""
+    for i in range(count):
+        first, last = page_range(file, load_u64(hashes + 8 * i))
+        if first < 0:
+            return first
+        store_u64(ranges + 16 * i, np.uint64(first))
+        store_u64(ranges + 16 * i + 8, np.uint64(last))
+    return 0
+
+
+@kernel
+def page_place(file: int, page: int) -> Any:
+    """Return (position, length) of a page, length 0 when the directory is damaged there."""
+    if not entry_is_sound(file, page) or not entry_is_sound(file, page + 1):
+        return np.int64(0), np.int64(0)
+    entry = file_word(file, DIRECTORY) + _ENTRY * page
+    begin, end = load_i64(entry + 8), load_i64(entry + _ENTRY + 8)
+    if begin < layout.HEADER_BYTES or end <= begin or end > file_word(file, PAGES_END):
+        return np.int64(0), np.int64(0)
+    return begin, end - begin
+
+
+@kernel
+def mapped_page(file: int, page: int) -> Any:
+    """Return the address of a mapped page, verified when first used; 0 when it is damaged."""
+    position, length = page_place(file, page)
+    if length == 0:
+        return 0
+    address = file_word(file, PAGES) + position
+    verified = file_word(file, PAGES_VERIFIED) + page
+    if load_u8(verified) == 0:
+        if page_item_count(address, length, file_word(file, PLAN), page) < 0:
+            return 0
+        store_u8(verified, np.uint8(1))
+    return address
+
+
+@kernel
+def _narrow(page: int, key_hash: Any, width: int) -> Any:
+    """Return (low, high): the first row of at least `key_hash` is in [low, high] by the line alone."""
+    count = np.int64(load_u16(page + 4))
+    slope = load_u64(page + 16)
+    if slope == _U0 or width >= 56:
+        return np.int64(0), count
+    distance = key_hash - load_u64(page + 8)
+    reach = np.uint64(1) << np.uint64(width)
+    low = _U0
+    if distance >= reach:
+        low = min((distance - reach) // slope + np.uint64(1), np.uint64(count))
+    high = min(distance // slope + np.uint64(1), np.uint64(count))
+    return np.int64(low), np.int64(high)
+
+
+@kernel
+def first_row(page: int, key_hash: Any) -> Any:
+    """Return the first row of a verified page whose hash is not below `key_hash`.
+
+    `key_hash` is not below the page's first hash: the directory led here.
+    """
+    width = np.int64(load_u8(page + 6))
+    column = hash_column(page)
+    low, high = _narrow(page, key_hash, width)
+    while low < high:
+        middle = (low + high) >> 1
+        if hash_at(page, column, middle, width) < key_hash:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def tag_matches(tag: Any, wanted: Any) -> Any:
+    """Say whether an item's tag is the wanted one; TAG_ANY_MESSAGE_ID fits every message ID."""
+    if wanted == _TAG_ANY_MESSAGE_ID:
+        return (tag & _KIND_BIT) != 0
+    return tag == wanted
+
+
+@kernel
+def collect_rows(
+    page: int,
+    plan: int,
+    row: int,
+    key_hash: Any,
+    tag: Any,
+    begin: int,
+    end: int,
+    rows: int,
+    room: int,
+) -> Any:
+    """Write the matching rows of a verified page, from row `row` on, to `rows` (room for `room`).
+
+    Returns (rows written, row to go on with: the page's item count once the page is done, -1 when a
+    greater hash was met, so that the run ends here).
+    """
+    count = np.int64(load_u16(page + 4))
+    width = np.int64(load_u8(page + 6))
+    column = hash_column(page)
+    item_bytes = plan_word(plan, ITEM_BYTES)
+    written = 0
+    while row < count:
+        if hash_at(page, column, row, width) != key_hash:
+            return written, np.int64(-1)
+        if written == room:
+            return written, row
+        target = rows + written * item_bytes
+        for position in range(0, item_bytes, 8):
+            store_u64(target + position, np.uint64(0))
+        decode_item(page, plan, row, target)
+        time = load_i64(target + layout.ITEM_TIME_POSITION)
+        if begin <= time <= end and tag_matches(load_u32(target + layout.ITEM_TAG_POSITION), tag):
+            written += 1
+        row += 1
+    return written, row
+
+
+@kernel
+def collect_from_page(
+    page: int,
+    length: int,
+    plan: int,
+    number: int,
+    key_hash: Any,
+    tag: Any,
+    begin: int,
+    end: int,
+    rows: int,
+) -> Any:
+    """Verify a fetched page and write its matching rows to `rows`; -1 when it is damaged."""
+    if page_item_count(page, length, plan, number) < 0:
+        return -1
+    room = np.int64(load_u16(page + 4)) + 1
+    return collect_rows(
+        page, plan, first_row(page, key_hash), key_hash, tag, begin, end, rows, room
+    )[0]
+
+
+@kernel
+def decode_pages(file: int, first: int, count: int, address: int, rows: int) -> Any:
+    """Verify and unpack `count` pages that lie from `address` on; return (rows, bad page or -1).
+
+    `rows` has room for all rows of full pages.
+    """
+    plan = file_word(file, PLAN)
+    item_bytes = plan_word(plan, ITEM_BYTES)
+    start = page_place(file, first)[0]
+    done = 0
+    for number in range(first, first + count):
+        position, length = page_place(file, number)
+        page = address + position - start
+        items = page_item_count(page, length, plan, number) if length else np.int64(-1)
+        if items < 0:
+            return done, number
+        target = rows + done * item_bytes
+        for place in range(target, target + items * item_bytes, 8):
+            store_u64(place, np.uint64(0))
+        done += decode_page(page, plan, target)
+    return done, np.int64(-1)
+
+
+@kernel
+def page_in_span(file: int, page: int, begin: int, end: int) -> Any:
+    """Say whether some time in the page may be in [begin, end]; the entry was verified before."""
+    entry = file_word(file, DIRECTORY) + _ENTRY * page
+    return load_i64(entry + 16) <= end and load_i64(entry + 24) >= begin
+
+
+@kernel
+def find_rows(
+    file: int,
+    hash_bits: int,
+    tag_bits: int,
+    begin: int,
+    end: int,
+    page: Any,
+    row: Any,
+    rows: int,
+    room: int,
+) -> Any:
+    """Write matching rows of a mapped file to `rows`, newest first, at most `room`.
+
+    `hash_bits` is the hash as i8: Python hands over plain integers several times faster than u8.
+
+    Begins at `page` and `row`, which an earlier call returned, or anew when `page` is -1. Returns
+    (rows written, next page or -1 at the end, next row), or (DAMAGED_..., its number, 0).
+    """
+    key_hash, tag = np.uint64(hash_bits), np.uint32(tag_bits)
+    if page < 0:
+        answer = contains(file_word(file, FILTER), key_hash)
+        if answer == DAMAGED:
+            partition = partition_of(file_word(file, FILTER), key_hash)
+            return np.int64(DAMAGED_FILTER), partition, np.int64(0)
+        if answer == NO:
+            return np.int64(0), np.int64(-1), np.int64(0)
+    first, last = page_range(file, key_hash)
+    if first < 0:
+        return np.int64(DAMAGED_DIRECTORY), last // _ENTRIES_PER_BLOCK, np.int64(0)
+    if page < 0:
+        page = first
+        row = np.int64(-1)
+    plan = file_word(file, PLAN)
+    step = plan_word(plan, ITEM_BYTES)
+    written = np.int64(0)
+    while page <= last:
+        if page_in_span(file, page, begin, end):
+            address = mapped_page(file, page)
+            if address == 0:
+                return np.int64(DAMAGED_PAGE), page, np.int64(0)
+            if row < 0:
+                row = first_row(address, key_hash)
+            found, row = collect_rows(
+                address, plan, row, key_hash, tag, begin, end, rows + written * step, room - written
+            )
+            written += found
+            if row < 0:
+                break
+            if row < np.int64(load_u16(address + 4)):
+                return written, page, row
+        page += 1
+        row = np.int64(0)
+    return written, np.int64(-1), np.int64(0)

@@ -1,0 +1,348 @@
+"""The tail of a compacted file: what it says of itself, and where its pages lie.
+
+The *sidecar* is one contiguous range at the file's end: header copy, statistics, dictionaries,
+columns, queues, topics, directory, filter, footer. It is self-sufficient: with it alone a file is
+known, and any page that is brought can be verified and read. Small parts are verified when it is
+opened; directory blocks and filter partitions when first used.
+
+Depends on the modules of the parts, and on the page kernels.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import part_seed
+from tierdex.fileparts.dictionary import Dictionaries
+from tierdex.fileparts.filter import FuseFilter
+from tierdex.fileparts.footer import Footer, read_footer, read_part
+from tierdex.fileparts.layout import FOOTER_BYTES, PART_COUNT_MAX, PART_ENTRY, Part
+from tierdex.indexfile import layout
+from tierdex.indexfile.compacted.directory import Directory
+from tierdex.indexfile.compacted.kernels import page_lookup as k
+from tierdex.indexfile.compacted.pages import PagePlan
+from tierdex.indexfile.header import FileHeader, decode_header
+from tierdex.indexfile.layout import Form
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.statistics import FileStatistics, RowBounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+    from tierdex.indexfile.schema import Schema
+
+
+_TABLE_BYTES_MAX: Final = FOOTER_BYTES + PART_COUNT_MAX * PART_ENTRY.itemsize
+
+
+class PageSpan(NamedTuple):
+    """A contiguous range of whole pages that one request reads."""
+
+    position: int
+    length: int
+    first_page: int
+    page_count: int = 1
+
+
+class Sidecar:
+    """The open tail of one compacted file, and the pages where they can be reached.
+
+    Borrows the buffers. Immutable but for the maps of what was verified; safe to share.
+    """
+
+    def __init__(
+        self,
+        sidecar: np.ndarray,
+        *,
+        position: int,
+        name: object,
+        pages: np.ndarray | None = None,
+        read: Callable[[int, int], bytes] | None = None,
+    ) -> None:
+        """Read the small parts of `sidecar` (u1[n], the file from byte `position` to its end).
+
+        `pages` is the whole file when it is mapped. Raises CorruptFileError, UnsupportedFormatError.
+        """
+        self.path = name
+        self.sidecar_position = position
+        self.bytes = position + len(sidecar)
+        self._sidecar = sidecar
+        self._pages = pages
+        self._read = read
+        self.footer: Footer = read_footer(self._read_tail, self.bytes, name)
+        if self.footer.form != Form.COMPACTED or self.footer.table_position < position:
+            raise CorruptFileError(name, "is not in compacted form")
+        self.header: FileHeader = self._read_header()
+        self.schema: Schema = self.header.schema
+        self._open_parts()
+        self._words = self._make_words()
+        self.address = int(self._words.ctypes.data)
+
+    # -- what the file says of itself ---------------------------------------------------------------
+
+    @property
+    def uuid(self) -> bytes:
+        return self.header.uuid
+
+    @property
+    def slot_count(self) -> int:
+        return self.header.slot_count
+
+    @property
+    def created_ms(self) -> int:
+        return self.header.created_ms
+
+    @property
+    def item_count(self) -> int:
+        return self.statistics.item_count
+
+    @property
+    def published(self) -> int:
+        """As in the chained form: all items are visible."""
+        return self.statistics.item_count
+
+    @property
+    def min_time(self) -> int:
+        return self.statistics.min_time
+
+    @property
+    def max_time(self) -> int:
+        return self.statistics.max_time
+
+    @property
+    def page_count(self) -> int:
+        return self.statistics.page_count
+
+    @property
+    def footer_crc(self) -> int:
+        return self.footer.crc
+
+    @property
+    def bytes_used(self) -> int:
+        return self.bytes
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that items of the file have, in the dictionary's order."""
+        return _topics_used(self.dictionaries, self.topic_rows)
+
+    @cached_property
+    def extra(self) -> dict[str, Any]:
+        """What the writer's caller added to the statistics."""
+        try:
+            extra = json.loads(read_part(self._read_tail, self.footer, Part.EXTRA, self.path))
+        except ValueError as error:
+            raise CorruptFileError(self.path, f"extra statistics: {error}") from error
+        if not isinstance(extra, dict):
+            raise CorruptFileError(self.path, "extra statistics are not an object")
+        return extra
+
+    def end_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the greatest offset + size of each (topic, queue)."""
+        names = self.dictionaries.strings(TOPIC_DICTIONARY)
+        rows = self.plan.queues[["topic", "queue_id", "end"]].tolist()
+        return {(names[topic], queue): end for topic, queue, end in rows}
+
+    def end_of(self, topic: str, queue_id: int) -> int | None:
+        """Return the greatest offset + size of one queue, None when the file has nothing of it."""
+        number = int(self.dictionaries.indexes(TOPIC_DICTIONARY, [topic])[0])
+        if number < 0:
+            return None
+        queues = self.plan.queues
+        first, last = np.searchsorted(queues["topic"], [number, number + 1])
+        place = first + np.searchsorted(queues["queue_id"][first:last], queue_id)
+        if place == last or queues["queue_id"][place] != queue_id:
+            return None
+        return int(queues["end"][place])
+
+    def row_bounds(self) -> RowBounds:
+        """Return bounds of all columns, for a writer that merges this file."""
+        return self.plan.bounds() if self.item_count else RowBounds()
+
+    def sidecar_bytes(self) -> np.ndarray:
+        """Return the tail (u1): what `from_sidecar` takes."""
+        return self._sidecar
+
+    # -- pages ----------------------------------------------------------------------------------------
+
+    def page_place(self, page: int) -> tuple[int, int]:
+        """Return (position, length) of a page in the file. Raises CorruptFileError."""
+        position, length = k.page_place(self.address, page)
+        if not length:
+            raise self.damage(k.DAMAGED_DIRECTORY, page * layout.DIRECTORY_ENTRY_BYTES // 4096)
+        return position, length
+
+    def span(self, first_page: int, page_count: int) -> PageSpan:
+        """Return the range of `page_count` pages from `first_page` on. Raises CorruptFileError."""
+        begin = self.page_place(first_page)[0]
+        position, length = self.page_place(first_page + page_count - 1)
+        return PageSpan(begin, position + length - begin, first_page, page_count)
+
+    def decode_span(self, span: PageSpan, data: Buffer) -> np.ndarray:
+        """Return all rows of the pages in `data`, the bytes of `span`. Raises CorruptFileError."""
+        import pyarrow as pa
+
+        # An address costs numpy a microsecond; the whole page takes two.
+        pages, dtype = pa.py_buffer(data), self.schema.dtype
+        if pages.size != span.length:
+            raise CorruptFileError(
+                self.path, f"{pages.size} bytes of pages, {span.length} were asked for"
+            )
+        most = span.page_count * self.statistics.items_per_page
+        rows = pa.allocate_buffer(most * dtype.itemsize)
+        count, bad = k.decode_pages(
+            self.address, span.first_page, span.page_count, pages.address, rows.address
+        )
+        if bad >= 0:
+            raise self.damage(k.DAMAGED_PAGE, bad)
+        return np.frombuffer(rows, dtype, count)
+
+    # -- opening ----------------------------------------------------------------------------------------
+
+    def page_bytes(self, span: PageSpan) -> Buffer:
+        """Return the bytes of pages, from the mapping or by one read."""
+        if self._pages is not None:
+            return self._pages[span.position : span.position + span.length].data
+        assert self._read is not None, "this sidecar was opened without a way to read pages"
+        return self._read(span.position, span.length)
+
+    def _read_tail(self, position: int, length: int) -> bytes:
+        start = position - self.sidecar_position
+        if start < 0 or length < 0:
+            raise CorruptFileError(self.path, "a part lies before the tail")
+        return self._sidecar[start : start + length].tobytes()
+
+    def _view(self, kind: Part) -> np.ndarray:
+        """Return a part's bytes without verifying them: its blocks are, when they are used."""
+        entry = self.footer.part(kind, self.path)
+        start = entry.position - self.sidecar_position
+        if start < 0:
+            raise CorruptFileError(self.path, "a part lies before the tail")
+        return self._sidecar[start : start + entry.length]
+
+    def _read_header(self) -> FileHeader:
+        data = read_part(self._read_tail, self.footer, Part.HEADER_COPY, self.path)
+        header = decode_header(
+            data.ljust(layout.HEADER_BYTES, b"\0"), self.path, form=Form.COMPACTED
+        )
+        if header.uuid != self.footer.uuid:
+            raise CorruptFileError(self.path, "the footer belongs to another file")
+        return header
+
+    def _open_parts(self) -> None:
+        """Open the parts, small ones verified. Raises CorruptFileError."""
+
+        def part(kind: Part) -> bytes:
+            return read_part(self._read_tail, self.footer, kind, self.path)
+
+        try:
+            self.statistics = FileStatistics.decode(part(Part.STATISTICS))
+            self.dictionaries = Dictionaries(self.schema.dictionary_names)
+            self.dictionaries.load(part(Part.DICTIONARIES))
+            self.plan = PagePlan(
+                self.schema,
+                np.frombuffer(part(Part.COLUMNS), layout.COLUMN),
+                np.frombuffer(part(Part.QUEUES), layout.QUEUE),
+                self.statistics.items_per_page,
+                self.uuid,
+            )
+            self.topic_rows = np.frombuffer(part(Part.TOPICS), layout.TOPIC)
+        except ValueError as error:
+            raise CorruptFileError(self.path, str(error)) from error
+        topic_count = len(self.dictionaries.strings(TOPIC_DICTIONARY))
+        if self.footer.item_count != self.item_count or len(self.topic_rows) != topic_count:
+            raise CorruptFileError(self.path, "footer, statistics and topics disagree")
+        if len(self.plan.queues) and int(self.plan.queues["topic"].max()) >= topic_count:
+            raise CorruptFileError(self.path, "a queue names a topic that is not in the dictionary")
+        self.directory = Directory(
+            self._view(Part.DIRECTORY).data,
+            part(Part.CHECKSUMS),
+            page_count=self.page_count,
+            path=self.path,
+        )
+        self.filter = FuseFilter(
+            part(Part.FILTER_PARTITIONS),
+            self._view(Part.FILTER).data,
+            bits=self.statistics.filter_bits,
+            uuid=self.uuid,
+            path=self.path,
+        )
+
+    def _make_words(self) -> np.ndarray:
+        """Return what the kernels know of this file."""
+        words = np.zeros(k.FILE_WORDS, np.int64)
+        mapped = self._pages is not None
+        self._pages_verified = np.zeros(self.page_count if mapped else 0, np.uint8)
+        words[k.PLAN] = self.plan.address
+        words[k.PAGES] = 0 if self._pages is None else self._pages.ctypes.data
+        words[k.DIRECTORY] = self.directory.entries.ctypes.data
+        words[k.PAGE_COUNT] = self.page_count
+        words[k.CHECKSUMS] = self.directory.checksums.ctypes.data
+        words[k.DIRECTORY_VERIFIED] = self.directory.verified.ctypes.data
+        words[k.DIRECTORY_SEED] = part_seed(self.uuid, Part.DIRECTORY)
+        words[k.FILTER] = self.filter.address
+        words[k.PAGES_VERIFIED] = self._pages_verified.ctypes.data
+        words[k.PAGES_END] = self.sidecar_position
+        return words
+
+    def damage(self, what: int, number: int) -> CorruptFileError:
+        """Return the error that a kernel's negative answer stands for."""
+        if what == k.DAMAGED_PAGE:
+            return CorruptFileError(self.path, f"checksum of page {number} differs")
+        if what == k.DAMAGED_FILTER:
+            return CorruptFileError(self.path, f"checksum of filter partition {number} differs")
+        blocks = self.directory.damaged_blocks(self.uuid) or [number]
+        return CorruptFileError(self.path, f"checksum of directory block {blocks[0]} differs")
+
+
+def read_topics(
+    read_at: Callable[[int, int], bytes], *, position: int, file_bytes: int, crc: int, name: object
+) -> list[str]:
+    """Return the topics of a compacted file whose tail begins at `position`, by two reads.
+
+    Neither directory nor filter is read. `crc` is the footer's, by which the file is known. Raises
+    CorruptFileError and what `read_at` raises.
+    """
+    behind = max(position, file_bytes - _TABLE_BYTES_MAX)
+    footer = read_footer(_within(read_at, behind, file_bytes, name), file_bytes, name)
+    if footer.form != Form.COMPACTED or footer.crc != crc:
+        raise CorruptFileError(name, "is another file than the one that was asked for")
+    end = footer.part(Part.DIRECTORY, name).position
+    parts = _within(read_at, position, end, name)
+    data = read_part(parts, footer, Part.HEADER_COPY, name)
+    header = decode_header(data.ljust(layout.HEADER_BYTES, b"\0"), name, form=Form.COMPACTED)
+    dictionaries = Dictionaries(header.schema.dictionary_names)
+    try:
+        dictionaries.load(read_part(parts, footer, Part.DICTIONARIES, name))
+        rows = np.frombuffer(read_part(parts, footer, Part.TOPICS, name), layout.TOPIC)
+    except ValueError as error:
+        raise CorruptFileError(name, str(error)) from error
+    if len(rows) != len(dictionaries.strings(TOPIC_DICTIONARY)):
+        raise CorruptFileError(name, "dictionaries and topics disagree")
+    return _topics_used(dictionaries, rows)
+
+
+def _within(
+    read_at: Callable[[int, int], bytes], begin: int, end: int, name: object
+) -> Callable[[int, int], bytes]:
+    """Read [begin, end) at once; return what reads in there."""
+    data = read_at(begin, max(0, end - begin))
+
+    def read(position: int, length: int) -> bytes:
+        if position < begin or position + length > end:
+            raise CorruptFileError(name, "a part lies where none may be")
+        return data[position - begin : position - begin + length]
+
+    return read
+
+
+def _topics_used(dictionaries: Dictionaries, topic_rows: np.ndarray) -> list[str]:
+    names = dictionaries.strings(TOPIC_DICTIONARY)
+    return [names[i] for i in np.flatnonzero(topic_rows["item_count"]).tolist()]

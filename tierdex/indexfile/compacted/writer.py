@@ -1,0 +1,305 @@
+"""Writes a compacted file: sorted rows in, pages out as they fill, the tail at the end.
+
+::
+
+    append(rows) -> whole runs -> repeated entries dropped -> full pages -> write(buffer)
+                        `-> distinct hashes -> filter partition -> kept until the tail
+
+In memory: one open run, less than a page of rows, the directory, the current filter partition and
+the finished filter. Used by the compactor, by merges and by Spark's tasks. Nothing is durable here:
+the caller syncs what `write` took. One thread.
+
+Depends on the other modules of the form, and on the page_encode and row_scan kernels.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import checksum, unit_seed
+from tierdex.fileparts.filter import FilterBuilder
+from tierdex.fileparts.footer import PartEntry, encode_footer
+from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
+from tierdex.fileparts.memory import address
+from tierdex.indexfile import layout
+from tierdex.indexfile.compacted.directory import directory_checksums
+from tierdex.indexfile.compacted.kernels.page_encode import encode_pages
+from tierdex.indexfile.compacted.pages import PagePlan, identity_masks
+from tierdex.indexfile.header import FileHeader
+from tierdex.indexfile.kernels.row_scan import count_topics, keep_rows, last_run, mark_runs
+from tierdex.indexfile.layout import Form
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.statistics import FileStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+    from tierdex.fileparts.dictionary import Dictionaries
+    from tierdex.indexfile.schema import Schema
+    from tierdex.indexfile.statistics import RowBounds
+
+_RUN_ITEMS_MAX = 1 << 19  # an open run above this is written in pieces: repeats further apart stay
+_SOURCE = "rows to compact"
+
+
+@dataclass(frozen=True)
+class CompactedSummary:
+    """What was written. `topics` are those that items have; times are 0 and -1 without items."""
+
+    item_count: int
+    min_time: int
+    max_time: int
+    bytes: int
+    sidecar_position: int
+    topics: list[str]
+    footer_crc: int
+
+
+class _RowBuffer:
+    """Rows that wait: the first `kept` for their page to fill, the others for their run to end.
+
+    Known by address, since slices of structured arrays cost more than what is done with them.
+    """
+
+    def __init__(self, item_bytes: int) -> None:
+        self.item_bytes = item_bytes
+        self.kept = 0
+        self.count = 0
+        self._raw = np.empty(0, np.uint8)
+        self.place = 0
+        self._keep = np.empty(0, bool)
+        self._distinct = np.empty(0, np.uint64)
+
+    def add(self, rows: np.ndarray) -> None:
+        begin = self.count * self.item_bytes
+        end = begin + rows.nbytes
+        if end > len(self._raw):
+            raw = np.empty(end + end // 8, np.uint8)
+            raw[:begin] = self._raw[:begin]
+            self._raw, self.place = raw, address(raw)
+        self._raw[begin:end] = rows.view(np.uint8)
+        self.count += len(rows)
+
+    def close_gap(self, begin: int, end: int) -> None:
+        """Move the rows from `end` on to row `begin`."""
+        moved = self._raw[end * self.item_bytes : self.count * self.item_bytes]
+        self._raw[begin * self.item_bytes :][: len(moved)] = moved
+        self.count -= end - begin
+
+    def scratch(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return (b1[count], u8[count]) to write to; the next call gives the same memory."""
+        if len(self._keep) < count:
+            self._keep = np.empty(count + count // 8, bool)
+            self._distinct = np.empty(len(self._keep), np.uint64)
+        return self._keep[:count], self._distinct[:count]
+
+
+class CompactedWriter:
+    """Packs rows that come sorted by hash, newest arrival first among equal hashes."""
+
+    def __init__(
+        self,
+        write: Callable[[Buffer], None],
+        *,
+        uuid: bytes,
+        schema: Schema,
+        dictionaries: Dictionaries,
+        slot_count: int,
+        filter_bits: int,
+        created_ms: int,
+        bounds: RowBounds,
+        expected_items: int,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the header. Every row must lie within `bounds`; `expected_items` sizes the filter.
+
+        What `write` was given may change when it has returned.
+        """
+        self._write_out = write
+        self._position = 0
+        self._uuid = uuid
+        self._schema = schema
+        self._dictionaries = dictionaries
+        self._filter_bits = filter_bits
+        self._extra = dict(extra or {})
+        self._plan = PagePlan.from_bounds(schema, bounds, uuid)
+        self._filter = FilterBuilder(uuid, filter_bits, expected_items)
+        topic_count = len(dictionaries.strings(TOPIC_DICTIONARY))
+        self._topics = np.zeros((topic_count, 3), np.int64)
+        self._topics[:, 2] = -1
+        self._masks = identity_masks(schema)
+        self._counters = np.zeros(3, np.int64)
+        self._distinct_count = 0
+        self._item_count = 0
+        self._rows = _RowBuffer(schema.item_bytes)
+        self._directory: list[np.ndarray] = []
+        self._pages = 0
+        self._out = np.empty(0, np.uint8)
+        self._header = FileHeader(
+            form=Form.COMPACTED,
+            uuid=uuid,
+            schema=schema,
+            slot_count=slot_count,
+            item_capacity=max(1, expected_items),
+            row_capacity=0,
+            created_ms=created_ms,
+        ).encode()
+        self._write(self._header)
+
+    def append(self, rows: np.ndarray) -> None:
+        """Take rows (the schema's item dtype) that go on where the last ones ended.
+
+        Raises CorruptFileError when they are not sorted or a value lies outside the bounds, and what
+        `write` raises; the file is useless then.
+        """
+        assert rows.dtype.itemsize == self._schema.item_bytes
+        if len(rows):
+            waiting = self._rows
+            waiting.add(np.ascontiguousarray(rows))
+            cut = last_run(waiting.place, waiting.item_bytes, waiting.kept, waiting.count)
+            is_too_long = waiting.count - cut > _RUN_ITEMS_MAX
+            self._take(waiting.count if is_too_long else int(cut))
+
+    def finish(self) -> CompactedSummary:
+        """Write what is left and the tail. Raises what `append` raises."""
+        self._take(self._rows.count)
+        self._put_pages(self._rows.kept)
+        sidecar_position = self._position
+        used = self._topics[:, 0] > 0
+        statistics = FileStatistics(
+            item_count=self._item_count,
+            distinct_count=self._distinct_count,
+            min_time=int(self._topics[used, 1].min()) if self._item_count else 0,
+            max_time=int(self._topics[used, 2].max()) if self._item_count else -1,
+            longest_run=int(self._counters[2]),
+            page_count=self._pages,
+            items_per_page=self._plan.items_per_page,
+            filter_bits=self._filter_bits,
+        )
+        footer_crc = self._write_tail(statistics)
+        names = self._dictionaries.strings(TOPIC_DICTIONARY)
+        return CompactedSummary(
+            item_count=self._item_count,
+            min_time=statistics.min_time,
+            max_time=statistics.max_time,
+            bytes=self._position,
+            sidecar_position=sidecar_position,
+            topics=[names[i] for i in np.flatnonzero(used).tolist()],
+            footer_crc=footer_crc,
+        )
+
+    # -- rows to pages --------------------------------------------------------------------------------
+
+    def _take(self, end: int) -> None:
+        """Drop repeated entries from the whole runs before row `end`, and write full pages."""
+        waiting = self._rows
+        count = end - waiting.kept
+        if not count:
+            return
+        place, item_bytes = waiting.place + waiting.kept * waiting.item_bytes, waiting.item_bytes
+        keep, distinct = waiting.scratch(count)
+        found = mark_runs(place, item_bytes, count, self._masks, keep, distinct, self._counters)
+        if found < 0:
+            raise CorruptFileError(_SOURCE, "are not sorted by hash")
+        self._distinct_count += found
+        self._filter.add(distinct[:found])
+        stay = count
+        if not keep.all():
+            stay = int(keep_rows(place, item_bytes, count, keep))
+            waiting.close_gap(waiting.kept + stay, end)
+        if not count_topics(place, item_bytes, stay, self._topics):
+            raise CorruptFileError(_SOURCE, "have a topic that is not in the dictionary")
+        self._item_count += stay
+        waiting.kept += stay
+        full = waiting.kept - waiting.kept % self._plan.items_per_page
+        self._put_pages(full)
+        waiting.close_gap(0, full)
+        waiting.kept -= full
+
+    def _put_pages(self, count: int) -> None:
+        """Pack the first `count` rows into pages (only the file's last may be short), write them."""
+        if not count:
+            return
+        pages = -(-count // self._plan.items_per_page)
+        entries = np.empty(pages, layout.DIRECTORY_ENTRY)
+        most = pages * layout.PAGE_BYTES_MAX + 16
+        if len(self._out) < most:
+            self._out = np.empty(most, np.uint8)
+        length = encode_pages(
+            self._rows.place,
+            count,
+            self._plan.address,
+            self._pages,
+            self._position,
+            address(self._out),
+            entries.ctypes.data,
+        )
+        if length < 0:
+            raise CorruptFileError(_SOURCE, "have a value outside the bounds that were given")
+        self._directory.append(entries)
+        self._pages += pages
+        self._write(self._out[:length])
+
+    # -- the tail -------------------------------------------------------------------------------------
+
+    def _write_tail(self, statistics: FileStatistics) -> int:
+        """Write all parts, the part table and the footer; return the footer's checksum."""
+        closing = np.zeros(1, layout.DIRECTORY_ENTRY)
+        closing["first_hash"] = np.iinfo(np.uint64).max
+        closing["position"] = self._position
+        closing["min_time"], closing["max_time"] = statistics.min_time, statistics.max_time
+        directory = np.concatenate([*self._directory, closing])
+        self._directory = []
+        topics = np.zeros(len(self._topics), layout.TOPIC)
+        for column, name in enumerate(("item_count", "min_time", "max_time")):
+            topics[name] = self._topics[:, column]
+        partitions, fingerprints = self._filter.finish()
+        extra = json.dumps(self._extra, separators=(",", ":"), sort_keys=True).encode()
+        parts: list[tuple[Part, Sequence[Buffer | np.ndarray]]] = [
+            (Part.HEADER_COPY, [self._header.rstrip(b"\0")]),
+            (Part.STATISTICS, [statistics.encode()]),
+            (Part.DICTIONARIES, [self._dictionaries.encode()]),
+            (Part.COLUMNS, [self._plan.columns.tobytes()]),
+            (Part.QUEUES, [self._plan.queues.tobytes()]),
+            (Part.TOPICS, [topics.tobytes()]),
+            (Part.EXTRA, [extra]),
+            (Part.CHECKSUMS, [directory_checksums(directory, self._uuid).tobytes()]),
+            (Part.FILTER_PARTITIONS, [partitions]),
+            (Part.DIRECTORY, [directory.view(np.uint8)]),
+            (Part.FILTER, fingerprints),
+        ]
+        entries = [self._write_part(kind, pieces) for kind, pieces in parts]
+        footer = encode_footer(
+            form=Form.COMPACTED,
+            uuid=self._uuid,
+            item_count=self._item_count,
+            parts=entries,
+            position=self._position,
+        )
+        self._write(footer)
+        record = np.frombuffer(footer[-FOOTER_BYTES:], FOOTER)[0]
+        return int(record["crc"])
+
+    def _write_part(self, kind: Part, pieces: Sequence[Buffer | np.ndarray]) -> PartEntry:
+        """Write a part, padded to 8 bytes behind its end; return its entry."""
+        position, crc = self._position, unit_seed(self._uuid, kind)
+        for piece in pieces:
+            crc = checksum(piece, crc)
+            self._write(piece)
+        length = self._position - position
+        if length % 8:
+            self._write(bytes(8 - length % 8))
+        return PartEntry(kind, crc, position, length)
+
+    def _write(self, data: Buffer | np.ndarray) -> None:
+        view = memoryview(data)  # type: ignore[arg-type]
+        if view.nbytes:
+            self._write_out(view)
+            self._position += view.nbytes

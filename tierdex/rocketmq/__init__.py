@@ -1,0 +1,1 @@
+"""The format of RocketMQ's tiered-store index files: opened, queried, verified and written in place."""

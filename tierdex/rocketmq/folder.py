@@ -1,0 +1,260 @@
+"""Answers lookups over a folder of RocketMQ's tiered store, in place and read-only.
+
+Under the root are looked for::
+
+    tiered_index_file/<begin>                                 local files, being written or ended
+    tiered_index_file/compacting/<begin>                      compacted ones that await their upload
+    [*/]<8 hex>_<cluster>/<broker>/rmq_sys_INDEX/0/INDEX/*    uploaded ones
+    config/tieredStoreMetadata.json                           topic names and their numbers
+
+Every file is asked, newest begin first, until `max_count` is reached: the times in the headers bound
+nothing (late entries lie before the begin, the original restores the end wrongly), and walking one
+chain costs less than scanning a file for its true bounds. A file that cannot be read is named in
+`missing`, and then the answer is not complete.
+
+Depends on rocketmq.py, errors and the file system seam.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError, NotFoundError
+from tierdex.rocketmq.file import RocketmqIndexFile
+from tierdex.rocketmq.layout import HASH_FUNCTION, Form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierdex.filesystem import FileSystem
+
+LOCAL_FOLDER = "tiered_index_file"
+COMPACTED_FOLDER = "compacting"
+UPLOADED_FOLDER = Path("rmq_sys_INDEX/0/INDEX")
+METADATA = Path("config/tieredStoreMetadata.json")
+_CLUSTER = re.compile(r"[0-9a-f]{8}_.+")
+_TEXT_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=[{,])(\s*)(-?\d+)(?=\s*:)')
+
+
+class RocketmqEntry(NamedTuple):
+    """One entry. Its key was not compared, only a 32-bit hash; its time is a whole second's."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    size: int
+    timestamp: int
+    file: str
+    form: Form
+    hash_function: str = HASH_FUNCTION
+    key_is_verified: bool = False
+
+
+class UnreadableFile(NamedTuple):
+    """A file that should have been asked and could not be."""
+
+    file: str
+    reason: str
+
+
+class RocketmqAnswer(NamedTuple):
+    """Entries newest file first, newest arrival first within a file."""
+
+    entries: list[RocketmqEntry]
+    missing: list[UnreadableFile]
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing
+
+
+class RocketmqFolder:
+    """The index files of one broker's tiered store. Safe to share between threads."""
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        root: Path,
+        *,
+        slot_capacity: int | None = None,
+        item_capacity: int | None = None,
+    ) -> None:
+        """Look at a folder; capacities are for its local files, and found out when not given.
+
+        Raises NotFoundError when the folder is not there.
+        """
+        if not filesystem.is_folder(root):
+            raise NotFoundError(f"there is no folder {root}")
+        self.root = root
+        self._filesystem = filesystem
+        self._capacities = {"slot_capacity": slot_capacity, "item_capacity": item_capacity}
+        self._guard = threading.Lock()
+        self._topics: tuple[tuple[int, int], dict[str, int]] | None = None
+        self._open: dict[Path, tuple[tuple[int, int], RocketmqIndexFile]] = {}
+
+    def topics(self) -> dict[str, int]:
+        """Return each topic's number from the metadata; empty without metadata.
+
+        Raises CorruptFileError when the metadata cannot be read as such.
+        """
+        path = self.root / METADATA
+        if not self._filesystem.exists(path):
+            return {}
+        version = (self._filesystem.file_size(path), self._filesystem.modified_ms(path))
+        known = self._topics
+        if known and known[0] == version:
+            return known[1]
+        file = self._filesystem.open(path)
+        try:
+            text = file.read_at(0, file.size())
+        finally:
+            file.close()
+        try:
+            table = _parse_loose_json(text.decode())["topicMetadataTable"]
+            numbers = {str(topic): int(row["topicId"]) for topic, row in table.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptFileError(path, f"is not a table of topics: {error}") from error
+        self._topics = (version, numbers)
+        return numbers
+
+    def files(self) -> tuple[list[RocketmqIndexFile], list[UnreadableFile]]:
+        """Return the readable files, newest begin first, and the unreadable ones with reasons."""
+        with self._guard:
+            readable, unreadable = [], []
+            paths = dict(self._paths())
+            for path, form in paths.items():
+                try:
+                    readable.append(self._opened(path, form))
+                except FileNotFoundError:
+                    continue  # the broker removed it since the listing
+                except (CorruptFileError, OSError) as error:
+                    unreadable.append(
+                        UnreadableFile(str(path), getattr(error, "reason", str(error)))
+                    )
+            for path in self._open.keys() - paths.keys():
+                self._open.pop(path)  # closed by its last user: another thread may be in it
+        readable.sort(key=lambda file: (file.begin_ms, file.path.name), reverse=True)
+        return readable, unreadable
+
+    def find(
+        self,
+        topic: str,
+        key: str,
+        begin: int | None = None,
+        end: int | None = None,
+        *,
+        max_count: int | None = None,
+    ) -> RocketmqAnswer:
+        """Return up to `max_count` entries of a key, each location and time once; times are inclusive ms.
+
+        Entries of other topics with the same hash are left out as far as topic numbers are known.
+        """
+        files, missing = self.files()
+        try:
+            numbers = self.topics()
+        except CorruptFileError as error:
+            numbers = {}
+            reason = f"{error.reason}; entries of other topics may be in the answer"
+            missing.append(UnreadableFile(error.path, reason))
+        others = np.array([n for name, n in numbers.items() if name != topic], np.int32)
+        entries: dict[tuple[int, int, int, int], RocketmqEntry] = {}
+        for file in files:
+            try:
+                for rows in file.find_blocks(topic, key, begin, end):
+                    if topic in numbers:
+                        kept = rows[rows["topic_id"] == numbers[topic]]
+                    else:
+                        kept = rows[~np.isin(rows["topic_id"], others)]
+                    for _, number, queue_id, offset, size, timestamp in kept.tolist():
+                        entry = RocketmqEntry(
+                            topic,
+                            queue_id,
+                            offset,
+                            size,
+                            timestamp,
+                            str(file.path),
+                            file.shape.form,
+                        )
+                        entries.setdefault((number, queue_id, offset, timestamp), entry)
+                        if max_count is not None and len(entries) >= max_count:
+                            return RocketmqAnswer(list(entries.values()), missing)
+            except (CorruptFileError, OSError) as error:
+                missing.append(UnreadableFile(str(file.path), getattr(error, "reason", str(error))))
+        return RocketmqAnswer(list(entries.values()), missing)
+
+    def check(self) -> dict[str, list[str]]:
+        """Return the problems of every file that has any, by path; reads everything."""
+        files, unreadable = self.files()
+        problems = {row.file: [row.reason] for row in unreadable}
+        for file in files:
+            try:
+                found = file.check()
+            except (CorruptFileError, OSError) as error:
+                found = [getattr(error, "reason", str(error))]
+            if found:
+                problems[str(file.path)] = found
+        return problems
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return `RocketmqIndexFile.describe` of every readable file, newest first."""
+        return [file.describe() for file in self.files()[0]]
+
+    def close(self) -> None:
+        with self._guard:
+            for _, file in self._open.values():
+                file.close()
+            self._open.clear()
+
+    # -- private ----------------------------------------------------------------------------------
+    def _opened(self, path: Path, form: Form | None) -> RocketmqIndexFile:
+        version = (self._filesystem.file_size(path), self._filesystem.modified_ms(path))
+        known = self._open.get(path)
+        # A local file keeps its length while it is written; one that ended or grew is opened anew.
+        if known and known[0][0] == version[0] and (known[0] == version or form is None):
+            return known[1]
+        capacities = self._capacities if form is None else {}
+        file = RocketmqIndexFile.open(self._filesystem, path, form=form, **capacities)
+        self._open[path] = (version, file)
+        return file
+
+    def _paths(self) -> Iterator[tuple[Path, Form | None]]:
+        """Yield every index file's path, and its form where the place says it."""
+        local = self.root / LOCAL_FOLDER
+        names = self._filesystem.list_folder(local)
+        for name in names:
+            if not self._filesystem.is_folder(local / name):
+                yield local / name, None
+        for name in self._filesystem.list_folder(local / COMPACTED_FOLDER):
+            if name not in names:  # else its source is there, and this may be half written
+                yield local / COMPACTED_FOLDER / name, "compacted"
+        for folder in self._uploaded_folders():
+            for name in self._filesystem.list_folder(folder):
+                yield folder / name, "compacted"
+
+    def _uploaded_folders(self) -> Iterator[Path]:
+        above = [self.root / name for name in self._folders(self.root)]
+        for cluster in [*above, *(top / name for top in above for name in self._folders(top))]:
+            if _CLUSTER.fullmatch(cluster.name):
+                for broker in self._folders(cluster):
+                    yield cluster / broker / UPLOADED_FOLDER
+
+    def _folders(self, path: Path) -> list[str]:
+        names = self._filesystem.list_folder(path)
+        return [name for name in names if self._filesystem.is_folder(path / name)]
+
+
+def _parse_loose_json(text: str) -> Any:
+    """Parse JSON in which numbers may stand as keys without quotes, as the original writes it."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        quoted = _TEXT_OR_BARE_KEY.sub(
+            lambda found: f'{found[1]}"{found[2]}"' if found[2] else found[0], text
+        )
+        return json.loads(quoted)
