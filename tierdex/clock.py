@@ -11,7 +11,39 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import Protocol
+
+
+class Bell:
+    """What one thread sets and others wait for: `threading.Event`, but whole at every moment.
+
+    An Event's lock stays locked when a signal handler raises in the wrong place, and everybody waits for
+    ever. Here each step is one call into C, done or not.
+    """
+
+    __slots__ = ("_silent",)
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()  # locked until it is set
+        self._silent.acquire()
+
+    def set(self) -> None:
+        with suppress(RuntimeError):  # it is set already
+            self._silent.release()
+
+    def clear(self) -> None:
+        self._silent.acquire(blocking=False)
+
+    def is_set(self) -> bool:
+        return not self._silent.locked()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is set, at most so many seconds; say whether it is."""
+        is_set = self._silent.acquire(timeout=timeout)
+        if is_set:
+            self.set()  # for whoever else waits
+        return is_set
 
 
 class Clock(Protocol):
@@ -29,7 +61,7 @@ class Clock(Protocol):
         """Return seconds that never run backwards; only differences mean anything."""
         ...
 
-    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+    def wait(self, event: Bell, timeout_s: float) -> bool:
         """Wait until `event` is set, at most `timeout_s` seconds; say whether it is set."""
         ...
 
@@ -44,7 +76,7 @@ class SystemClock:
     now_s = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
-    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+    def wait(self, event: Bell, timeout_s: float) -> bool:
         return event.wait(timeout_s)
 
 
@@ -65,7 +97,7 @@ class ManualClock:
     def monotonic(self) -> float:
         return self._monotonic_ms / 1000
 
-    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+    def wait(self, event: Bell, timeout_s: float) -> bool:
         if not event.is_set():
             self.advance(timeout_s)
         return event.is_set()

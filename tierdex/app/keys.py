@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import threading
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
+from tierdex.clock import Bell
 from tierdex.errors import (
     AuthenticationError,
     CorruptFileError,
@@ -152,7 +152,7 @@ class KeyFile:
                     raise UnavailableError(
                         f"somebody else changes the keys ({path} is held): try again"
                     ) from error
-            self._clock.wait(threading.Event(), _PAUSE_S)
+            self._clock.wait(Bell(), _PAUSE_S)
         try:
             self._read()
             yield

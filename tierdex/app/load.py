@@ -17,7 +17,6 @@ Depends on loading/, index_service through its verbs, settings of nobody.
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -31,7 +30,7 @@ from tierdex.app.loading.jsonl_rows import read_jsonl_rows
 from tierdex.app.loading.parquet_rows import PARQUET_SCHEMA, read_parquet_rows
 from tierdex.app.loading.rows import Column, RowError, check_columns
 from tierdex.app.loading.sources import Source, SourceRegister
-from tierdex.clock import SystemClock
+from tierdex.clock import Bell, SystemClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, NotFoundError
 from tierdex.filesystem import LocalFileSystem
 
@@ -233,7 +232,7 @@ class _PatientPut:
             except BacklogFullError as error:
                 if self._clock.monotonic() >= give_up:
                     raise
-                self._clock.wait(threading.Event(), error.retry_after_s)
+                self._clock.wait(Bell(), error.retry_after_s)
             else:
                 return
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from tierdex.clock import Bell
 from tierdex.errors import (
     CorruptFileError,
     IncompleteAnswerError,
@@ -212,7 +213,7 @@ class Prober:
             yield Step("publish", self._canaries[newest].state, Outcome.FAILED, 0.0, str(error))
             return
         published: list[Step] = []
-        done = threading.Event()
+        done = Bell()
 
         def publish() -> None:
             try:

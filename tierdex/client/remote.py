@@ -19,7 +19,7 @@ from tierdex import __version__
 from tierdex.client import calls
 from tierdex.client.refusals import error_of
 from tierdex.client.retrying import Retry
-from tierdex.clock import SystemClock
+from tierdex.clock import Bell, SystemClock
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.fork import tell_child
 from tierdex.ids import SystemIds
@@ -147,7 +147,7 @@ class Client(_Connection):
                 return _read(call, self._connected().request(**_request(call)))
             except Exception as error:  # noqa: BLE001 - Retry raises what is not to be tried again
                 pause_s = retry.pause_after(error)
-            self._clock.wait(threading.Event(), pause_s)
+            self._clock.wait(Bell(), pause_s)
 
     def put(
         self,

@@ -103,7 +103,10 @@ class ActiveFile:
         try:
             with self._next_file.lock:  # until the rename: nobody else may make a file of that name
                 file = self._open(self._next_file.take(schema))
-        except UnavailableError as error:
+        except BaseException as error:
+            self._forget_unlisted()
+            if not isinstance(error, UnavailableError):
+                raise
             self.trouble = str(error)
             raise
         self.trouble = None
@@ -163,6 +166,15 @@ class ActiveFile:
         self._adopt(handle, file)  # before it is seen: the compactor seals what is not active
         self._table.insert(handle)
         return file
+
+    def _forget_unlisted(self) -> None:
+        """Have no file that no query would see: a signal handler raised before it was listed.
+
+        Nothing was put into it. Its name stays, and the next recovery removes it.
+        """
+        handle = self.handle
+        if handle is not None and self._table.get(*handle.key) is not handle:
+            self.handle = self.file = None
 
     def _adopt(self, handle: FileHandle, file: ChainedFile, age_s: float = 0.0) -> None:
         self.handle, self.file = handle, file

@@ -14,6 +14,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from tierdex.clock import Bell
+
 if TYPE_CHECKING:
     from tierdex.clock import Clock
 
@@ -38,7 +40,7 @@ class WorkerThread:
     def __init__(self, worker: Worker, clock: Clock) -> None:
         self._worker = worker
         self._clock = clock
-        self._wake = threading.Event()
+        self._wake = Bell()
         self._stopping = False
         self.last_error: BaseException | None = None
         self._thread = threading.Thread(

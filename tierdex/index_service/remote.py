@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from tierdex.clock import Bell
 from tierdex.errors import UnavailableError
 from tierdex.lifecycle.paths import LOCAL_STATES
 
@@ -50,7 +51,7 @@ class RemoteFlush:
         self._advance = advance
         self._roll_lock = threading.Lock()
         self._rolled_at = float("-inf")
-        self._never = threading.Event()
+        self._never = Bell()
 
     def flush(self) -> None:
         """Return once everything put before the call is published.

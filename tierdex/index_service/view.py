@@ -6,7 +6,6 @@ Depends on the modules that queries are made of.
 from __future__ import annotations
 
 import os
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from tierdex.index_service.parts import Parts
 from tierdex.index_service.published_ends import PublishedEnds
 from tierdex.index_service.put_request import PutChecker
 from tierdex.index_service.query import QueryRunner
+from tierdex.index_service.read_threads import ReadThreads
 from tierdex.index_service.rocketmq_source import RocketmqView
 from tierdex.index_service.sidecar_cache import SidecarCache
 from tierdex.index_service.watermark import Watermarks
@@ -26,6 +26,7 @@ from tierdex.lifecycle.file_table import FileTable
 from tierdex.storage_layer.open import open_store
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from tierdex.clock import Clock
@@ -97,9 +98,7 @@ def open_view(
         sidecars=sidecars,
         pages=PageCache(settings.page_cache_bytes),
     )
-    executor = seams.executor or ThreadPoolExecutor(
-        max_workers=4 * settings.look_ahead, thread_name_prefix="tierdex-read"
-    )
+    executor = seams.executor or ReadThreads(4 * settings.look_ahead)
     ancestor = None if rocketmq is None else RocketmqView(seams.filesystem, rocketmq, table)
     return View(
         settings=settings,
@@ -172,5 +171,10 @@ def make_parts(
 
 def start_threads(parts: Parts, threads: list[WorkerThread]) -> None:
     parts.threads = threads
-    for thread in threads:
-        thread.start()
+    try:
+        for thread in threads:
+            thread.start()
+    except BaseException:  # of a signal handler: the opening fails, and nothing may go on behind it
+        for thread in threads:
+            thread.ask_to_stop()
+        raise

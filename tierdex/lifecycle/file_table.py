@@ -64,12 +64,12 @@ class _Version:
 class FileSnapshot:
     """The files at one moment, newest first. Release it (or use `with`) to let readers close."""
 
-    __slots__ = ("_pin", "_table", "_version")
+    __slots__ = ("_table", "_version", "pin")
 
-    def __init__(self, table: FileTable, version: _Version, pin: object) -> None:
+    def __init__(self, table: FileTable, version: _Version) -> None:
         self._table = table
         self._version = version
-        self._pin: object | None = pin
+        self.pin = object()
 
     @property
     def files(self) -> tuple[FileHandle, ...]:
@@ -103,11 +103,9 @@ class FileSnapshot:
 
     def release(self) -> None:
         """Let go; a second call does nothing. The handles' readers may be closed from here on."""
-        pin, self._pin = self._pin, None
-        if pin is not None:
-            self._version.pins.discard(pin)
-            if self._version is not self._table.version:
-                self._table.reclaim()
+        self._version.pins.discard(self.pin)
+        if self._version is not self._table.version:
+            self._table.reclaim()
 
     def __enter__(self) -> FileSnapshot:
         return self
@@ -118,8 +116,7 @@ class FileSnapshot:
     def __del__(self) -> None:
         # A snapshot dropped on the floor must not pin files for ever. No reclaim here: the collector
         # may run this while its thread holds the lock for it; the next change reclaims.
-        pin, self._pin = self._pin, None
-        self._version.pins.discard(pin)
+        self._version.pins.discard(self.pin)
 
 
 class FileTable:
@@ -138,11 +135,16 @@ class FileTable:
     def snapshot(self) -> FileSnapshot:
         """Return the files as of now, pinned. O(1), no lock."""
         while True:
-            version, pin = self.version, object()
-            version.pins.add(pin)
+            version = self.version
+            snapshot = FileSnapshot(
+                self, version
+            )  # first: whatever is raised, its pin goes with it
+            version.pins.add(snapshot.pin)
             if version is self.version:
-                return FileSnapshot(self, version, pin)
-            version.pins.discard(pin)  # a writer was faster: its reclaim may not have seen us
+                return snapshot
+            version.pins.discard(
+                snapshot.pin
+            )  # a writer was faster: its reclaim may not have seen us
 
     def get(self, number: int, node: str) -> FileHandle | None:
         return self._files.get((number, node))
@@ -186,11 +188,17 @@ class FileTable:
         add, remove = tuple(add), tuple(remove)
         with self._lock:
             self._check_change(add, remove)
-            for handle in remove:
-                self._files.remove(handle.key)
-            for handle in add:
-                self._files.insert(handle.key, handle)
-            self._publish(remove)
+            before = self.version
+            try:
+                for handle in remove:
+                    self._files.remove(handle.key)
+                for handle in add:
+                    self._files.insert(handle.key, handle)
+                self._publish(remove)
+            except BaseException:  # of a signal handler: all of the change, or nothing
+                if self.version is before:
+                    self._undo()
+                raise
         self.reclaim()
 
     def reclaim(self) -> None:
@@ -215,8 +223,14 @@ class FileTable:
             self._check_change((), (handle,))
             successor = handle.successor(**changes)
             assert successor.key == handle.key, "a file keeps its number"
-            self._files.replace(handle.key, successor)
-            self._publish((handle,))
+            before = self.version
+            try:
+                self._files.replace(handle.key, successor)
+                self._publish((handle,))
+            except BaseException:
+                if self.version is before:
+                    self._undo()
+                raise
         self.reclaim()
         return successor
 
@@ -229,10 +243,21 @@ class FileTable:
         if len(taken) != len(add) or len(gone) != len(remove) or there:
             raise KeyError(f"a file is there already, or named twice: {there}")
 
+    def _undo(self) -> None:
+        """Make the newest version's files those of the skip list again. The caller holds the lock."""
+        files: SkipList[tuple[int, str], FileHandle] = SkipList()
+        for handle in reversed(self.version.files):
+            files.insert(handle.key, handle)
+        self._files = files
+        with self._reclaim_lock:
+            if self._versions[-1] is not self.version:
+                self._versions.pop()  # nobody saw it
+
     def _publish(self, retired: Sequence[FileHandle]) -> None:
         """Make the skip list's files the newest version. The caller holds the lock."""
         version = _Version(tuple(self._files)[::-1])
         with self._reclaim_lock:
-            self.version.retired.extend(retired)
+            before = self.version
             self._versions.append(version)
             self.version = version  # visible to queries from here on
+            before.retired.extend(retired)  # last: were it not published, they would be in use

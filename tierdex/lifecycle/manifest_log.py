@@ -28,6 +28,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tierdex.clock import Bell
 from tierdex.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -305,7 +306,7 @@ class ManifestLog:
     def _pause(self, attempt: int) -> None:
         """Wait a random time, longer after more lost races, so that racers part."""
         longest = min(_PAUSE_MAX_S, _PAUSE_FIRST_S * 2 ** min(attempt, 10))
-        self._clock.wait(threading.Event(), longest * self._ids.random())
+        self._clock.wait(Bell(), longest * self._ids.random())
 
     def _log_commit(self, commit: Commit) -> None:
         fields = {"node": self.node, "number": commit.number, "epoch": commit.epoch}

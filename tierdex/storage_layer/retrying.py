@@ -16,12 +16,12 @@ Depends on base, clock, ids and tenacity.
 from __future__ import annotations
 
 import logging
-import threading
 import traceback
 from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
 
+from tierdex.clock import Bell
 from tierdex.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -50,13 +50,10 @@ class RetryPolicy:
         assert attempts >= 1, attempts
         self._clock = clock
         self._ids = ids
-        self._closed = threading.Event()
+        self._closed = Bell()
         self._retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(StoreUnavailableError),
-            stop=tenacity.stop_any(
-                tenacity.stop_after_attempt(attempts),
-                tenacity.stop_when_event_set(self._closed),
-            ),
+            stop=lambda state: state.attempt_number >= attempts or self._closed.is_set(),
             wait=self._pause,
             sleep=self._sleep,
             before_sleep=_log_retry,

@@ -22,6 +22,7 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from tierdex.clock import Bell
 from tierdex.errors import (
     AlreadyExistsError,
     StoreRefusedError,
@@ -208,7 +209,7 @@ class FaultyStore:
         if fault is Fault.REFUSED:
             raise StoreRefusedError(f"{key}: {fault.value}")
         if fault is Fault.CRAWL and self._clock is not None:
-            self._clock.wait(threading.Event(), self.crawl_s)
+            self._clock.wait(Bell(), self.crawl_s)
         result = call()
         if fault is Fault.FAIL_AFTER:
             raise StoreUnavailableError(f"{key}: {fault.value}")

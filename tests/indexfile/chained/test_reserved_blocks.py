@@ -1,6 +1,7 @@
 """Blocks reserved beside the appends: no append waits for the disk, nothing is left behind."""
 
 import threading
+import time
 
 from tests.indexfile.chained_files import FILESYSTEM, make_file, make_part
 from tests.indexfile.faulty_disk import FaultyFileSystem
@@ -71,16 +72,24 @@ def test_closed_file_reserves_nothing(tmp_path):
     file.reserve_ahead(expected_bytes=8 << 20)
 
 
-def test_append_waits_for_no_more_than_the_step_that_gives_it_room(tmp_path):
-    """Who reserves ahead holds the lock nearly all the time."""
+def test_append_waits_for_no_more_than_one_step_of_who_reserves_ahead(tmp_path):
+    """Who reserves ahead takes the lock again at once; whoever waits for it goes first."""
     blocks = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)._blocks
-    needed = blocks.end + (1 << 20)
-    append = threading.Thread(target=blocks.make_room, args=(needed,), daemon=True)
-    with blocks._growing:
-        append.start()
-        blocks._reserve_up_to(needed + BLOCK_BYTES)
-        append.join(60)
-        assert not append.is_alive()
+    append = threading.Thread(target=blocks.make_room, args=(blocks.end + (16 << 20),), daemon=True)
+    reserve_up_to, by = blocks._reserve_up_to, []
+
+    def note(target):
+        by.append(threading.current_thread() is append)
+        reserve_up_to(target)
+        if len(by) == 1:
+            append.start()
+            while not blocks._turn.locked():
+                time.sleep(0.001)
+
+    blocks._reserve_up_to = note
+    blocks.reserve_ahead(lambda: ROWS_BEGIN, expected=12 << 20)
+    append.join(60)
+    assert by[:2] == [False, True]
 
 
 def test_reserving_ahead_ends_however_fast_the_appends_are(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,11 +107,11 @@ def _run(
 ) -> IntEnum | int:
     """Do one round, or rounds until a signal comes; return the exit code of the last one."""
     from tierdex.app.probe import write_whole
-    from tierdex.clock import SystemClock
+    from tierdex.clock import Bell, SystemClock
     from tierdex.filesystem import LocalFileSystem
     from tierdex.ids import SystemIds
 
-    clock, stopped = SystemClock(), threading.Event()
+    clock, stopped = SystemClock(), Bell()
     if interval is not None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopped.set())

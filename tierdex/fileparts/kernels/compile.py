@@ -59,7 +59,8 @@ def direct_call(compiled: Any, *argument_types: Any) -> Any:
     That look is half of what a call costs. A value of another type is not refused: the types decide
     what becomes of it (`arguments` has some that refuse).
     """
-    compiled.compile(argument_types)
+    if argument_types not in compiled.overloads:  # else numba's lock would be taken all the same
+        compiled.compile(argument_types)
     return compiled.overloads[argument_types].entry_point
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 RESERVE_STEP_MIN = 256 << 10
 RESERVE_STEP_MAX = 4 << 20  # 9 ms where a virtual machine's host gives the memory only now, else 1
 _AHEAD_MAX = 96 << 20  # what a quarter of a second of the fastest puts may fill
-_LOOK_AGAIN_S = 0.001
 
 
 class ReservedBlocks:
@@ -40,6 +39,7 @@ class ReservedBlocks:
         self._full_length = header.full_length
         self.end = self._rows_begin
         self._growing = threading.Lock()  # held while `end` changes
+        self._turn = threading.Lock()  # held by an append that waits for it
         self._has_stopped = False
         self._has_slots = False  # in memory
 
@@ -55,15 +55,12 @@ class ReservedBlocks:
 
     def make_room(self, needed: int) -> None:
         """Reserve up to the byte `needed`, and a step beyond when the disk has it. Raises OSError."""
-        while needed > self.end:
+        if needed > self.end:
             # One who reserves ahead takes the lock again at once, and would get it before us each
             # time; a step of theirs is what we wait for.
-            if self._growing.acquire(timeout=_LOOK_AGAIN_S):
-                try:
-                    if needed > self.end:
-                        self._grow_for(needed)
-                finally:
-                    self._growing.release()
+            with self._turn, self._growing:
+                if needed > self.end:
+                    self._grow_for(needed)
 
     def _grow_for(self, needed: int) -> None:
         target = max(needed, self._next_step())
@@ -91,6 +88,8 @@ class ReservedBlocks:
         now = used()
         goal = now + max(self._goal(now), min(expected, _AHEAD_MAX, self._full_length - now))
         while True:
+            with self._turn:
+                pass  # an append that waits goes first
             with self._growing:
                 if self._has_stopped or self.end >= goal:
                     return
