@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import singles
-from benchmarks.bench import newest_file, store_that_is_down, warm_memory
+from benchmarks.bench import compact_only, newest_file, store_that_is_down, warm_memory
 from benchmarks.data import TOPIC, Block
 from benchmarks.floor import FloorTable, floor_get, floor_get_compacted, load_floor
 from benchmarks.measure import Row, seconds, take_turns
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from benchmarks.bench import Bench
     from benchmarks.measure import Timings
     from benchmarks.peers import Peer
-    from tierdex import Index
 
 NS = 1e9
 MANY = 1000
@@ -359,13 +358,3 @@ def query_compacted(bench: Bench, folder: Path) -> None:
         )
     with store.outage():
         index.close()
-
-
-def compact_only(index: Index) -> None:
-    """Run the compactor while the store is down: files end compacted and local."""
-    from tierdex.errors import TierdexError
-
-    try:
-        index.run_compaction()
-    except TierdexError:
-        return

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.bench import newest_file, store_that_is_down
+from benchmarks.bench import compact_only, newest_file, store_that_is_down
 from benchmarks.data import TOPIC, Block
-from benchmarks.embedded import compact_only
 from benchmarks.measure import ROUNDS, Row, seconds, take_turns
 from tierdex.fileparts.layout import Part
 

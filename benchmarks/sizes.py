@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.bench import newest_file, store_that_is_down
+from benchmarks.bench import compact_only, newest_file, store_that_is_down
 from benchmarks.data import START_MS, Block
-from benchmarks.embedded import compact_only
 from benchmarks.measure import ROUNDS, Row, seconds
 from tierdex.errors import NotFoundError
 
