@@ -41,7 +41,7 @@ def test_damaged_sidecar_is_fetched_again(make_index, published, tmp_path, share
     assert all(answer.complete for answer in answers)
 
 
-def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path):
+def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path, clock):
     published.close()
     path = sidecar_path(tmp_path)
     size = path.stat().st_size
@@ -57,6 +57,7 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path):
     assert path.exists()
     for share in range(40, 96, 5):
         damage(path, size * share // 100)
+    clock.advance(parts.settings.scrub_interval)
     scrubber.step()
     assert not path.exists()
     assert offsets(index.query("orders", key="K9")) == [9]

@@ -78,6 +78,7 @@ class InterleavedIndex:
                 "sidecar_cache_bytes": self.source.choice((0, 3000, 1 << 20)),
                 "slot_count": self.source.choice((1, 16)),
                 "grace_time": 1e6,
+                "scrub_interval": 1.0,  # a file is due whenever the clock has moved
                 "roll_after": self.source.choice((20.0, 3600.0)),
             }
             self.index = self.open(SeededIds(seed + 1))

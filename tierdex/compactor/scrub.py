@@ -1,8 +1,9 @@
 """Reads every local block again, slowly, so that damage is found before somebody asks for it.
 
 Each local file and each sidecar is verified once in `scrub_interval`: one file a step, the pause in
-between is the interval divided by the number of files. A damaged local file is quarantined and named
-in answers; a damaged sidecar is dropped, the next query fetches it again from the store.
+between is the interval divided by the number of files. A step before the pause is over does nothing:
+who wakes the thread does not make a file due. A damaged local file is quarantined and named in
+answers; a damaged sidecar is dropped, the next query fetches it again from the store.
 
 Depends on lifecycle and indexfile.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PAUSE_MIN_S = 1.0
+_LOOK_EVERY_S = 60.0  # files that came meanwhile make the pause shorter
 
 
 class Scrubber:
@@ -52,27 +54,34 @@ class Scrubber:
         self._kept_sidecar = kept_sidecar
         self._forget_sidecar = forget_sidecar
         self._last: tuple[int, str] = (-1, "")
+        self._scrubbed_at = float("-inf")
 
     def step(self) -> float:
-        """Verify the next file; return the pause that spreads all files over the interval."""
+        """Verify the next file if it is due; return the seconds until the next look."""
         with self._parts.table.snapshot() as snapshot:
             # An unsealed file was verified or written by this process, and changes as we look.
-            due = [
+            files = [
                 h
                 for h in reversed(snapshot.files)
                 if h.row is not None
                 or (h.state is not FileState.UNSEALED and h.node == self._parts.settings.node)
             ]
-            if not due:
-                return self._parts.settings.scrub_interval
-            handle = next((h for h in due if h.key > self._last), due[0])
+            if not files:
+                return _LOOK_EVERY_S
+            pause = max(_PAUSE_MIN_S, self._parts.settings.scrub_interval / len(files))
+            now = self._parts.clock.monotonic()
+            if now < self._scrubbed_at + pause:
+                return min(self._scrubbed_at + pause - now, _LOOK_EVERY_S)
+            # Before the work: the pause counts from here, and an error is no reason to hurry.
+            self._scrubbed_at = now
+            handle = next((h for h in files if h.key > self._last), files[0])
             self._last = handle.key
             if handle.state in LOCAL_STATES:
                 self._scrub_file(handle)
             elif handle.row is not None:
                 self._scrub_sidecar(handle.row, handle.file_id)
         self._parts.progress.count(scrubbed=1)
-        return max(_PAUSE_MIN_S, self._parts.settings.scrub_interval / len(due))
+        return min(pause, _LOOK_EVERY_S)
 
     def _scrub_file(self, handle: FileHandle) -> None:
         try:

@@ -106,14 +106,11 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
     sync_lock = threading.Lock()
     threads: list[WorkerThread] = []
 
-    def wake(name: str) -> None:
+    def wake(*names: str) -> None:
+        """Wake those that have work now: the others ask the store, or read whole files, when due."""
         for thread in threads:
-            if thread.name == name:
+            if thread.name in names:
                 thread.wake()
-
-    def wake_all() -> None:
-        for thread in threads:
-            thread.wake()
 
     writer = Writer(
         settings=settings,
@@ -124,7 +121,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         table=table,
         numbers=numbers,
         sync_lock=sync_lock,
-        on_rolled=wake_all,
+        on_rolled=lambda: wake(Compactor.name, WriterTending.name),
         on_short_of_room=lambda: wake(WriterTending.name),
     )
     writer.resume(newest)
@@ -151,7 +148,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
 
     def advance() -> None:
         if threads:
-            wake_all()
+            wake(Compactor.name)
         else:
             maintenance.run_all()
 
