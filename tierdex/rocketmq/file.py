@@ -58,6 +58,17 @@ _BLOCK_ITEMS = 1 << 15
 _LAST_MS = (1 << 63) - 1
 
 
+def is_rocketmq_file(filesystem: FileSystem, path: Path) -> bool:
+    """Say whether the file begins as RocketMQ's index files do. Raises OSError."""
+    file = filesystem.open(path)
+    try:
+        begin = file.read_at(0, 4)
+    finally:
+        file.close()
+    magic = int.from_bytes(begin, "big", signed=True)
+    return len(begin) == 4 and magic in (MAGIC_BEING_WRITTEN, MAGIC_ENDED)
+
+
 class RocketmqIndexFile:
     """One index file, open for reading.
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.app.cli.conftest import SMALL
 from tests.damaged_manifests import DAMAGES, write_two_nodes
+from tests.indexfile.rocketmq_files import make_vector
 from tierdex.app.cli.commands import COMMANDS
 from tierdex.app.cli.cost import monthly_bill
 from tierdex.app.keys import KeyFile, Scope
@@ -127,6 +128,27 @@ def test_inspect_and_verify_tell_a_sound_file_from_a_damaged_one(run, put, tmp_p
         assert finding["problems"]
     run("verify", "nowhere", code=1)
     run("inspect", "nowhere", code=1)
+
+
+def test_inspect_and_verify_know_the_files_of_rocketmq(run, tmp_path):
+    for name, form in (("local", "local"), ("run", "compacted")):
+        path = tmp_path / name
+        writer = make_vector()
+        is_local = form == "local"
+        path.write_bytes(writer.local_bytes(ended=False) if is_local else writer.compacted_bytes())
+        shown = orjson.loads(run("inspect", str(path), "-o", "json").stdout)
+        assert (shown["format"], shown["form"], shown["item_count"]) == ("rocketmq", form, 10)
+        assert run("inspect", str(path)).stdout
+        (finding,) = orjson.loads(run("verify", str(path), "-o", "json").stdout)["files"]
+        assert finding == {"file_id": str(path), "sound": True, "problems": []}
+        path.write_bytes(path.read_bytes()[:100])
+        (finding,) = orjson.loads(run("verify", str(path), "-o", "json", code=1).stdout)["files"]
+        assert finding["problems"]
+    (tmp_path / "text").write_text("neither of the two")
+    assert (
+        "unknown magic"
+        in run("verify", "text", code=1).stdout + run("inspect", "text", code=1).stderr
+    )
 
 
 def test_expiry_names_files_and_then_drops_them(run, put):

@@ -68,8 +68,11 @@ def test_seal_cuts_what_was_reserved_and_nobody_reserves_after_it(tmp_path):
 def test_closed_file_reserves_nothing(tmp_path):
     file = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)
     fill(file, 3)
+    path = file.path
     file.close()
+    before = path.stat().st_size, path.stat().st_blocks, file._blocks.end
     file.reserve_ahead(expected_bytes=8 << 20)
+    assert (path.stat().st_size, path.stat().st_blocks, file._blocks.end) == before
 
 
 def test_append_waits_for_no_more_than_one_step_of_who_reserves_ahead(tmp_path):

@@ -9,6 +9,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit
+from tierdex.app.cli.index_file import check_index_file
 from tierdex.app.cli.opening import opened, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
@@ -42,10 +43,7 @@ def verify(
 
 
 def _verify_one_file(path: Path) -> dict[str, Any]:
-    from tierdex.filesystem import LocalFileSystem
-    from tierdex.indexfile.check import check_file
-
-    problems = check_file(LocalFileSystem(), path)
+    problems = check_index_file(path)
     return {"file_id": str(path), "sound": not problems, "problems": problems}
 
 

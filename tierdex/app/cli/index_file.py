@@ -1,0 +1,44 @@
+"""One index file given by its path, of our format or RocketMQ's: what `inspect` and `verify` ask of it.
+
+The magic decides whose file it is; what neither knows is refused in our format's words.
+Depends on indexfile.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def describe_index_file(path: Path) -> dict[str, Any]:
+    """Return what a file holds, as values of JSON. Raises OSError, CorruptFileError."""
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.indexfile.dump import describe_file
+    from tierdex.indexfile.rocketmq import RocketmqIndexFile, is_rocketmq_file
+
+    filesystem = LocalFileSystem()
+    if not is_rocketmq_file(filesystem, path):
+        return describe_file(filesystem, path)
+    with closing(RocketmqIndexFile.open(filesystem, path)) as file:
+        return file.describe()
+
+
+def check_index_file(path: Path) -> list[str]:
+    """Return every broken rule of a file in words; empty means it is sound. Raises OSError."""
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.indexfile.check import check_file
+    from tierdex.indexfile.rocketmq import RocketmqIndexFile, is_rocketmq_file
+
+    filesystem = LocalFileSystem()
+    if not is_rocketmq_file(filesystem, path):
+        return check_file(filesystem, path)
+    try:
+        with closing(RocketmqIndexFile.open(filesystem, path)) as file:
+            return file.check()
+    except CorruptFileError as error:
+        return [error.reason]
