@@ -9,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from tests.compactor_steps import step
 from tests.index_service.conftest import SMALL, offsets, put
 from tierdex import Index
 from tierdex.app.cli.commands import make_cli
@@ -245,7 +246,7 @@ def test_fault_14_damaged_file_is_named_and_never_taken_for_empty(place, index, 
     compactor = index._parts.writing.compactor
     with place.store.outage():
         for _ in range(1 if state == "sealed" else 5):
-            compactor.step()
+            step(compactor)
     index.close()
     (path,) = (place.path / state).glob("0*")
     data = bytearray(path.read_bytes())
@@ -265,7 +266,7 @@ def test_fault_14_damaged_file_is_named_and_never_taken_for_empty(place, index, 
         assert offsets(answer) == list(range(199, -1, -1)) or not answer.complete
         for _ in range(6):
             compactor = index._parts.writing.compactor
-            compactor.step()
+            step(compactor)
             place.clock.advance(100)
         answer = index.query("orders", key="K", max_count=1000)
         assert not answer.complete
@@ -390,10 +391,10 @@ def test_fault_20_compaction_does_not_hold_the_file_in_memory(place):
     )  # fmt: skip
     index.roll()
     compactor = index._parts.writing.compactor
-    compactor.step()  # sealed
+    step(compactor)  # sealed
     file_bytes = index.files()[0].bytes
     tracemalloc.start()
-    compactor.step()
+    step(compactor)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert index.files()[0].state == "compacted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
 
 
@@ -32,7 +33,7 @@ def test_entries_of_a_short_lived_topic_are_hidden_in_every_state(make_index, cl
     assert offsets(index.query("orders", key="A")) == [1]  # an unsealed file has no age
     index.roll()
     for state in ("sealed", "compacted", "uploaded"):
-        compactor.step()
+        step(compactor)
         assert [file.state for file in index.files()] == [state]
         clock.advance(9 if state == "sealed" else 0)
         assert offsets(index.query("orders", key="A")) == [1]
@@ -48,7 +49,7 @@ def test_entries_in_local_files_are_hidden_while_the_store_is_away(make_index, s
     put(index, "A", 1)
     index.roll()
     for _ in range(2):
-        index._parts.writing.compactor.step()
+        step(index._parts.writing.compactor)
     clock.advance(11)
     assert [file.state for file in index.files()] == ["compacted"]
     assert offsets(index.query("orders", key="A")) == []
@@ -87,7 +88,7 @@ def test_a_file_that_hides_something_is_not_merged_with_one_published_late(
     put(index, "A", 2)
     index.roll()
     for _ in range(2):
-        index._parts.writing.compactor.step()
+        step(index._parts.writing.compactor)
     assert [file.state for file in index.files()] == ["compacted", "uploaded", "uploaded"]
     clock.advance(91)
     assert offsets(index.query("orders", key="A")) == [2]

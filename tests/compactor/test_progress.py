@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from tierdex.compactor.progress import Progress
 
 
@@ -44,3 +46,25 @@ def test_a_failure_is_kept_until_the_next():
         "at_ms": 7,
     }
     assert shown["totals"]["failures"] == 1
+
+
+def test_two_threads_have_a_job_each_and_end_their_own():
+    progress = Progress()
+    progress.begin("publish", "f", 1.0)
+
+    def compact():
+        progress.begin("compact", "g", 2.0, total_items=10)
+        progress.advance(5, 50)
+        seen.append(progress.describe(3.0))
+        progress.finish(7, compacted=1)
+
+    seen = []
+    beside = threading.Thread(target=compact)
+    beside.start()
+    beside.join()
+    assert [(job["job"], job["done_items"]) for job in seen[0]["jobs"]] == [
+        ("publish", 0),
+        ("compact", 5),
+    ]
+    assert seen[0]["running"]["job"] == "publish"
+    assert [job["job"] for job in progress.describe(4.0)["jobs"]] == ["publish"]

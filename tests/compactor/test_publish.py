@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import FloorError, StoreUnavailableError
 from tierdex.lifecycle.manifest import Change
@@ -18,7 +19,7 @@ def index(make_index, store):
     put(index, "A", 1)
     index.roll()
     for _ in range(2):
-        index._parts.writing.compactor.step()
+        step(index._parts.writing.compactor)
     assert [file.state for file in index.files()] == ["compacted"]
     return index
 
@@ -122,7 +123,7 @@ def test_a_superseded_local_copy_and_its_successor_are_never_both_unseen(
     put(owner, "A", 1)
     owner.roll()
     for _ in range(2):
-        owner._parts.writing.compactor.step()
+        step(owner._parts.writing.compactor)
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     owner.run_compaction()
     assert [file.state for file in owner.files()] == ["uploaded"]
@@ -145,7 +146,7 @@ def test_a_file_that_lost_its_name_is_published_all_the_same(make_index, store, 
     put(index, "A", 1)
     index.roll()
     for _ in range(["unsealed", "sealed", "compacted"].index(state)):
-        index._parts.writing.compactor.step()
+        step(index._parts.writing.compactor)
     (path,) = (tmp_path / "data" / state).iterdir()
     path.unlink()
     put(index, "A", 2)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.compactor_steps import step
 from tests.index_service.conftest import put
 from tierdex.compactor.queue_table import QueueEnds, QueueTables
 from tierdex.errors import CorruptFileError
@@ -235,7 +236,7 @@ def test_files_show_their_topics_wherever_no_request_is_needed_for_them(make_ind
     index = make_index(store=store)
     put(index, "A", 100, topic="a")
     index.roll()
-    index._parts.writing.compactor.step()
+    step(index._parts.writing.compactor)
     assert [file.topics for file in index.files()] == [["a"]]  # sealed
     index.run_compaction()
     assert [file.topics for file in index.files()] == [["a"]]

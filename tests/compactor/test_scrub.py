@@ -30,7 +30,7 @@ def scrubber(index):
     compactor = index._parts.writing.compactor
     return Scrubber(
         compactor._parts,
-        alone=compactor.alone,
+        claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,
     )

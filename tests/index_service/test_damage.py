@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
 from tierdex.compactor.scrub import Scrubber
 
@@ -49,9 +50,9 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path, clock):
     parts = index._parts
     compaction = parts.writing.compactor._parts
     sidecars = parts.surroundings._nodes._sidecars
-    alone = parts.writing.compactor.alone
+    claims = parts.writing.compactor.claims
     scrubber = Scrubber(
-        compaction, alone=alone, kept_sidecar=sidecars.kept, forget_sidecar=sidecars.forget
+        compaction, claims=claims, kept_sidecar=sidecars.kept, forget_sidecar=sidecars.forget
     )
     scrubber.step()
     assert path.exists()
@@ -68,12 +69,12 @@ def test_scrub_quarantines_a_damaged_local_file(make_index, tmp_path):
     put(index, "A", 1)
     index.roll()
     compactor = index._parts.writing.compactor
-    compactor.step()
+    step(compactor)
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     damage(sealed, 4096)
     scrubber = Scrubber(
         compactor._parts,
-        alone=compactor.alone,
+        claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
 
@@ -32,7 +33,7 @@ def test_every_state_is_seen_after_a_refresh(index, reader):
         answer = beside.query("orders", key="A")
         assert (offsets(answer), answer.complete) == ([2, 1], True)
         seen.append(beside.files()[0].state)
-        compactor.step()
+        step(compactor)
     assert seen[:3] == ["unsealed", "sealed", "compacted"]
     assert seen[-1] == "uploaded"
 
@@ -106,7 +107,7 @@ def test_a_reader_takes_the_node_of_the_folder(make_index, tmp_path):
 def test_a_damaged_file_and_a_quarantined_one_are_missing(index, reader, tmp_path):
     put(index, "A", 1, durability="os")
     index.roll()
-    index._parts.writing.compactor.step()
+    step(index._parts.writing.compactor)
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     sealed.write_bytes(b"nonsense")
     (tmp_path / "data" / "quarantine" / "sealed-7").write_bytes(b"x")
@@ -148,7 +149,7 @@ def test_files_that_move_on_at_every_look_are_all_shown_in_the_end(index, reader
 
     def list_and_let_one_move_on():
         found = listed()
-        compactor.step()
+        step(compactor)
         return found
 
     monkeypatch.setattr(view, "_list", list_and_let_one_move_on)

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.compactor_steps import step
 from tests.index_service.conftest import SMALL, offsets, put
 from tierdex import Index
 from tierdex.errors import (
@@ -134,7 +135,7 @@ def test_local_files_that_the_manifest_lists_are_dropped_by_a_late_claim(
     put(index, "A", 1)
     index.roll()
     compactor = index._parts.writing.compactor
-    compactor.step()  # sealed
+    step(compactor)  # sealed
     shutil.copytree(tmp_path / "data" / "sealed", tmp_path / "kept")
     index.run_compaction()
     index.close()

@@ -64,7 +64,7 @@ def test_they_are_not_the_compactors_nor_the_scrubbers(index, folder):
     compactor = index._parts.writing.compactor
     scrubber = Scrubber(
         compactor._parts,
-        alone=compactor.alone,
+        claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compactor_steps import step
 from tests.index_service.conftest import put
 from tierdex.errors import InvalidRequestError
 
@@ -46,10 +47,10 @@ def test_sealed_files_before_an_unsynced_one_are_durable(index):
     put(index, "A", 200, durability="os")
     index.roll()
     compactor = index._parts.writing.compactor
-    compactor.step()
+    step(compactor)
     assert index.watermark("orders", 0) == {"os": 210, "disk": 110, "remote": None}
-    compactor.step()  # compacts it
-    compactor.step()
+    step(compactor)  # compacts it
+    step(compactor)
     assert index.watermark("orders", 0) == {"os": 210, "disk": 210, "remote": None}
 
 

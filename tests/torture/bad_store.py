@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tests.compactor_steps import step
 from tests.stateful.world import UNWELL, World
 from tests.torture import simulation
 from tierdex.testing.faulty_store import Fault
@@ -34,7 +35,7 @@ def live_with_faults(seed, faults, share=1.0):
             world.store.begin_outage()
         struck_before = len(world.store.history)
         for _ in range(12):
-            site.index._parts.writing.compactor.step()
+            step(site.index._parts.writing.compactor)
             world.clock.advance(20)
         try:
             site.index.refresh()

@@ -6,6 +6,7 @@ import contextlib
 import random
 from pathlib import Path
 
+from tests.compactor_steps import step
 from tests.stateful.world import SMALL
 from tierdex import Index
 from tierdex.clock import ManualClock
@@ -40,7 +41,7 @@ class Victim:
             self._put(index, first)
             index.roll()
             for _ in range(3 if first == 100 else 1):
-                index._parts.writing.compactor.step()
+                step(index._parts.writing.compactor)
         for first in (300, 400):
             self._put(index, first, 24)
         index.flush("disk")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tests.compactor_steps import step
 from tierdex import Index
 from tierdex.indexfile import hashing
 from tierdex.indexfile.columns import StringColumn
@@ -70,7 +71,7 @@ class Search:
                 index.roll()
                 for state in ("sealed", "compacted"):
                     while state not in {info.state for info in index.files()}:
-                        compactor.step()
+                        step(compactor)
                     self._ask(state, index, share)
             index.run_compaction()
             self._ask("uploaded", index, share)

@@ -98,9 +98,9 @@ class InterleavedIndex:
         parts = self.index._parts
         compactor = parts.writing.compactor
         workers = [
-            compactor, parts.surroundings, PutFlusher(parts.settings, parts.writing.writer),
-            WriterTending(parts.writing.writer),
-            Scrubber(compactor._parts, alone=compactor.alone, kept_sidecar=lambda row: None,
+            compactor.local, compactor.store, parts.surroundings,
+            PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
+            Scrubber(compactor._parts, claims=compactor.claims, kept_sidecar=lambda row: None,
                      forget_sidecar=lambda uuid: None),
         ]  # fmt: skip
         if self.has_faults:

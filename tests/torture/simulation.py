@@ -40,7 +40,7 @@ REACHED = {
          "work", "expire", "pass_time", "step_clock", "break_store", "mend", "reopen", "kill",
          "kill_within", "cut_power", "lose_disk"), 15,
     ),
-    **{f"step of {name}": 300 for name in ("compactor", "flush", "refresh", "tend")},
+    **{f"step of {name}": 300 for name in ("compactor", "publisher", "flush", "refresh", "tend")},
     "sealed": 200, "compacted": 200, "published": 200, "merged": 10, "files expired": 20,
     "expired": 100, "faded": 1000,
     "collected": 20, "crash within a call": 20, "crash beside store faults": 10,
@@ -176,7 +176,7 @@ class Simulation:
         if scheduler is None or scheduler[0] is not site.index:
             parts = site.index._parts
             workers = [
-                parts.writing.compactor, parts.surroundings,
+                parts.writing.compactor.local, parts.writing.compactor.store, parts.surroundings,
                 PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
             ]  # fmt: skip
             scheduler = (

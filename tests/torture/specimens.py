@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.compactor_steps import step
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
@@ -86,10 +87,10 @@ def _live(seed, messages, **settings):
         store.begin_outage()
         index.roll()
         compactor = index._parts.writing.compactor
-        compactor.step()
+        step(compactor)
         images.append(_read(disk, "sealed"))
         while not disk.list_folder(DATA / "compacted"):
-            compactor.step()
+            step(compactor)
         images.append(_read(disk, "compacted"))
         store.end_outage()
         clock.advance(1000)

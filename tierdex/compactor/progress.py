@@ -1,6 +1,7 @@
 """What the compactor is doing, has done, and could not do: the numbers behind the status.
 
-Written by the compactor's thread, read by any: every update replaces whole values under a lock.
+Written by the compactor's threads, each with one job at a time, read by any: every update replaces
+whole values under a lock.
 Depends on nothing.
 """
 
@@ -53,47 +54,55 @@ class Totals:
 class Progress:
     """Live progress of the compactor. Safe to share between threads."""
 
-    running: RunningJob | None = None
     last_done_ms: int | None = None
     last_error: Failure | None = None
     totals: Totals = field(default_factory=Totals)
+    _jobs: dict[int, RunningJob] = field(default_factory=dict)  # by thread, oldest first
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def jobs(self) -> list[RunningJob]:
+        """Return the units under way, the oldest first."""
+        with self._lock:
+            return list(self._jobs.values())
 
     def begin(self, job: str, file_id: str, now_s: float, total_items: int = 0) -> None:
         with self._lock:
-            self.running = RunningJob(job, file_id, now_s, total_items)
+            self._jobs[threading.get_ident()] = RunningJob(job, file_id, now_s, total_items)
 
     def advance(self, items: int, size: int) -> None:
         with self._lock:
-            if self.running is not None:
-                self.running = replace(
-                    self.running,
-                    done_items=self.running.done_items + items,
-                    done_bytes=self.running.done_bytes + size,
+            job = self._jobs.get(threading.get_ident())
+            if job is not None:
+                self._jobs[threading.get_ident()] = replace(
+                    job, done_items=job.done_items + items, done_bytes=job.done_bytes + size
                 )
 
     def finish(self, now_ms: int, **counts: int) -> None:
-        """End the running job; `counts` are added to the totals."""
+        """End the caller's job; `counts` are added to the totals."""
         with self._lock:
-            self.running = None
+            self._end()
             self.last_done_ms = now_ms
             self._add(counts)
 
     def idle(self) -> None:
-        """End the running job, which found nothing to do."""
+        """End the caller's job, which found nothing to do."""
         with self._lock:
-            self.running = None
+            self._end()
 
     def count(self, **counts: int) -> None:
-        """Add to the totals without touching the running job."""
+        """Add to the totals without touching a job."""
         with self._lock:
             self._add(counts)
 
     def fail(self, job: str, file_id: str, error: BaseException, now_ms: int) -> None:
         with self._lock:
-            self.running = None
+            self._end()
             self.last_error = Failure(job, file_id, str(error) or type(error).__name__, now_ms)
             self._add({"failures": 1})
+
+    def _end(self) -> None:
+        self._jobs.pop(threading.get_ident(), None)
 
     def _add(self, counts: dict[str, int]) -> None:
         self.totals = replace(
@@ -101,20 +110,16 @@ class Progress:
         )
 
     def describe(self, now_s: float) -> dict[str, Any]:
-        """Return the running job with its rate, the last error and the totals, for the status."""
-        running = self.running
-        shown: dict[str, Any] = {"running": None, "last_done_ms": self.last_done_ms}
-        if running is not None:
-            elapsed = max(now_s - running.started_s, 1e-9)
-            shown["running"] = {
-                "job": running.job,
-                "file_id": running.file_id,
-                "stage": running.job,
-                "done_items": running.done_items,
-                "total_items": running.total_items,
-                "done_bytes": running.done_bytes,
-                "rate_items_s": round(running.done_items / elapsed),
-            }
+        """Return the jobs with their rates, the last error and the totals, for the status.
+
+        `jobs` are all, oldest first; `running` is the first of them.
+        """
+        jobs = [_describe_job(job, now_s) for job in self.jobs]
+        shown: dict[str, Any] = {
+            "running": jobs[0] if jobs else None,
+            "jobs": jobs,
+            "last_done_ms": self.last_done_ms,
+        }
         failure = self.last_error
         shown["last_error"] = (
             None
@@ -129,3 +134,16 @@ class Progress:
         totals = self.totals
         shown["totals"] = {name: getattr(totals, name) for name in Totals.__dataclass_fields__}
         return shown
+
+
+def _describe_job(job: RunningJob, now_s: float) -> dict[str, Any]:
+    elapsed = max(now_s - job.started_s, 1e-9)
+    return {
+        "job": job.job,
+        "file_id": job.file_id,
+        "stage": job.job,
+        "done_items": job.done_items,
+        "total_items": job.total_items,
+        "done_bytes": job.done_bytes,
+        "rate_items_s": round(job.done_items / elapsed),
+    }

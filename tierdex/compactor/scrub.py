@@ -19,9 +19,9 @@ from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.unit import FileClaims
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow
@@ -41,16 +41,16 @@ class Scrubber:
         self,
         parts: CompactorParts,
         *,
-        alone: AbstractContextManager[object],
+        claims: FileClaims,
         kept_sidecar: Callable[[FileRow], CompactedFile | None],
         forget_sidecar: Callable[[bytes], None],
     ) -> None:
-        """`alone` is held while a file is moved away: the compactor moves none meanwhile.
+        """A file is claimed while it is moved away: the compactor does not work on it meanwhile.
 
         `kept_sidecar` opens a sidecar that is here, without a request; None when it is not.
         """
         self._parts = parts
-        self._alone = alone
+        self._claims = claims
         self._kept_sidecar = kept_sidecar
         self._forget_sidecar = forget_sidecar
         self._last: tuple[int, str] = (-1, "")
@@ -74,25 +74,29 @@ class Scrubber:
                 return min(self._scrubbed_at + pause - now, _LOOK_EVERY_S)
             # Before the work: the pause counts from here, and an error is no reason to hurry.
             self._scrubbed_at = now
-            handle = next((h for h in files if h.key > self._last), files[0])
+            before = self._last
+            handle = next((h for h in files if h.key > before), files[0])
             self._last = handle.key
             if handle.state in LOCAL_STATES:
-                self._scrub_file(handle)
+                if not self._scrub_file(handle):
+                    self._last = before
             elif handle.row is not None:
                 self._scrub_sidecar(handle.row, handle.file_id)
         self._parts.progress.count(scrubbed=1)
         return min(pause, _LOOK_EVERY_S)
 
-    def _scrub_file(self, handle: FileHandle) -> None:
+    def _scrub_file(self, handle: FileHandle) -> bool:
+        """Verify a local file; False when it is damaged, and the compactor has it: look again later."""
         try:
             wrong = handle.reader.check()
         except CorruptFileError as error:
             wrong = [error.reason]
         if not wrong:
-            return
-        with self._alone:
-            if self._parts.table.get(*handle.key) is handle:
+            return True
+        with self._claims.hold(handle.number) as is_ours:
+            if is_ours and self._parts.table.get(*handle.key) is handle:
                 self._parts.quarantine(handle, "; ".join(wrong[:3]))
+            return is_ours
 
     def _scrub_sidecar(self, row: FileRow, file_id: str) -> None:
         sidecar = self._kept_sidecar(row)

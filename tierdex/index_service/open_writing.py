@@ -20,7 +20,7 @@ from tierdex.compactor.expire import commit_rules
 from tierdex.compactor.parts import CompactorParts
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
-from tierdex.compactor.worker import Compactor
+from tierdex.compactor.worker import LOCAL_WORKER, STORE_WORKER, Compactor
 from tierdex.errors import (
     CorruptFileError,
     UnavailableError,
@@ -121,7 +121,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         table=table,
         numbers=numbers,
         sync_lock=sync_lock,
-        on_rolled=lambda: wake(Compactor.name, WriterTending.name),
+        on_rolled=lambda: wake(LOCAL_WORKER, WriterTending.name),
         on_short_of_room=lambda: wake(WriterTending.name),
     )
     writer.resume(newest)
@@ -130,6 +130,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         compaction,
         other_states=lambda: [log.state for log in nodes.logs if log.node != settings.node],
         on_fenced=writer.refuse,
+        on_compacted=lambda: wake(STORE_WORKER),
     )
     surroundings = ViewSurroundings(
         nodes, quarantine=quarantine, rocketmq=view.rocketmq, unwritten=writer.unwritten
@@ -148,7 +149,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
 
     def advance() -> None:
         if threads:
-            wake(Compactor.name)
+            wake(LOCAL_WORKER, STORE_WORKER)
         else:
             maintenance.run_all()
 
@@ -178,12 +179,12 @@ def _make_threads(
     settings, writer, compactor = view.settings, writing.writer, writing.compactor
     scrubber = Scrubber(
         compaction,
-        alone=compactor.alone,
+        claims=compactor.claims,
         kept_sidecar=view.sidecars.kept,
         forget_sidecar=view.sidecars.forget,
     )
     flusher, tending = PutFlusher(settings, writer), WriterTending(writer)
-    workers = (compactor, surroundings, flusher, tending, scrubber)
+    workers = (compactor.local, compactor.store, surroundings, flusher, tending, scrubber)
     return [WorkerThread(worker, view.seams.clock) for worker in workers]
 
 

@@ -1,0 +1,68 @@
+"""What the folder alone needs: a rolled file is sealed, a sealed one compacted. No request is sent.
+
+All seals come first, since a sealed file is safe and an unsealed one costs a recovery; then the oldest
+file is compacted. Depends on seal, rewrite, unit and lifecycle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.compactor.rewrite import compact_file
+from tierdex.compactor.seal import seal_file
+from tierdex.compactor.unit import Unit
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.paths import LOCAL_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.lifecycle.file_handle import FileHandle
+
+
+class LocalWork:
+    """Yields seals and compactions."""
+
+    def __init__(self, parts: CompactorParts, on_compacted: Callable[[], None]) -> None:
+        """`on_compacted` is called when a file can be published that could not before."""
+        self._parts = parts
+        self._on_compacted = on_compacted
+
+    def units(self) -> Iterator[Unit]:
+        files = local_files(self._parts)
+        for handle in files:
+            if handle.state is FileState.UNSEALED:
+                yield file_unit("seal", handle, self._seal)
+        for handle in files:
+            if handle.state is FileState.SEALED:
+                yield file_unit("compact", handle, self._compact)
+
+    def _seal(self, handle: FileHandle) -> None:
+        seal_file(self._parts, handle)
+
+    def _compact(self, handle: FileHandle) -> None:
+        compact_file(self._parts, handle)
+        self._on_compacted()
+
+
+def local_files(parts: CompactorParts) -> list[FileHandle]:
+    """Return this node's local files that the writer has let go of, oldest first."""
+    with parts.table.snapshot() as snapshot:
+        return [
+            handle
+            for handle in reversed(snapshot.files)
+            if handle.state in LOCAL_STATES
+            and handle.node == parts.settings.node
+            and not parts.is_active(handle)
+        ]
+
+
+def file_unit(job: str, handle: FileHandle, advance: Callable[[FileHandle], None]) -> Unit:
+    """Return the unit that brings one local file a state further."""
+
+    def run() -> int:
+        advance(handle)
+        return 1
+
+    return Unit(job, handle.file_id, handle.item_count, run, handle.number, handle)

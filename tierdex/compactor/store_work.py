@@ -1,0 +1,116 @@
+"""What the store is needed for: claim, publish, then expire, merge, collect.
+
+Files are published strictly in order of their numbers, so that the `remote` watermark of a queue is a
+prefix: the oldest local file goes as soon as it is compacted, no other before it. A fenced node does
+nothing here any more. Depends on the other modules of this folder and lifecycle.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tierdex.compactor.collect import collect_garbage
+from tierdex.compactor.expire import (
+    drop_replaced,
+    due_for_expiry,
+    expire,
+    hiding_uuids,
+    local_uuids,
+)
+from tierdex.compactor.local_work import file_unit, local_files
+from tierdex.compactor.merge import merge_published, plan_merge
+from tierdex.compactor.publish import publish_file
+from tierdex.compactor.unit import Unit
+from tierdex.errors import CorruptFileError, NotFoundError
+from tierdex.lifecycle.file_state import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.errors import FencedError
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
+
+logger = logging.getLogger(__name__)
+
+_HOUSEKEEPING_S = 30.0  # between two looks for what to merge, expire and collect
+_UNMERGEABLE_S = 3600.0  # a part that could not be read is left alone; it may be sound after all
+
+
+class StoreWork:
+    """Yields the claim, publications and housekeeping."""
+
+    def __init__(
+        self, parts: CompactorParts, other_states: Callable[[], list[ManifestState]]
+    ) -> None:
+        """`other_states` returns what the manifests of the other nodes say, as far as known."""
+        self._parts = parts
+        self._other_states = other_states
+        self._housekeeping_at = float("-inf")
+        self._collect_at = float("-inf")
+        self._unmergeable: dict[bytes, float] = {}  # uuid -> until when
+        self.fenced: FencedError | None = None
+
+    def units(self) -> Iterator[Unit]:
+        if self.fenced is not None:
+            return
+        if not self._parts.claim.is_claimed:
+            yield Unit("claim", "", 0, self._claim)
+        local = local_files(self._parts)
+        if local and local[0].state is FileState.COMPACTED:
+            yield file_unit("publish", local[0], self._publish)
+        yield from self._housekeeping()
+
+    def look_at_everything(self) -> None:
+        """Let housekeeping be due at once."""
+        self._housekeeping_at = self._collect_at = float("-inf")
+
+    def _publish(self, handle: FileHandle) -> None:
+        publish_file(self._parts, handle)
+
+    def _claim(self) -> int:
+        """Claim the node as soon as the store can be reached; nothing to count."""
+        self._parts.claim.get()
+        return 0
+
+    def _housekeeping(self) -> Iterator[Unit]:
+        parts = self._parts
+        now = parts.clock.monotonic()
+        if now - self._housekeeping_at < _HOUSEKEEPING_S:
+            return
+        if parts.claim.is_claimed:
+            rows = due_for_expiry(parts)
+            if rows:
+                yield Unit("expire", "", 0, lambda: expire(parts, rows))
+            yield Unit("replace", "", 0, lambda: drop_replaced(parts, self._other_states()))
+            # Not with a local copy that still answers: it has the number that the merge will have.
+            waiting = self._unmergeable.items()
+            self._unmergeable = {uuid: until for uuid, until in waiting if now < until}
+            excluded = self._unmergeable.keys() | local_uuids(parts) | hiding_uuids(parts)
+            group = plan_merge(parts.claim.get().state, parts.settings, excluded)
+            if group:
+                items = sum(row.item_count for row in group)
+                # The merged file takes the number of its newest part, in the folder too while written.
+                yield Unit("merge", "", items, lambda: self._merge(group), group[-1].number)
+        if now >= self._collect_at:
+            yield Unit("collect", "", 0, lambda: collect_garbage(parts))
+            # Each look costs a listing, and nothing can be due sooner than the grace time allows.
+            self._collect_at = now + max(_HOUSEKEEPING_S, parts.settings.grace_time / 8)
+        self._housekeeping_at = now  # nothing was left to do
+
+    def _merge(self, group: tuple[FileRow, ...]) -> int:
+        parts = self._parts
+        try:
+            return merge_published(parts, group)
+        except (CorruptFileError, NotFoundError) as error:
+            manifests = parts.claim.get().log.paths.manifest_prefix
+            if isinstance(error, CorruptFileError) and error.path.startswith(manifests):
+                raise
+            # Queries name the damaged or lost file; merging goes on without this group.
+            until = parts.clock.monotonic() + _UNMERGEABLE_S
+            self._unmergeable.update((row.uuid, until) for row in group)
+            parts.progress.fail("merge", "", error, parts.clock.now_ms())
+            logger.warning("merge", extra={"error": str(error)})
+            return 0

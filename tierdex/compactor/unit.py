@@ -1,0 +1,163 @@
+"""One bounded piece of work, and the worker that does one after the other.
+
+A unit of a file claims the file's number first, so that two workers never have one file in hand. What
+fails is tried again after a backoff; a file that turns out to be damaged is quarantined and named in
+answers, and does not stop the others. Depends on lifecycle and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.compactor.backoff import Backoff
+from tierdex.errors import (
+    ConflictError,
+    CorruptFileError,
+    FencedError,
+    FloorError,
+    OwnershipError,
+    StoreRefusedError,
+    UnavailableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tierdex.compactor.parts import CompactorParts
+    from tierdex.lifecycle.file_handle import FileHandle
+
+logger = logging.getLogger(__name__)
+
+_RETRYABLE = (
+    UnavailableError, StoreRefusedError, ConflictError, FloorError, CorruptFileError, OSError,
+)  # fmt: skip
+_COUNTED = {
+    "seal": "sealed",
+    "compact": "compacted",
+    "publish": "published",
+    "merge": "merged",
+    "expire": "expired",
+    "replace": "expired",
+    "collect": "collected",
+}
+
+
+class FileClaims:
+    """Which files are worked on, by number. Safe to share between threads; nobody waits here."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: set[int] = set()
+
+    @contextmanager
+    def hold(self, number: int | None) -> Iterator[bool]:
+        """Claim a file while entered; False when somebody else has it. None: no file, always True."""
+        with self._lock:
+            is_ours = number not in self._numbers
+            if is_ours and number is not None:
+                self._numbers.add(number)
+        try:
+            yield is_ours
+        finally:
+            if is_ours and number is not None:
+                with self._lock:
+                    self._numbers.remove(number)
+
+
+class Unit(NamedTuple):
+    """One bounded piece of work."""
+
+    job: str
+    file_id: str
+    total_items: int
+    run: Callable[[], int]  # returns how many things it did, for the totals
+    number: int | None = None  # of the file that it works on or writes
+    handle: FileHandle | None = None  # of a local file; stale once the table has another
+
+
+class UnitWorker:
+    """Does the units of one kind. One thread (or the simulation) calls `step`."""
+
+    def __init__(
+        self,
+        name: str,
+        parts: CompactorParts,
+        claims: FileClaims,
+        units: Callable[[], Iterable[Unit]],
+        on_fenced: Callable[[FencedError], None],
+    ) -> None:
+        """`units` yields what may be done now; it is asked anew after each that did something."""
+        self.name = name
+        self.busy = threading.Lock()  # one unit at a time, whoever asks for it
+        self.is_stopping = False
+        self._parts = parts
+        self._claims = claims
+        self._units = units
+        self._on_fenced = on_fenced
+        self._backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
+
+    def step(self) -> float:
+        """Do the first unit that may be done now; return the seconds until the next look."""
+        longest = self._parts.settings.compact_interval
+        with self.busy:
+            if self.is_stopping:
+                return longest
+            for unit in self._units():
+                if self._backoff.remaining_s() > 0:
+                    break
+                try:
+                    done = self.run(unit)
+                except _RETRYABLE as error:
+                    extra = {"job": unit.job, "file_id": unit.file_id, "error": str(error)}
+                    logger.warning("will retry", extra=extra)
+                    self._backoff.fail()
+                    continue
+                except OwnershipError:
+                    continue  # noted by `run`
+                self._backoff.succeed()
+                if done:
+                    return 0.0
+            return min(longest, self._backoff.remaining_s() or longest)
+
+    def run(self, unit: Unit) -> int:
+        """Do a unit; return how many things it did, 0 when another worker has its file."""
+        with self._claims.hold(unit.number) as is_ours:
+            handle = unit.handle
+            # What was planned before the claim may have been done by whoever had it.
+            if not is_ours or (
+                handle is not None and self._parts.table.get(*handle.key) is not handle
+            ):
+                return 0
+            return self._run(unit)
+
+    def _run(self, unit: Unit) -> int:
+        parts = self._parts
+        parts.progress.begin(unit.job, unit.file_id, parts.clock.monotonic(), unit.total_items)
+        try:
+            done = unit.run()
+        except FencedError as error:
+            self._on_fenced(error)
+            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
+            raise
+        except CorruptFileError as error:
+            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
+            if unit.handle is None or error.path != str(unit.handle.path):
+                raise  # the manifest, or what was just written: no fault of the file
+            parts.quarantine(unit.handle, error.reason)
+            parts.show_manifest()  # of a file that is published, too, that one answers from now on
+            return 1
+        except Exception as error:
+            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
+            raise
+        if not done:
+            parts.progress.idle()
+            return 0
+        counts = {_COUNTED[unit.job]: done}
+        if unit.job == "publish" and unit.handle is not None:
+            counts |= {"items": unit.handle.item_count, "bytes": unit.handle.bytes}
+        parts.progress.finish(parts.clock.now_ms(), **counts)
+        logger.info(unit.job, extra={"file_id": unit.file_id})
+        return done
