@@ -44,7 +44,7 @@ REACHED = {
     "sealed": 200, "compacted": 200, "published": 200, "merged": 10, "files expired": 20,
     "expired": 100, "faded": 1000,
     "collected": 20, "crash within a call": 20, "crash beside store faults": 10,
-    "unsynced effect kept": 100, "unsynced effect lost": 100, "OSError": 2, "fail-before": 50,
+    "unsynced effect kept": 100, "unsynced effect lost": 100, "UnavailableError": 2, "fail-before": 50,
     **dict.fromkeys(
         ("fail-after", "timeout-before", "timeout-after", "refused", "short-body", "altered-body"), 3
     ),

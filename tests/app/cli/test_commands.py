@@ -10,7 +10,7 @@ import pytest
 
 from tests.app.cli.conftest import SMALL
 from tests.damaged_manifests import DAMAGES, write_two_nodes
-from tests.indexfile.rocketmq_files import make_vector
+from tests.rocketmq.rocketmq_files import make_vector
 from tierdex.app.cli.commands import COMMANDS
 from tierdex.app.cli.cost import monthly_bill
 from tierdex.app.keys import KeyFile, Scope

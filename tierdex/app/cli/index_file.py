@@ -1,7 +1,7 @@
 """One index file given by its path, of our format or RocketMQ's: what `inspect` and `verify` ask of it.
 
 The magic decides whose file it is; what neither knows is refused in our format's words.
-Depends on indexfile.
+Depends on indexfile and rocketmq.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def describe_index_file(path: Path) -> dict[str, Any]:
     """Return what a file holds, as values of JSON. Raises OSError, CorruptFileError."""
     from tierdex.filesystem import LocalFileSystem
     from tierdex.indexfile.dump import describe_file
-    from tierdex.indexfile.rocketmq import RocketmqIndexFile, is_rocketmq_file
+    from tierdex.rocketmq.file import RocketmqIndexFile, is_rocketmq_file
 
     filesystem = LocalFileSystem()
     if not is_rocketmq_file(filesystem, path):
@@ -32,7 +32,7 @@ def check_index_file(path: Path) -> list[str]:
     """Return every broken rule of a file in words; empty means it is sound. Raises OSError."""
     from tierdex.filesystem import LocalFileSystem
     from tierdex.indexfile.check import check_file
-    from tierdex.indexfile.rocketmq import RocketmqIndexFile, is_rocketmq_file
+    from tierdex.rocketmq.file import RocketmqIndexFile, is_rocketmq_file
 
     filesystem = LocalFileSystem()
     if not is_rocketmq_file(filesystem, path):
