@@ -11,7 +11,6 @@ import pytest
 
 from tests.app.conftest import open_small_files
 from tests.patience import PATIENCE_S
-from tests.servers.s3_server import find_free_port
 from tests.servers.tierdex_server import running_tierdex
 from tierdex.app.probe import TOPIC, Memory, Outcome, Prober, gravest
 from tierdex.app.probe_metrics import ProbeMetrics
@@ -21,6 +20,7 @@ from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
 from tierdex.index_service.answer import Answer, Missing
 from tierdex.index_service.index import Index
+from tools.radosgw import find_free_port
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ import pytest
 from tests.patience import PATIENCE_S
 from tests.pipeline import cluster_job
 from tests.pipeline.conftest import SHORT_LIVED_JVM
-from tests.servers.s3_server import find_free_port
 from tierdex.pipeline.java import use_java
 from tierdex.pipeline.packing import pack_environment
 from tierdex.pipeline.snapshot import open_log
 from tierdex.storage_layer.open import open_store
+from tools.radosgw import find_free_port
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import time
 import pytest
 
 from tests.patience import PATIENCE_S
-from tests.servers.s3_server import S3Server, find_free_port
+from tests.servers.s3_server import S3Server
+from tools.radosgw import find_free_port
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -58,21 +57,3 @@ def set_aws_environment(patch) -> None:
     patch.setenv("AWS_CONFIG_FILE", os.devnull)
     patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-def find_free_port(neighbours: int = 1) -> int:
-    """Return a port that is free together with the `neighbours` - 1 behind it, right now."""
-    while True:
-        sockets = [socket.socket() for _ in range(neighbours)]
-        try:
-            sockets[0].bind(("127.0.0.1", 0))
-            port = sockets[0].getsockname()[1]
-            for offset, other in enumerate(sockets[1:], 1):
-                other.bind(("127.0.0.1", port + offset))
-        except (OSError, OverflowError):
-            continue  # a neighbour is taken: another try
-        else:
-            return port
-        finally:
-            for each in sockets:
-                each.close()

@@ -13,7 +13,7 @@ import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.patience import PATIENCE_S
-from tests.servers.debian import has_programs
+from tools.debian import has_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
