@@ -31,7 +31,7 @@ def run(bench: Bench) -> None:
 
 
 def flights(bench: Bench, folder: Path) -> None:
-    from tierdex.app.flights import load_flights
+    from tierdex.app.demo.flights import load_flights
 
     index = bench.open_index(folder / "data")
     try:

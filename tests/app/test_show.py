@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.app.recording_index import RecordingIndex
-from tierdex.app.load import LoadOptions, load_file
-from tierdex.app.loading.sources import SourceRegister
+from tierdex.app.load.loader import LoadOptions, load_file
+from tierdex.app.load.sources import SourceRegister
 from tierdex.app.show import show_entry
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem

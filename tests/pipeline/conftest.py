@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tierdex.app.cli.commands import make_cli
-from tierdex.app.flights import unpack_flights
+from tierdex.app.demo.flights import unpack_flights
 from tierdex.filesystem import LocalFileSystem
 from tierdex.pipeline import session as pipeline_session
 from tierdex.pipeline.scan_report import forget_session

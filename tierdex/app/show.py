@@ -14,16 +14,16 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from tierdex.app.loading.columns import Template
-from tierdex.app.loading.csv_rows import CsvFormat, parse_block
-from tierdex.app.loading.jsonl_rows import parse_jsonl_block
-from tierdex.app.loading.parquet_rows import read_parquet_row
-from tierdex.app.loading.records import Block
+from tierdex.app.load.columns import Template
+from tierdex.app.load.csv_rows import CsvFormat, parse_block
+from tierdex.app.load.jsonl_rows import parse_jsonl_block
+from tierdex.app.load.parquet_rows import read_parquet_row
+from tierdex.app.load.records import Block
 from tierdex.app.show_source import read_named_row
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from tierdex.app.loading.sources import Source, SourceRegister
+    from tierdex.app.load.sources import Source, SourceRegister
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.answer import Entry
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from tierdex.app.loading.parquet_rows import read_parquet_row
+from tierdex.app.load.parquet_rows import read_parquet_row
 
 if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem

@@ -1,6 +1,6 @@
 """`tierdex demo` (`make run`): a year of real flights, loaded, published, and served.
 
-Depends on app.flights, imported when it runs.
+Depends on app.demo, imported when it runs.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _command() -> str:
 
 
 def _load(folder: Path, store: str | None, settings: dict[str, Any]) -> None:
-    from tierdex.app.flights import load_flights
-    from tierdex.app.loading.sources import SourceRegister
+    from tierdex.app.demo.flights import load_flights
+    from tierdex.app.load.sources import SourceRegister
     from tierdex.filesystem import LocalFileSystem
     from tierdex.index_service.index import Index
 

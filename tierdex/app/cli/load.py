@@ -51,8 +51,8 @@ def load(
     setting: options.Set = None,
 ) -> None:
     """Load a file: each row becomes an entry that points back at its bytes."""
-    from tierdex.app.load import LoadOptions, load_file
-    from tierdex.app.loading.sources import SourceRegister
+    from tierdex.app.load.loader import LoadOptions, load_file
+    from tierdex.app.load.sources import SourceRegister
     from tierdex.filesystem import LocalFileSystem
 
     what = LoadOptions(

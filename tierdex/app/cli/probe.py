@@ -20,8 +20,8 @@ from tierdex.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tierdex.app.probe import Prober, Step
-    from tierdex.app.probe_metrics import ProbeMetrics
+    from tierdex.app.probe.metrics import ProbeMetrics
+    from tierdex.app.probe.prober import Prober, Step
 
 COLUMNS = ("verb", "state", "outcome", "ms", "detail")
 DEFAULT_MEMORY = Path("tierdex-probe.json")
@@ -61,7 +61,7 @@ def probe(
     --once: goes on until it is stopped, and the code tells of the last round.
     """
     try:
-        from tierdex.app.probe_metrics import ProbeMetrics
+        from tierdex.app.probe.metrics import ProbeMetrics
     except ImportError as error:
         raise InvalidRequestError(
             f"pip install 'tierdex[server]' ({error})", field="probe"
@@ -81,7 +81,7 @@ def probe(
 def _make_prober(
     index: Any, memory: Path, durability: Level, remember: float, publish_every: float
 ) -> Prober:
-    from tierdex.app.probe import Memory, Prober
+    from tierdex.app.probe.prober import Memory, Prober
     from tierdex.clock import SystemClock
     from tierdex.filesystem import LocalFileSystem
     from tierdex.ids import SystemIds
@@ -106,7 +106,7 @@ def _run(
     interval: float | None,
 ) -> IntEnum | int:
     """Do one round, or rounds until a signal comes; return the exit code of the last one."""
-    from tierdex.app.probe import write_whole
+    from tierdex.app.probe.prober import write_whole
     from tierdex.clock import Bell, SystemClock
     from tierdex.filesystem import LocalFileSystem
     from tierdex.ids import SystemIds
@@ -143,7 +143,7 @@ def _write(output: Form, steps: list[Step]) -> None:
 
 
 def _exit_code(steps: list[Step]) -> int:
-    from tierdex.app.probe import Outcome, gravest
+    from tierdex.app.probe.prober import Outcome, gravest
 
     return {
         Outcome.WRONG: Exit.NOT_FOUND,

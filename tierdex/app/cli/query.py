@@ -115,7 +115,7 @@ def _write(form: Form, answer: Answer, shown: list[str] | None) -> None:
 
 
 def _bytes_of(data: Path | None, entry: Entry, key: str | None, message_id: str | None) -> str:
-    from tierdex.app.loading.sources import SourceRegister
+    from tierdex.app.load.sources import SourceRegister
     from tierdex.app.show import show_entry
     from tierdex.filesystem import LocalFileSystem
 

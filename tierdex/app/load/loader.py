@@ -11,7 +11,7 @@ own. Rows whose key is null or empty are skipped for that key and counted.
 
 A load is a stream of batches, each applied whole. When it stops at a bad row, the blocks before are
 in; loading the mended file again is harmless, since a repeat is answered once.
-Depends on loading/, index_service through its verbs, settings of nobody.
+Depends on the modules beside it, index_service through its verbs, settings of nobody.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from tierdex.app.loading.columns import Template, check_timezone, milliseconds, queue_numbers
-from tierdex.app.loading.csv_rows import CsvFormat, read_csv_rows, read_header
-from tierdex.app.loading.jsonl_rows import read_jsonl_rows
-from tierdex.app.loading.parquet_rows import PARQUET_SCHEMA, read_parquet_rows
-from tierdex.app.loading.rows import Column, RowError, check_columns
-from tierdex.app.loading.sources import Source, SourceRegister
+from tierdex.app.load.columns import Template, check_timezone, milliseconds, queue_numbers
+from tierdex.app.load.csv_rows import CsvFormat, read_csv_rows, read_header
+from tierdex.app.load.jsonl_rows import read_jsonl_rows
+from tierdex.app.load.parquet_rows import PARQUET_SCHEMA, read_parquet_rows
+from tierdex.app.load.rows import Column, RowError, check_columns
+from tierdex.app.load.sources import Source, SourceRegister
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, NotFoundError
 from tierdex.filesystem import LocalFileSystem
@@ -37,7 +37,7 @@ from tierdex.filesystem import LocalFileSystem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tierdex.app.loading.rows import Rows
+    from tierdex.app.load.rows import Rows
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierdex.app.loading.columns import Template, check_timezone, milliseconds, queue_numbers
-from tierdex.app.loading.rows import RowError
+from tierdex.app.load.columns import Template, check_timezone, milliseconds, queue_numbers
+from tierdex.app.load.rows import RowError
 from tierdex.errors import InvalidRequestError
 
 NOON = 1_700_000_000_000  # 2023-11-14T22:13:20Z

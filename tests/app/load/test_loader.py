@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.app.recording_index import RecordingIndex
-from tierdex.app.load import LoadOptions, load_file
-from tierdex.app.loading import csv_rows, jsonl_rows
+from tierdex.app.load import csv_rows, jsonl_rows
+from tierdex.app.load.loader import LoadOptions, load_file
 from tierdex.clock import ManualClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, NotFoundError
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from tierdex.app.loading.rows import Column, RowError
+from tierdex.app.load.rows import Column, RowError
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 from tests.app.conftest import open_small_files
 from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
-from tierdex.app.probe import TOPIC, Memory, Outcome, Prober, gravest
-from tierdex.app.probe_metrics import ProbeMetrics
+from tierdex.app.probe.metrics import ProbeMetrics
+from tierdex.app.probe.prober import TOPIC, Memory, Outcome, Prober, gravest
 from tierdex.clock import ManualClock, SystemClock
 from tierdex.errors import CorruptFileError, InvalidRequestError, StoreUnavailableError
 from tierdex.filesystem import LocalFileSystem

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.csv
 
-from tierdex.app.loading.records import BLOCK_BYTES, Block, read_blocks
-from tierdex.app.loading.rows import Rows, check_columns
+from tierdex.app.load.records import BLOCK_BYTES, Block, read_blocks
+from tierdex.app.load.rows import Rows, check_columns
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from tierdex.app.loading.records import BLOCK_BYTES, Block, read_blocks
-from tierdex.app.loading.rows import Rows
+from tierdex.app.load.records import BLOCK_BYTES, Block, read_blocks
+from tierdex.app.load.rows import Rows
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierdex.app.loading.records import read_blocks
+from tierdex.app.load.records import read_blocks
 from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import LocalFileSystem
 

