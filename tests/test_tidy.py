@@ -33,7 +33,7 @@ LAYOUT_MODULES = (
     "indexfile/kernels/",
     "indexfile/chained/kernels/",
     "indexfile/compacted/kernels/",
-    "app/arrow_stream.py",
+    "app/http/codecs/arrow_stream.py",
     "index_service/cursor.py",
 )
 STRUCT_BY_DTYPE = {

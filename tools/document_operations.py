@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tierdex import errors
-from tierdex.app.metrics import Metrics
-from tierdex.app.problems import kind_of
-from tierdex.app.server_settings import ServerSettings
+from tierdex.app.http.metrics import Metrics
+from tierdex.app.http.problems import kind_of
+from tierdex.app.http.server_settings import ServerSettings
 from tierdex.index_service.index import Index
 from tierdex.settings import Settings
 from tools.generated_parts import fill, table
@@ -25,7 +25,6 @@ _BANNER = re.compile(r"^    # -- (?P<name>\w[\w ]*).*-$|^    (?P<field>\w+): ", 
 _BRANCH = re.compile(
     r"^\s*[│ ]*[├└]── (?P<name>\w+)(?:\([\w, ]+\))?\s+(?P<remedy>\S.*)$", re.MULTILINE
 )
-_TOTALS = "tierdex_compaction_totals_"
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -98,12 +97,12 @@ def metrics_table() -> str:
         Index.open(Path(folder), store="memory://metrics", background=False) as index,
     ):
         families = list(Metrics(index, "0").registry.collect())
-    rows = []
-    totals = [f.name.removeprefix(_TOTALS) for f in families if f.name.startswith(_TOTALS)]
-    for family in families:
-        name = family.name + ("_total" if family.type == "counter" else "")
-        if not name.startswith(_TOTALS):
-            rows.append([f"`{name}`", family.type, family.documentation])
-    meaning = f"units done since the start; NAME is one of {', '.join(totals)}"
-    rows.append([f"`{_TOTALS}NAME`", "gauge", meaning])
+    rows = [
+        [
+            f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
+            family.type,
+            family.documentation,
+        ]
+        for family in families
+    ]
     return table(("metric", "type", "meaning"), rows)

@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from tests.app.small_index import SmallIndex
+from tierdex.app.http.application import create_app
+from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.keys import KeyFile
 from tierdex.app.logs import make_logger
-from tierdex.app.server_settings import ServerSettings
-from tierdex.app.service import create_app
 from tierdex.clock import ManualClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds

@@ -3,7 +3,9 @@ from __future__ import annotations
 import yaml
 
 from tests.app.conftest import ENTRY
-from tierdex.app.service import ROUTES
+from tests.security.test_scopes import MATRIX
+from tierdex.app.http.parameters import EntriesQuery
+from tierdex.app.keys import Scope
 from tools import generate_docs
 
 
@@ -14,11 +16,35 @@ def test_openapi_yaml_says_what_the_service_says():
 
 def test_every_route_is_described_with_its_scope(door):
     document = door.get("/openapi.json").json()
-    for spec in ROUTES:
-        path = spec.path.replace(":file_id", "")
-        operation = document["paths"][path][spec.method.lower()]
-        assert bool(operation.get("security")) == (spec.scope > 0)
-        assert operation["description"]
+    described = {
+        (method.upper(), path): (operation.get("security"), operation["description"])
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    }
+    for (method, path), scope in MATRIX.items():
+        if path in ("/", "/console/{name}"):
+            continue
+        security, description = described.pop((method, path.replace(":file_id", "")))
+        if scope is Scope.NONE:
+            assert security is None
+        else:
+            assert security == [{"key": [scope.name.lower()]}]
+            assert description.endswith(f"Scope: {scope.name.lower()}.")
+    assert not described
+
+
+def test_parameters_and_bodies_are_those_of_the_models(door):
+    paths = door.get("/openapi.json").json()["paths"]
+    get = paths["/v1/entries"]["get"]
+    assert [p["name"] for p in get["parameters"]] == list(EntriesQuery.model_fields)
+    put = paths["/v1/entries"]["post"]["requestBody"]["content"]
+    assert put["application/json"]["schema"]["$ref"].endswith("/EntriesToPut")
+    assert "422" not in str(paths)
+    for operations in paths.values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                if int(status) >= 400:
+                    assert list(response["content"]) == ["application/problem+json"]
 
 
 def test_example_of_an_entry_is_accepted(door):

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tierdex import errors
-from tierdex.app.problems import KINDS
-from tierdex.app.server_settings import ServerSettings
-from tierdex.app.service import create_app
+from tierdex.app.http.application import create_app
+from tierdex.app.http.problems import KINDS
+from tierdex.app.http.server_settings import ServerSettings
 from tierdex.client.refusals import error_of, kind_name
 from tierdex.client.remote import AsyncClient, Client
 from tierdex.clock import ManualClock

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tierdex import errors
-from tierdex.app.server_settings import ServerSettings
+from tierdex.app.http.server_settings import ServerSettings
 from tierdex.settings import Settings
 from tools import generate_docs
 from tools.generated_parts import fill

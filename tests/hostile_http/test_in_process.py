@@ -11,9 +11,9 @@ import pytest
 
 from tests.app.small_index import SmallIndex
 from tests.hostile_http.cases import ENTRY, PATHS
+from tierdex.app.http.application import create_app
+from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.logs import make_logger
-from tierdex.app.server_settings import ServerSettings
-from tierdex.app.service import create_app
 
 BODY = orjson.dumps({"entries": [ENTRY]})
 JSON = (b"content-type", b"application/json")
@@ -72,7 +72,7 @@ def test_caller_that_leaves_in_the_middle_is_no_fault_of_ours(asgi):
     assert status == 499
     lines = [orjson.loads(line) for line in asgi.log.getvalue().splitlines()]
     assert [line["level"] for line in lines] == ["info"]
-    assert asgi.app.state.service.bodies.held_bytes == 0
+    assert asgi.app.state.body_budget.held_bytes == 0
     assert asgi.app.state.service.index.items == []
 
 

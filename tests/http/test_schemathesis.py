@@ -15,9 +15,9 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.app.small_index import SmallIndex
+from tierdex.app.http.application import create_app
+from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.keys import KeyFile, Scope
-from tierdex.app.server_settings import ServerSettings
-from tierdex.app.service import create_app
 from tierdex.clock import ManualClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds

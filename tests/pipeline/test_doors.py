@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.client.test_remote import AppTransport
 from tests.pipeline.in_process import batch_of, make_writer
 from tierdex import Client, Index
-from tierdex.app.server_settings import ServerSettings
-from tierdex.app.service import create_app
+from tierdex.app.http.application import create_app
+from tierdex.app.http.server_settings import ServerSettings
 from tierdex.pipeline import index_table
 
 

@@ -17,7 +17,7 @@ _MODULES = (
     "tests.crash.real_process",
     "tests.torture.stopped_owners",
     "tests.torture.writers",
-    "tierdex.app.server",
+    "tierdex.app.http.server",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
 )

@@ -154,9 +154,9 @@ _TOPICS = ("a", "b")
 
 def serve_until_killed(folder, nth, after, telling):
     """Serve the folder as `tierdex serve` does, and tell the address; die at the nth call (0: never)."""
+    from tierdex.app.http.server import serve
+    from tierdex.app.http.server_settings import load_server_settings
     from tierdex.app.keys import FILE_NAME, KeyFile
-    from tierdex.app.server import serve
-    from tierdex.app.server_settings import load_server_settings
     from tierdex.clock import SystemClock
     from tierdex.filesystem import LocalFileSystem
     from tierdex.ids import SystemIds

@@ -39,16 +39,7 @@ class JsonLogger:
         self._lock = threading.Lock()
 
     def note(self, event: str, **fields: Any) -> None:
-        fields["event"] = event
-        self.note_all([fields])
-
-    def note_all(self, lines: list[dict[str, Any]]) -> None:
-        """Write several lines at once; each has its `event`, and gets a level, and a time if it has none."""
-        now = self._now()
-        for fields in lines:
-            fields["level"] = "info"
-            fields.setdefault("time", now)
-        self._put(lines)
+        self._put({"event": event, "level": "info", **fields})
 
     def error(self, event: str, **fields: Any) -> None:
         self.log(logging.ERROR, event, **fields)
@@ -60,14 +51,11 @@ class JsonLogger:
         cause = fields.pop("exc_info", None)
         if cause is not None:
             fields["exception"] = _told(cause)
-        fields["time"] = self._now()
-        self._put([fields])
+        self._put(fields)
 
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._now_ms() / 1000, UTC)
-
-    def _put(self, lines: list[dict[str, Any]]) -> None:
-        data = b"".join([orjson.dumps(line, default=_readable, option=_OPTIONS) for line in lines])
+    def _put(self, fields: dict[str, Any]) -> None:
+        fields["time"] = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        data = orjson.dumps(fields, default=_readable, option=_OPTIONS)
         with self._lock:
             self._write(data)
             self._flush()

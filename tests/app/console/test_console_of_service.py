@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tierdex.app.http.application import create_app
+from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.logs import make_logger
-from tierdex.app.server_settings import ServerSettings
-from tierdex.app.service import create_app
 from tierdex.index_service.index import Index
 
 if TYPE_CHECKING:

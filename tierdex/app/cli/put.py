@@ -72,9 +72,8 @@ def _read_lines(path: Path) -> bytes:
 
 
 def _put_all(index: Any, lines: bytes, durability: str) -> tuple[str, int]:
-    from tierdex.app.json_entries import parse_ndjson, rows_of_json
+    from tierdex.app.http.codecs.json_entries import read_lines
     from tierdex.settings import load_settings
 
-    limits = load_settings()
-    rows = rows_of_json(parse_ndjson(lines, limits), limits)
+    rows = read_lines(lines, load_settings())
     return rows.put_into(index, durability), rows.count

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.keys import KeyFile
-    from tierdex.app.server_settings import ServerSettings
 
 
 def serve(
@@ -45,7 +45,7 @@ def server_settings(
 ) -> ServerSettings:
     """Return the service's settings, taking those out of `settings` that are the service's."""
     try:
-        from tierdex.app.server_settings import ServerSettings, load_server_settings
+        from tierdex.app.http.server_settings import ServerSettings, load_server_settings
     except ImportError as error:
         raise _without_server_extra(error) from error
     given = {
@@ -70,8 +70,8 @@ def run(
 ) -> None:
     """Open the index and serve it until a signal comes; `announce` gets the URL that it listens on."""
     try:
-        from tierdex.app.server import check_exposure
-        from tierdex.app.server import serve as serve_index
+        from tierdex.app.http.server import check_exposure
+        from tierdex.app.http.server import serve as serve_index
     except ImportError as error:
         raise _without_server_extra(error) from error
     from tierdex.index_service.index import Index

@@ -4,7 +4,12 @@ import orjson
 import pytest
 
 from tests.app.conftest import assert_problem
-from tierdex.app.batch_json import answer_any, answer_plain, read_plain
+from tierdex.app.http.codecs.json_lookups import (
+    answer_columns,
+    answer_each,
+    columns_of,
+    read_lookups,
+)
 from tierdex.errors import IncompleteAnswerError
 from tierdex.index_service.answer import Answer, Missing
 
@@ -46,7 +51,7 @@ def timeless(documents):
 
 
 def read(lookups):
-    return read_plain(orjson.dumps({"lookups": lookups}))
+    return columns_of(read_lookups(orjson.dumps({"lookups": lookups})))
 
 
 @pytest.mark.parametrize("max_count", [1, 3, 64], ids=["one", "full", "room"])
@@ -56,8 +61,8 @@ def read(lookups):
     ids=["key", "message_id", "message_id_of_topic"],
 )
 def test_columns_give_the_answers_of_single_objects(filled, lookups, max_count):
-    by_columns = answer_plain(filled, read(lookups), max_count)
-    one_by_one = timeless(answer_any(filled, lookups, max_count, "partial"))
+    by_columns = answer_columns(filled, read(lookups), max_count)
+    one_by_one = timeless(answer_each(filled, lookups, max_count, "partial"))
     assert by_columns is not None
     documents = documents_of(by_columns)
     assert documents == one_by_one
@@ -74,15 +79,15 @@ def test_columns_give_the_answers_of_single_objects(filled, lookups, max_count):
 )
 def test_absent_keys_stand_in_their_places(filled, keys):
     lookups = [{"topic": TOPIC, "key": key} for key in keys]
-    answered = answer_plain(filled, read(lookups), 64)
-    assert documents_of(answered) == timeless(answer_any(filled, lookups, 64, "partial"))
+    answered = answer_columns(filled, read(lookups), 64)
+    assert documents_of(answered) == timeless(answer_each(filled, lookups, 64, "partial"))
 
 
 @pytest.mark.parametrize("max_count", [1, 64])
 def test_memory_answers_what_lies_there_and_nothing_else(index, filled, max_count):
     """Half of the file is published: only what is unsealed could be told, so nothing is."""
     lookups = [{"topic": TOPIC, "key": "k3"}, {"topic": TOPIC, "key": "none"}]
-    assert answer_plain(filled, read(lookups), max_count, local=True) is None
+    assert answer_columns(filled, read(lookups), max_count, local=True) is None
 
 
 def test_memory_answers_local_files_as_the_index_does(index):
@@ -90,42 +95,35 @@ def test_memory_answers_local_files_as_the_index_does(index):
         topic="t", keys=["a", "b", "b"], queue_id=1, offset=[1, 2, 3], size=4, timestamp=5
     )
     lookups = [{"topic": "t", "key": key} for key in ("b", "c", "a")]
-    at_once = answer_plain(index, read(lookups), 64, local=True)
-    assert documents_of(at_once) == timeless(answer_any(index, lookups, 64, "partial"))
-    assert answer_plain(index, read(lookups), 2, local=True) is None  # a cursor may be needed
+    at_once = answer_columns(index, read(lookups), 64, local=True)
+    assert documents_of(at_once) == timeless(answer_each(index, lookups, 64, "partial"))
+    assert answer_columns(index, read(lookups), 2, local=True) is None  # a cursor may be needed
 
 
 @pytest.mark.parametrize("topic", ['täg "x"', "a\\b", "\u2028"])
 def test_names_are_written_as_json(index, topic):
     index.put_batch(topic=topic, keys=["k"], queue_id=1, offset=2, size=3, timestamp=-4)
-    (document,) = documents_of(answer_plain(index, read([{"topic": topic, "key": "k"}]), 64))
+    (document,) = documents_of(answer_columns(index, read([{"topic": topic, "key": "k"}]), 64))
     assert document["entries"][0]["topic"] == topic
     assert document["entries"][0]["timestamp"] == -4
 
 
 @pytest.mark.parametrize(
-    "body",
+    "lookups",
     [
-        {"lookups": []},
-        {"lookups": [{"topic": TOPIC, "key": "k1"}, {"message_id": "m1"}]},
-        {"lookups": [{"message_id": "m1"}, {"message_id": "m1", "topic": TOPIC}]},
-        {"lookups": [{"topic": TOPIC, "key": "k1", "max_count": 2}]},
-        {"lookups": [{"topic": TOPIC, "key": "k1", "begin": 1}]},
-        {"lookups": [{"topic": TOPIC, "key": 1}]},
-        {"lookups": [{"topic": TOPIC, "key": None}]},
-        {"lookups": [{"key": "k"}]},
-        {"lookups": [[]]},
-        {"lookups": [{"topic": TOPIC, "key": "k1"}], "more": 1},
         [],
+        [{"topic": TOPIC, "key": "k1"}, {"message_id": "m1"}],
+        [{"message_id": "m1"}, {"message_id": "m1", "topic": TOPIC}],
+        [{"topic": TOPIC, "key": "k1", "max_count": 2}],
+        [{"topic": TOPIC, "key": "k1", "begin": 1}],
+        [{"topic": TOPIC, "key": "k1", "message_id": "m1"}],
+        [{"topic": TOPIC, "key": None}],
+        [{"key": "k"}],
+        [{}],
     ],
 )
-def test_lookups_that_are_not_plain_take_the_ordinary_way(body):
-    assert read_plain(orjson.dumps(body)) is None
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b'{"lookups": [{"topic": "\xff", "key": "k"}]}'])
-def test_bytes_that_are_no_json_take_the_ordinary_way(body):
-    assert read_plain(body) is None
+def test_lookups_that_are_no_columns_are_answered_one_by_one(lookups):
+    assert read(lookups) is None
 
 
 def test_a_file_lost_while_a_cursor_is_made_fails_the_batch_that_asked_to_fail(filled, monkeypatch):
@@ -137,8 +135,8 @@ def test_a_file_lost_while_a_cursor_is_made_fails_the_batch_that_asked_to_fail(f
 
     monkeypatch.setattr(filled, "query_batch", query_batch)
     with pytest.raises(IncompleteAnswerError):
-        answer_plain(filled, read(BY_KEY), 1, "fail")
-    partial = answer_plain(filled, read(BY_KEY), 1, "partial")
+        answer_columns(filled, read(BY_KEY), 1, "fail")
+    partial = answer_columns(filled, read(BY_KEY), 1, "partial")
     assert {answer["complete"] for answer in documents_of(partial)} == {False, True}
 
 

@@ -3,7 +3,7 @@
 ::
 
     {"type": "urn:tierdex:problem:invalid-request", "title": "...", "status": 400,
-     "detail": "...", "field": "entries[17].offset", "errors": [...], "request_id": "..."}
+     "detail": "...", "field": "entries[17].offset", "request_id": "..."}
 
 `InvalidRequestError` is always 400, whatever is wrong with the request; 422 is never answered.
 A class that is not in the table takes the row of its nearest parent; a test demands a row for each
@@ -23,6 +23,8 @@ from tierdex import errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tierdex.app.http.service import Service
 
 PROBLEM_JSON = "application/problem+json"
 TYPE_PREFIX = "urn:tierdex:problem:"
@@ -107,15 +109,6 @@ class HttpRefusalError(Exception):
         self.headers = dict(headers or {})
 
 
-class InvalidRowsError(errors.InvalidRequestError):
-    """Several rows of a batch are wrong; `problems` holds (field, detail), the first one raised."""
-
-    def __init__(self, problems: list[tuple[str, str]]) -> None:
-        field, detail = problems[0]
-        super().__init__(detail, field=field)
-        self.problems = problems
-
-
 def kind_of(error: BaseException) -> ProblemKind:
     """Return the row for an error: its own, else its nearest parent's, else `internal`."""
     if isinstance(error, HttpRefusalError):
@@ -138,13 +131,25 @@ def problem_document(error: BaseException, request_id: str) -> dict[str, Any]:
     }
     if isinstance(error, errors.InvalidRequestError) and error.field:
         document["field"] = error.field
-    if isinstance(error, InvalidRowsError):
-        document["errors"] = [{"field": f, "detail": d} for f, d in error.problems]
     if isinstance(error, errors.IncompleteAnswerError):
         document["missing"] = [_missing(item) for item in error.missing]
     if kind.retry:
         document["retry_after_s"] = getattr(error, "retry_after_s", 1.0)
     return document
+
+
+def answer_error(service: Service, error: Exception, state: dict[str, Any]) -> Response:
+    """Return the problem, log what is our own fault with its cause, and let go of the error's frames."""
+    request_id = state["request_id"]
+    kind = kind_of(error)
+    state["problem"] = kind.name
+    if kind.status == 500:
+        service.logger.error(
+            "request failed", request_id=request_id, error=type(error).__name__, exc_info=error
+        )
+    response = problem_response(error, request_id)
+    forget_frames(error)
+    return response
 
 
 def problem_response(error: BaseException, request_id: str) -> Response:

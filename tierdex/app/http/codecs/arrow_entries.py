@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierdex.app.arrow_stream import read_stream
-from tierdex.app.put_rows import PutRows, check_names, rows_of_entries
+from tierdex.app.http.codecs.arrow_stream import read_stream
+from tierdex.app.http.codecs.put_rows import PutRows, check_names, rows_of_entries
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -6,21 +6,24 @@ requests pays nothing for them. Depends on prometheus_client.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from tierdex.app.documents import file_document
-from tierdex.app.lookup_tallies import LookupTallies
-from tierdex.app.request_tallies import RequestTallies
 from tierdex.index_service.health import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from prometheus_client.core import Metric
+
     from tierdex.app.index_port import IndexPort
 
+_SECONDS = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -29,21 +32,53 @@ class Metrics:
 
     def __init__(self, index: IndexPort, version: str) -> None:
         self.registry = CollectorRegistry()
-        requests = RequestTallies()
-        self.registry.register(requests)
-        self.count_request = requests.count  # of the event loop only
+        self._requests = Counter(
+            "tierdex_http_requests",
+            "requests answered",
+            ["route", "method", "status"],
+            registry=self.registry,
+        )
+        self._request_seconds = Histogram(
+            "tierdex_http_request_seconds",
+            "time from the request's head to the response's end",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._in_flight = Gauge(
             "tierdex_http_requests_in_flight", "requests being served", registry=self.registry
         )
         self._entries = Counter(
             "tierdex_entries_accepted", "entries put", ["durability"], registry=self.registry
         )
-        lookups = LookupTallies()
-        self.registry.register(lookups)
-        self.count_lookups = lookups.count
+        lookups = Counter(
+            "tierdex_lookups",
+            "lookups answered, by outcome: found, absent, incomplete",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._found, self._absent, self._incomplete = map(
+            lookups.labels, ("found", "absent", "incomplete")
+        )
         info = Gauge("tierdex_info", "version", ["version"], registry=self.registry)
         info.labels(version).set(1)
         self.registry.register(_IndexCollector(index))
+
+    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        series = self._series.get((route, method, status))
+        if series is None:  # looked up once: the client's own look-up takes longer than counting
+            series = self._series[route, method, status] = (
+                self._requests.labels(route, method, str(status)),
+                self._request_seconds.labels(route),
+            )
+        count, times = series
+        count.inc()
+        times.observe(seconds)
+
+    def count_lookups(self, lookups: int, *, found: bool, complete: bool) -> None:
+        outcome = self._incomplete if not complete else self._found if found else self._absent
+        outcome.inc(lookups)
 
     def show_in_flight(self, count: Callable[[], int]) -> None:
         """Let `count` say, when it is asked for, how many requests are being served."""
@@ -67,7 +102,7 @@ class _IndexCollector:
     def describe(self) -> list[GaugeMetricFamily]:
         return []
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[Metric]:
         totals: dict[str, list[int]] = {}
         for file in self._index.files():
             row = file_document(file)
@@ -99,15 +134,23 @@ class _IndexCollector:
         return family
 
 
-def _compaction_families(status: dict[str, object]) -> Iterable[GaugeMetricFamily]:
-    """Every number of the compaction status, nested ones joined by an underscore."""
-    for name, value in _numbers("tierdex_compaction", status):
-        yield GaugeMetricFamily(name, "from the compaction status", value=value)
+# Names of the status whose unit is short there: what the metric is called, and its factor.
+_BASE_UNITS = {
+    "oldest_unpublished_age_s": ("oldest_unpublished_age_seconds", 1.0),
+    "last_done_ms": ("last_done_timestamp_seconds", 0.001),
+    "running_rate_items_s": ("running_items_per_second", 1.0),
+}
 
 
-def _numbers(prefix: str, values: dict[str, object]) -> Iterable[tuple[str, float]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _numbers(f"{prefix}_{name}", value)
-        elif isinstance(value, int | float):
-            yield f"{prefix}_{name}", float(value)
+def _compaction_families(status: dict[str, Any]) -> Iterable[Metric]:
+    """Return a counter for each total of the compaction status, a gauge for each other number."""
+    for name, value in status.get("totals", {}).items():
+        meaning = f"what the compactor did since the start: {name}"
+        yield CounterMetricFamily(f"tierdex_compaction_{name}", meaning, value=value)
+    running = {f"running_{name}": value for name, value in (status.get("running") or {}).items()}
+    for name, value in {**status, **running}.items():
+        if isinstance(value, int | float):
+            shown, factor = _BASE_UNITS.get(name, (name, 1.0))
+            yield GaugeMetricFamily(
+                f"tierdex_compaction_{shown}", "from the compaction status", value=value * factor
+            )

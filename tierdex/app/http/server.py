@@ -22,27 +22,30 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from tierdex.app.connection import LARGEST_HEAD_BYTES, Connection
-from tierdex.app.keys import Scope
-from tierdex.app.logs import make_logger, route_standard_logging
-from tierdex.app.service import create_app
+from tierdex.app.http.application import create_app
+from tierdex.app.http.connection import Connection
+from tierdex.app.logs import route_standard_logging
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fastapi import FastAPI
+
+    from tierdex.app.http.server_settings import ServerSettings
+    from tierdex.app.http.service import Service
     from tierdex.app.index_port import IndexPort
     from tierdex.app.keys import KeyFile
-    from tierdex.app.server_settings import ServerSettings
     from tierdex.settings import Settings
 
 _HARD_STOP_MARGIN_S = 4.0  # for closing the index
 _BACKLOG = 2048
 
 
-def check_exposure(settings: ServerSettings, keys: KeyFile) -> None:
+def check_exposure(settings: ServerSettings, keys: KeyFile | None) -> None:
     """Refuse to listen beyond this machine without keys. Raises InvalidRequestError."""
-    if is_loopback(settings.host) or keys.had_keys or settings.allow_anonymous is not None:
+    has_keys = keys is not None and keys.had_keys
+    if is_loopback(settings.host) or has_keys or settings.allow_anonymous is not None:
         return
     raise InvalidRequestError(
         f"{settings.host} can be reached from other machines and there are no keys: make one with "
@@ -69,10 +72,16 @@ def serve(
     announce: Callable[[str], None] = lambda _url: None,
 ) -> None:
     """Serve until a signal comes; close `index` at the end. Raises OSError when the port is taken."""
-    check_exposure(settings, keys)
-    logger = make_logger()
+    app = create_app(index, _within_open_files(settings), keys, limits=limits)
+    serve_app(app, announce=announce)
+
+
+def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: None) -> None:
+    """Serve an application of `create_app` (with what its owner added) as `serve` does."""
+    service: Service = app.state.service
+    settings, logger = service.settings, service.logger
+    check_exposure(settings, service.keys)
     route_standard_logging(logger)
-    app = create_app(index, _within_open_files(settings), keys, limits=limits, logger=logger)
     listener = _listen(settings.host, settings.port)
     url = _url(listener)
     config = uvicorn.Config(
@@ -84,19 +93,18 @@ def serve(
         lifespan="on",
         server_header=False,
         http=Connection,
-        h11_max_incomplete_event_size=LARGEST_HEAD_BYTES,
+        loop="uvloop",
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout)),
     )
     server = _Server(config, settings.stop_timeout + _HARD_STOP_MARGIN_S)
-    logger.note(
-        "serving", url=url, keys=len(keys), anonymous=_anonymous(settings, keys).name.lower()
-    )
+    keys = 0 if service.keys is None else len(service.keys)
+    logger.note("serving", url=url, keys=keys, anonymous=service.anonymous_scope.name.lower())
     announce(url)
     _calm_collector()
     try:
         server.run(sockets=[listener])
     finally:
-        index.close()
+        service.index.close()
         logger.note("stopped")
 
 
@@ -121,12 +129,6 @@ def _within_open_files(settings: ServerSettings) -> ServerSettings:
     if soft == resource.RLIM_INFINITY or soft // 2 >= settings.max_connections:
         return settings
     return settings.model_copy(update={"max_connections": max(1, soft // 2)})
-
-
-def _anonymous(settings: ServerSettings, keys: KeyFile) -> Scope:
-    if settings.allow_anonymous is not None:
-        return Scope[settings.allow_anonymous.upper()]
-    return Scope.NONE if keys.had_keys else Scope.ADMIN
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,0 +1,72 @@
+"""What a service owner adds to the application stands around every route, and around every refusal."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.middleware.cors import CORSMiddleware
+
+from tests.app.conftest import assert_problem
+from tests.security.test_scopes import MATRIX
+from tierdex.app.keys import Scope
+
+UI = "https://ui.example"
+PATHS = [(method, path.replace("{file_id:file_id}", "x")) for method, path in MATRIX]
+
+
+class Tracing:
+    """A tracer as they all are: an ASGI class that sees a request begin, and its answer end."""
+
+    def __init__(self, app, spans):
+        self._app = app
+        self._spans = spans
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        span = [scope["method"], scope["path"], None]
+        self._spans.append(span)
+
+        async def send_traced(message):
+            if message["type"] == "http.response.start":
+                span[2] = message["status"]
+            await send(message)
+
+        await self._app(scope, receive, send_traced)
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_cors_and_tracing_added_in_two_lines_work_for_every_route(make_door, keys, method, path):
+    key = keys.create(Scope.ADMIN)
+    door = make_door(keys=keys)
+    spans = []
+    door.app.add_middleware(
+        CORSMiddleware,
+        allow_origins=[UI],
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization"],
+    )
+    door.app.add_middleware(Tracing, spans=spans)
+    asks = {
+        "origin": UI,
+        "access-control-request-method": method,
+        "access-control-request-headers": "authorization",
+    }
+    preflight = door.request("OPTIONS", path, headers=asks)
+    assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, UI)
+    for given in (key, None):
+        headers = {"origin": UI, "content-type": "application/json"}
+        response = door.request(method, path, headers=headers, key=given)
+        assert response.headers["access-control-allow-origin"] == UI
+        assert spans[-1] == [method, path, response.status_code]
+        assert response.headers["x-request-id"]
+
+
+def test_page_that_cors_does_not_name_is_told_nothing(make_door, keys):
+    door = make_door(keys=keys)
+    door.app.add_middleware(CORSMiddleware, allow_origins=[UI])
+    response = door.get("/v1/topics", headers={"origin": "https://evil.example"})
+    assert "access-control-allow-origin" not in response.headers
+    response = door.get("/nothing", headers={"origin": UI})
+    assert_problem(response, 404, "not-found")
+    assert response.headers["access-control-allow-origin"] == UI

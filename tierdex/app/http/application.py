@@ -1,0 +1,153 @@
+"""The HTTP service: one FastAPI application made of the index, its settings and its keys.
+
+::
+
+    (what the owner adds)   CORS, tracing: `create_app(index).add_middleware(...)`
+    RequestLog              request id, one log line, metrics; the last place for errors
+    Admission               Host, Origin, requests at one time
+    BodyLimits              size, time and memory of bodies
+      FastAPI               routes: the scope's dependency, parameters, body; errors to problems
+        a route             its work; the index is called off the event loop
+
+The index is opened and closed by whoever calls `create_app`. Nothing in a request names a path, a
+URL or a bucket. Depends on fastapi and the modules beside this one.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from tierdex import __version__
+from tierdex.app.console import console_router
+from tierdex.app.http.body_limits import BodyBudget, BodyLimits
+from tierdex.app.http.metrics import Metrics
+from tierdex.app.http.middleware import Admission, RequestLog
+from tierdex.app.http.openapi import describe_service
+from tierdex.app.http.problems import HTTP_KINDS, HttpRefusalError, answer_error
+from tierdex.app.http.readiness import Readiness
+from tierdex.app.http.routes import admin, entries
+from tierdex.app.http.routes import service as about
+from tierdex.app.http.server_settings import load_server_settings
+from tierdex.app.http.service import Service, service_of
+from tierdex.app.http.validation import invalid_request
+from tierdex.app.logs import make_logger
+from tierdex.clock import SystemClock
+from tierdex.errors import TierdexError
+from tierdex.ids import SystemIds
+from tierdex.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from tierdex.app.http.server_settings import ServerSettings
+    from tierdex.app.index_port import IndexPort
+    from tierdex.app.keys import KeyFile
+    from tierdex.app.logs import JsonLogger
+    from tierdex.clock import Clock
+    from tierdex.ids import IdSource
+    from tierdex.settings import Settings
+
+
+def create_app(
+    index: IndexPort,
+    settings: ServerSettings | None = None,
+    keys: KeyFile | None = None,
+    *,
+    limits: Settings | None = None,
+    logger: JsonLogger | None = None,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+) -> FastAPI:
+    """Return the application. `limits` are the settings that `index` was opened with.
+
+    It is a FastAPI application as any other: `add_middleware` puts CORS or tracing around all routes.
+    """
+    settings = settings or load_server_settings()
+    logger = logger or make_logger()
+    service = Service(
+        index=index,
+        settings=settings,
+        limits=limits or load_settings(),
+        keys=keys,
+        metrics=Metrics(index, __version__),
+        readiness=Readiness(index, logger),
+        logger=logger,
+        clock=clock or SystemClock(),
+        ids=ids or SystemIds(),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        service.readiness.is_serving = True
+        yield
+        service.readiness.is_serving = False
+
+    app = FastAPI(
+        title="Tierdex",
+        version=__version__,
+        openapi_url=None,  # ours stand among the routes, with a scope
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    for router in (entries.router, admin.router, about.router, console_router()):
+        # Not `include_router`: it would match each request twice, and hide the methods of a path.
+        app.router.routes.extend(router.routes)
+    budget = app.state.body_budget = BodyBudget(settings.max_bodies_bytes)
+    app.add_middleware(
+        BodyLimits, settings=settings, budget=budget
+    )  # the last added is the outermost
+    app.add_middleware(Admission, service=service)
+    app.add_middleware(RequestLog, service=service)
+    app.add_exception_handler(TierdexError, _answer_error)
+    app.add_exception_handler(HttpRefusalError, _answer_error)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
+    app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.openapi = lambda: describe_service(app)  # type: ignore[method-assign]
+    return app
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    return answer_error(service_of(request), error, request.scope["state"])
+
+
+async def _answer_validation(request: Request, error: Exception) -> Response:
+    """Turn what FastAPI found wrong in the parameters into a problem that names the first of them."""
+    assert isinstance(error, RequestValidationError)
+    found = [{**wrong, "loc": wrong["loc"][1:]} for wrong in error.errors()]
+    return await _answer_error(request, invalid_request(found, "query"))
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    """Turn what the framework refuses (no such path, not this method) into a problem."""
+    assert isinstance(error, HTTPException)
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    status = error.status_code if error.status_code in HTTP_KINDS else 400
+    detail = str(error.detail)
+    if status == 404:
+        detail = "there is nothing at this path; see /docs"
+    elif status == 405:
+        headers["allow"] = ", ".join(_allowed_methods(request)) or headers.get("allow", "GET")
+        detail = f"{request.method} is not allowed here: {headers['allow']}"
+    return await _answer_error(request, HttpRefusalError(status, detail, headers))
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods of every route at this path: a path may have several."""
+    scope: Any = {**request.scope, "path_params": {}}
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(scope)[0] is not Match.NONE:
+            methods |= route.methods or set()
+    return sorted(methods)

@@ -1,0 +1,79 @@
+"""JSON bodies: read after the caller's scope is known, checked by a model, described by it.
+
+FastAPI would read and parse a declared body before any dependency runs: who has no key could make the
+service unfold 16 MiB. So a body is read by a dependency of its own, behind the one for the scope; its
+model goes into openapi.yaml by `request_body`. Bodies of other kinds are read raw.
+
+Depends on fastapi, pydantic, problems, validation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Depends
+from pydantic import BaseModel, TypeAdapter
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
+
+from tierdex.app.http.models import Nothing
+from tierdex.app.http.problems import HttpRefusalError
+from tierdex.app.http.validation import validate_json
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JSON = "application/json"
+
+
+async def read_body(request: Request, *accepted: str) -> tuple[str, bytes]:
+    """Return media type and bytes of a body. Raises HttpRefusalError (415), and what the limits raise."""
+    kind = request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
+    if kind not in accepted:
+        raise HttpRefusalError(
+            415,
+            f"{kind or 'a body without a media type'} is not read here: send {', '.join(accepted)}",
+            {"accept": ", ".join(accepted)},
+        )
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise HttpRefusalError(
+            415, "compressed bodies are not read here", {"accept-encoding": "identity"}
+        )
+    return kind, await request.body()
+
+
+def json_body(model: type[BaseModel]) -> Any:
+    """Return a dependency that reads a JSON body of this model."""
+    adapter: TypeAdapter[Any] = TypeAdapter(model)
+
+    async def read(request: Request) -> Any:
+        _, body = await read_body(request, JSON)
+        return validate_json(adapter, body)
+
+    return Depends(read)
+
+
+async def _read_nothing(request: Request) -> None:
+    """Take no body but an empty one or `{}`: with the media type that no form of a page can send."""
+    _, body = await read_body(request, JSON)
+    if body.strip() not in (b"", b"{}"):
+        raise InvalidRequestError("this request takes no body", field="body")
+
+
+NO_BODY: Any = Depends(_read_nothing)
+
+
+def request_body(
+    model: type[BaseModel],
+    other: Mapping[str, dict[str, Any]] | None = None,
+    *,
+    required: bool = True,
+) -> dict[str, Any]:
+    """Return the `openapi_extra` of a route with a JSON body; `other` has more media types' schemas."""
+    content: dict[str, Any] = {JSON: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}
+    content |= {kind: {"schema": schema} for kind, schema in (other or {}).items()}
+    return {"requestBody": {"required": required, "content": content}}
+
+
+NOTHING = request_body(Nothing, required=False)

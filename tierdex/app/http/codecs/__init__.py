@@ -1,0 +1,1 @@
+"""Bodies from and to the wire: JSON and Arrow, entries and lookups."""

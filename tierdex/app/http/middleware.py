@@ -1,0 +1,157 @@
+"""What every request passes, whatever route it is for: its id and log line, and who may be here at all.
+
+Plain ASGI classes, added to the application by `add_middleware`; what a service owner adds there (CORS,
+tracing) stands around them. `BodyLimits` is the third. Depends on starlette, problems, service.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import Headers
+
+from tierdex.app.http.problems import HttpRefusalError, answer_error
+from tierdex.app.http.same_origin import READING_METHODS, is_own_host, refuse_foreign_page
+from tierdex.errors import InvalidRequestError, PermissionDeniedError, UnavailableError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from tierdex.app.http.service import Service
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_UNROUTED = "(none)"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
+_NOTHING_SENT = 499  # the caller went away
+_IF_THERE = ("key_id", "problem")
+
+
+class RequestLog:
+    """Gives a request its id, one log line and its place in the metrics; the last place for errors."""
+
+    def __init__(self, app: ASGIApp, *, service: Service) -> None:
+        self._app = app
+        self._service = service
+        # An id says which of our requests it is, and is no secret: a name for this run, and a number.
+        self._id_prefix = service.ids.token(6)
+        self._id_numbers = count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        service = self._service
+        started = service.clock.monotonic()
+        request_id = _header(scope, b"x-request-id")
+        if not _REQUEST_ID.fullmatch(request_id):
+            request_id = f"{self._id_prefix}-{next(self._id_numbers):08x}"
+        state: dict[str, Any] = {"request_id": request_id, "status": 0, "bytes": 0}
+        scope["state"] = state
+
+        id_header = (b"x-request-id", request_id.encode())
+
+        async def send_noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                state["status"] = message["status"]
+                message["headers"] = [*message.get("headers", ()), id_header]
+            elif message["type"] == "http.response.body":
+                state["bytes"] += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noting)
+        except Exception as error:  # a fault in the framework, or in a handler
+            if state["status"]:
+                raise
+            response = answer_error(service, error, state)
+            await response(scope, receive, send_noting)
+        finally:
+            self._note(scope, state, service.clock.monotonic() - started)
+
+    def _note(self, scope: Scope, state: dict[str, Any], seconds: float) -> None:
+        service = self._service
+        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        route = _route_name(scope)
+        status = state["status"] or _NOTHING_SENT
+        service.metrics.count_request(route, method, status, seconds)
+        if service.settings.log_requests:
+            service.logger.note(
+                "request",
+                method=method,
+                route=route,
+                status=status,
+                ms=round(seconds * 1000, 3),
+                bytes=state["bytes"],
+                request_id=state["request_id"],
+                **{name: state[name] for name in _IF_THERE if name in state},
+            )
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    """Return the first value of a header, empty when there is none: all that is asked of most requests."""
+    for sent, value in scope["headers"]:
+        if sent == name:
+            return str(value, "latin-1")
+    return ""
+
+
+def _route_name(scope: Scope) -> str:
+    """Return the route as logs and metrics name it: its path as declared, no ids, no query."""
+    route = scope.get("route")
+    return _UNROUTED if route is None else str(route.path).replace(":file_id", "")
+
+
+class Admission:
+    """Refuses what is foreign, and what is too much, before a route is looked for.
+
+    Without keys: a foreign Host header (a web page that rebinds its name to 127.0.0.1 must not reach an
+    open service). A POST without a key that a page of another origin made. Above `max_requests`.
+    """
+
+    def __init__(self, app: ASGIApp, *, service: Service) -> None:
+        self._app = app
+        self._service = service
+        self._in_flight = 0
+        service.metrics.show_in_flight(lambda: self._in_flight)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # nothing here speaks it
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        self._in_flight += 1
+        try:
+            refusal = self._refusal(scope)
+            if refusal is None:
+                await self._app(scope, receive, send)
+            else:
+                response = answer_error(self._service, refusal, scope["state"])
+                await response(scope, receive, send)
+        finally:
+            self._in_flight -= 1
+
+    def _refusal(self, scope: Scope) -> Exception | None:
+        service = self._service
+        settings = service.settings
+        if self._in_flight > settings.max_requests:
+            return UnavailableError("too many requests at one time")
+        host, *others = [value for name, value in scope["headers"] if name == b"host"] or [b""]
+        if (others or not host) and scope["http_version"] != "1.0":
+            return InvalidRequestError("one Host header is needed", field="host")
+        if scope["method"] not in READING_METHODS:
+            headers = Headers(scope=scope)
+            try:
+                refuse_foreign_page(headers, settings.allowed_origins)
+            except PermissionDeniedError as error:
+                return error
+        is_open = not service.has_keys and settings.allow_anonymous is None
+        if is_open and not is_own_host(host.decode("latin-1"), settings.allowed_hosts):
+            return HttpRefusalError(
+                421, "without keys the service answers only to localhost: "
+                "see `tierdex keys create` and TIERDEX_ALLOWED_HOSTS",
+            )  # fmt: skip
+        return None

@@ -1,0 +1,86 @@
+"""The OpenAPI description: FastAPI's, with our errors as problems and the models of raw bodies.
+
+`python -m tools.generate_docs openapi` writes it to openapi.yaml. Depends on fastapi, models, problems.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from tierdex import __version__
+from tierdex.app.http.models import RAW_BODIES, Problem
+from tierdex.app.http.problems import PROBLEM_JSON
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from fastapi.routing import APIRoute
+
+DESCRIPTION = (
+    "Finds any message of a log by its key or message ID. Times are int64 milliseconds since the "
+    "epoch, ranges inclusive; integers are exact 64-bit numbers. Every error is a problem "
+    "(RFC 9457). Scopes are read < write < admin, each includes the ones before it; while a service "
+    "has no keys it serves its own machine only, without asking for one."
+)
+_MEANINGS = {
+    400: "a value, name or combination is wrong: `field` names it, nothing was applied",
+    401: "no key, or one that nobody knows",
+    403: "the key's scope does not cover this, or a page of another site asks without a key",
+    404: "there is no such file",
+    405: "the method is not allowed here",
+    408: "the body did not arrive in time",
+    409: "the index is read-only, or somebody else owns it",
+    410: "the cursor has expired: query again without it",
+    413: "the body or the batch is too large",
+    415: "the body's media type or encoding is not read here",
+    421: "the Host header names another server",
+    500: "a fault of ours, or a damaged file",
+    502: "the object store refuses the service",
+    503: "not now: nothing was applied, try again after Retry-After",
+    507: "no room for more entries: try again when the backlog has drained",
+}
+_REFERENCE = "#/components/schemas/{model}"
+_PROBLEM = {PROBLEM_JSON: {"schema": {"$ref": _REFERENCE.format(model=Problem.__name__)}}}
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return the name that generated clients call a route by."""
+    return route.name
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of a route with a scope: those that each has, and these."""
+    return _described(400, 401, 403, 405, 421, 500, 503, *statuses)
+
+
+def open_refusals() -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of a route that anybody may call."""
+    return _described(400, 405, 421, 503)
+
+
+def _described(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {s: {"description": _MEANINGS[s], "content": _PROBLEM} for s in sorted(statuses)}
+
+
+def describe_service(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of all routes of the application."""
+    document = get_openapi(
+        title="Tierdex", version=__version__, description=DESCRIPTION, routes=app.routes
+    )
+    schemas = document["components"]["schemas"]
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)  # never answered: every refusal is a problem
+            scopes = [name for known in operation.get("security", ()) for name in known["key"]]
+            operation["description"] += "".join(f" Scope: {name}." for name in scopes)
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of a 422
+        schemas.pop(name, None)
+    _, found = models_json_schema(
+        [*((model, "validation") for model in RAW_BODIES), (Problem, "serialization")],
+        ref_template=_REFERENCE,
+    )
+    schemas |= found["$defs"]
+    document["components"]["schemas"] = dict(sorted(schemas.items()))
+    return document

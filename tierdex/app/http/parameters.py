@@ -1,0 +1,141 @@
+"""What may stand in a query string: declared as models, read by FastAPI, strictly.
+
+Strictly: numbers are digits, truth is `true` or `false`, times are milliseconds or RFC 3339, a name is
+known and stands once, text is UTF-8. What the values mean is checked by the index.
+
+Depends on pydantic, times.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA, Durability
+from tierdex.app.times import MS_PATTERN, parse_time
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from starlette.requests import Request
+
+_REPLACED = "\ufffd"
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
+def _whole_number(value: Any) -> Any:
+    if isinstance(value, str) and not _INTEGER.fullmatch(value):
+        raise PydanticCustomError("whole_number", "must be a whole number")
+    return value
+
+
+def _truth(value: Any) -> Any:
+    if isinstance(value, str) and value not in ("true", "false"):
+        raise PydanticCustomError("truth", "must be true or false")
+    return value
+
+
+def _time(value: Any) -> Any:
+    try:
+        return parse_time(value, field="") if isinstance(value, str) else value
+    except InvalidRequestError as error:
+        raise PydanticCustomError("time", "{reason}", {"reason": error.detail}) from None
+
+
+_MILLISECONDS: Final = {"type": "string", "pattern": MS_PATTERN}
+_IN_QUERY: Final = {"anyOf": [*TIME_SCHEMA["anyOf"], _MILLISECONDS]}
+Topic = Annotated[str, WithJsonSchema(TOPIC_SCHEMA)]
+Key = Annotated[str, WithJsonSchema(KEY_SCHEMA)]
+Time = Annotated[int, BeforeValidator(_time), WithJsonSchema(_IN_QUERY)]
+MaxCount = Annotated[
+    int,
+    BeforeValidator(_whole_number),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 10_000}),
+]
+OnError = Annotated[
+    Literal["partial", "fail"],
+    Field(
+        description="what a file that cannot be asked does to the answer: `complete: false`, or 503"
+    ),
+]
+
+
+class EntriesQuery(BaseModel):
+    """One lookup, by key or by message ID."""
+
+    topic: Topic | None = Field(None, description="topic of `key`; narrows `message_id`")
+    key: Key | None = Field(None, description="the key to look up; or `message_id`")
+    message_id: Key | None = Field(None, description="the message ID to look up; or `key`")
+    begin: Time | None = Field(
+        None, description="earliest time, inclusive: milliseconds or RFC 3339"
+    )
+    end: Time | None = Field(None, description="latest time, inclusive")
+    max_count: MaxCount | None = Field(None, description="most entries to answer; none: 64")
+    cursor: str | None = Field(None, description="`next_cursor` of the answer before, unchanged")
+    explain: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="tell the plan that ran"
+    )
+    on_error: OnError = "partial"
+
+
+class LookupsQuery(BaseModel):
+    """What holds for all lookups of a batch."""
+
+    on_error: OnError | None = Field(
+        None, description="as for one lookup; none: JSON `partial`, Arrow `fail`"
+    )
+    max_count: MaxCount | None = Field(
+        None, description="most entries a lookup that does not say it (JSON: 64, Arrow: 1)"
+    )
+
+
+class PutQuery(BaseModel):
+    """How sure a put must be."""
+
+    durability: Durability | None = Field(
+        None, description="the level to reach, for bodies that do not say it; none: `os`"
+    )
+
+
+class WatermarkQuery(BaseModel):
+    """One queue."""
+
+    topic: Topic = Field(description="topic")
+    queue_id: Annotated[
+        int,
+        BeforeValidator(_whole_number),
+        WithJsonSchema(
+            {"type": "integer", "format": "int32", "minimum": 0, "maximum": (1 << 31) - 1}
+        ),
+    ] = Field(description="queue")
+
+
+def refuse_other_parameters(request: Request, known: Collection[str]) -> None:
+    """Raise InvalidRequestError for what FastAPI passes over: other names, repeated ones, bad UTF-8."""
+    if not request.scope["query_string"]:
+        return
+    seen: set[str] = set()
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            raise InvalidRequestError("there is no such parameter", field=name[:64])
+        if name in seen:
+            raise InvalidRequestError("is there more than once", field=name)
+        seen.add(name)
+        if _REPLACED in value:
+            _refuse_bad_utf8(request.scope["query_string"])
+    if not request.scope["query_string"].isascii():
+        raise InvalidRequestError("must be ASCII, all else percent-encoded", field="query")
+
+
+def _refuse_bad_utf8(raw: bytes) -> None:
+    """Tell a character that says "not UTF-8" from bytes that are not: the framework replaces these."""
+    for name, value in parse_qsl(raw.decode("latin-1"), errors="surrogateescape"):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequestError("is not UTF-8", field=name) from None

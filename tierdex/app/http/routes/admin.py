@@ -1,0 +1,171 @@
+"""Routes of the operator: files, nodes, verify, compaction, roll, refresh, expire.
+
+Depends on service, security, parameters, body, models.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
+from starlette.responses import Response  # noqa: TC002 - FastAPI reads the annotation
+
+from tierdex.app.documents import file_document
+from tierdex.app.http.body import NO_BODY, NOTHING, json_body, request_body
+from tierdex.app.http.models import (
+    Compaction,
+    Expired,
+    ExpireOrder,
+    File,
+    Files,
+    Nodes,
+    Nothing,
+    Rolled,
+    Verified,
+)
+from tierdex.app.http.openapi import operation_id, refusals
+from tierdex.app.http.security import require
+from tierdex.app.http.service import json_response, service_of
+from tierdex.app.keys import Scope
+
+
+class _FileIdConvertor(Convertor[str]):
+    """A file id in a path: no slash, and no colon, which begins a verb (`{id}:verify`)."""
+
+    regex = "[^/:]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("file_id", _FileIdConvertor())
+
+FileId = Annotated[
+    str,
+    Path(description="as `file_id` in answers", json_schema_extra={"pattern": "^[A-Za-z0-9._-]+$"}),
+]
+_FILE = "/v1/admin/files/{file_id:file_id}"
+_READ: Any = {"dependencies": [require(Scope.ADMIN)]}
+_ACT: Any = {"dependencies": [require(Scope.ADMIN), NO_BODY], "openapi_extra": NOTHING}
+
+router = APIRouter(generate_unique_id_function=operation_id)
+
+
+@router.get(
+    "/v1/admin/files", summary="List files", response_model=Files, responses=refusals(), **_READ
+)
+async def get_files(request: Request) -> Response:
+    """List index files, newest first."""
+    service = service_of(request)
+    files = await service.in_thread(lambda: [file_document(f) for f in service.index.files()])
+    return json_response({"files": files})
+
+
+@router.get(
+    "/v1/admin/nodes", summary="List nodes", response_model=Nodes, responses=refusals(), **_READ
+)
+async def get_nodes(request: Request) -> Response:
+    """List the store's nodes, and what is wrong with those that cannot be read."""
+    service = service_of(request)
+    nodes = await service.in_thread(service.index.nodes)
+    return json_response({"nodes": [node._asdict() for node in nodes]})
+
+
+@router.get(_FILE, summary="Describe a file", response_model=File, responses=refusals(404), **_READ)
+async def get_file(request: Request, file_id: FileId) -> Response:
+    """Describe one file."""
+    service = service_of(request)
+    return json_response(file_document(await service.in_thread(service.index.file, file_id)))
+
+
+@router.post(
+    f"{_FILE}:verify",
+    summary="Verify a file",
+    response_model=Verified,
+    responses=refusals(404, 408, 413, 415),
+    **_ACT,
+)
+async def verify_file(request: Request, file_id: FileId) -> Response:
+    """Check every checksum and invariant of one file."""
+    service = service_of(request)
+    problems = await service.in_thread(service.index.verify_file, file_id, slow=True)
+    return json_response({"file_id": file_id, "sound": not problems, "problems": list(problems)})
+
+
+@router.get(
+    "/v1/admin/compaction",
+    summary="Compaction's progress",
+    response_model=Compaction,
+    responses=refusals(),
+    **_READ,
+)
+async def get_compaction(request: Request) -> Response:
+    """Say what the compactor does and how far behind it is."""
+    service = service_of(request)
+    return json_response(await service.in_thread(service.index.compaction_status))
+
+
+@router.post(
+    "/v1/admin/compaction:run",
+    summary="Compact now",
+    response_model=Compaction,
+    responses=refusals(408, 409, 413, 415, 502, 507),
+    **_ACT,
+)
+async def run_compaction(request: Request) -> Response:
+    """Compact and publish all that is due, and wait for it."""
+    service = service_of(request)
+    done = await service.in_thread(service.index.run_compaction, slow=True)
+    status = await service.in_thread(service.index.compaction_status)
+    return json_response({**status, "done": done})
+
+
+@router.post(
+    "/v1/admin/roll",
+    summary="Roll",
+    response_model=Rolled,
+    responses=refusals(408, 409, 413, 415, 507),
+    **_ACT,
+)
+async def roll(request: Request) -> Response:
+    """Seal the file that is being written and go on in the next."""
+    service = service_of(request)
+    return json_response({"rolled": await service.in_thread(service.index.roll)})
+
+
+@router.post(
+    "/v1/admin/refresh",
+    summary="Refresh",
+    response_model=Nothing,
+    responses=refusals(408, 413, 415, 502),
+    **_ACT,
+)
+async def refresh(request: Request) -> Response:
+    """Read the manifests of all nodes again, now."""
+    service = service_of(request)
+    await service.in_thread(service.index.refresh, slow=True)
+    return json_response({})
+
+
+@router.post(
+    "/v1/admin/expire",
+    summary="Expire files",
+    response_model=Expired,
+    responses=refusals(408, 409, 413, 415, 502),
+    openapi_extra=request_body(ExpireOrder),
+    dependencies=[require(Scope.ADMIN)],
+)
+async def expire(
+    request: Request, order: Annotated[ExpireOrder, json_body(ExpireOrder)]
+) -> Response:
+    """Expire the files of this node that were sealed before a time."""
+    service = service_of(request)
+    files = await service.in_thread(
+        lambda: service.index.expire(before=order.before, dry_run=order.dry_run), slow=True
+    )
+    return json_response({"files": [file_document(f) for f in files], "dry_run": order.dry_run})

@@ -1,0 +1,238 @@
+"""Routes of entries: put, look one key up, look many up; topics and watermark.
+
+Depends on service, security, parameters, body, models, codecs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
+from starlette.responses import Response
+
+from tierdex.app.documents import answer_document
+from tierdex.app.http.body import JSON, read_body, request_body
+from tierdex.app.http.codecs.arrow_entries import rows_of_arrow
+from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, read_stream, write_stream
+from tierdex.app.http.codecs.json_entries import read_entries, read_lines
+from tierdex.app.http.codecs.json_lookups import (
+    LookupColumns,
+    answer_columns,
+    answer_each,
+    columns_of,
+    read_lookups,
+)
+from tierdex.app.http.models import (
+    Answer,
+    Answers,
+    EntriesToPut,
+    Lookup,
+    Lookups,
+    PutAnswer,
+    Topics,
+    Watermark,
+)
+from tierdex.app.http.openapi import operation_id, refusals
+from tierdex.app.http.parameters import EntriesQuery, LookupsQuery, PutQuery, WatermarkQuery
+from tierdex.app.http.security import require
+from tierdex.app.http.service import json_response, service_of
+from tierdex.app.keys import Scope
+from tierdex.errors import InvalidRequestError
+from tierdex.index_service.request import check_integer
+
+if TYPE_CHECKING:
+    from tierdex.app.http.codecs.put_rows import PutRows
+    from tierdex.app.http.service import Service
+
+NDJSON = "application/x-ndjson"
+DEFAULT_DURABILITY = "os"
+_SMALL_BODY_BYTES = 16 * 1024  # parsed at once: a thread would cost more than the work
+_FEW_LOOKUPS_BYTES = 128 * 1024
+_ARROW_SCHEMA = {"type": "string", "format": "binary"}
+_ARROW_ANSWERS = {
+    ARROW_STREAM: {
+        "schema": {
+            **_ARROW_SCHEMA,
+            "description": "a table of entries with the column `lookup`; with `on_error=partial` the "
+            "schema's metadata `missing` is a JSON array of {file, reason, lookups} for answers that "
+            "are incomplete, `lookups` null for all",
+        }
+    }
+}
+
+router = APIRouter(generate_unique_id_function=operation_id)
+
+
+@router.post(
+    "/v1/entries",
+    summary="Put entries",
+    response_model=PutAnswer,
+    dependencies=[require(Scope.WRITE, PutQuery)],
+    responses=refusals(408, 409, 413, 415, 502, 507),
+    openapi_extra=request_body(
+        EntriesToPut,
+        {
+            NDJSON: {"type": "string", "description": "an entry a line"},
+            ARROW_STREAM: _ARROW_SCHEMA,
+        },
+    ),
+)
+async def put_entries(request: Request, query: Annotated[PutQuery, Query()]) -> Response:
+    """Put all entries of the body, or none of them."""
+    service = service_of(request)
+    kind, body = await read_body(request, JSON, NDJSON, ARROW_STREAM)
+    if len(body) < _SMALL_BODY_BYTES:
+        rows, durability = _rows(service, kind, body, query.durability)
+    else:
+        rows, durability = await service.in_thread(_rows, service, kind, body, query.durability)
+    level = await service.in_thread(
+        rows.put_into, service.index, durability, slow=durability == "remote"
+    )
+    service.metrics.count_entries(rows.count, level)
+    return json_response({"accepted": rows.count, "durability": level})
+
+
+def _rows(service: Service, kind: str, body: bytes, asked: str | None) -> tuple[PutRows, str]:
+    """Return the body's rows and the level to put them at."""
+    said: str | None = None
+    if kind == ARROW_STREAM:
+        rows = rows_of_arrow(body, service.limits)
+    elif kind == NDJSON:
+        rows = read_lines(body, service.limits)
+    else:
+        rows, said = read_entries(body, service.limits)
+    if said is not None and asked is not None and asked != said:
+        raise InvalidRequestError("the query and the body differ", field="durability")
+    return rows, said or asked or DEFAULT_DURABILITY
+
+
+@router.get(
+    "/v1/entries",
+    summary="Look one key up",
+    response_model=Answer,
+    dependencies=[require(Scope.READ, EntriesQuery)],
+    responses=refusals(410),
+)
+async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()]) -> Response:
+    """Look one key or message ID up."""
+    service = service_of(request)
+    asked = dict(query)
+    if query.max_count is None:
+        asked["max_count"] = service.settings.default_max_count
+    # A key that lies in local files is answered at once; a thread is taken when the store is needed.
+    answer = service.index.query_local(**asked)
+    if answer is None:
+        answer = await service.in_thread(lambda: service.index.query(**asked))
+    service.metrics.count_lookups(1, found=bool(answer.entries), complete=answer.complete)
+    return json_response(answer_document(answer))
+
+
+@router.post(
+    "/v1/entries:batchGet",
+    summary="Look many keys up",
+    response_model=Answers,
+    dependencies=[require(Scope.READ, LookupsQuery)],
+    responses={200: {"content": _ARROW_ANSWERS}, **refusals(408, 413, 415)},
+    openapi_extra=request_body(Lookups, {ARROW_STREAM: _ARROW_SCHEMA}),
+)
+async def look_many_up(request: Request, query: Annotated[LookupsQuery, Query()]) -> Response:
+    """Answer many lookups in one call, in their order."""
+    service = service_of(request)
+    if query.max_count is not None:
+        check_integer(query.max_count, "max_count", 1, service.limits.max_count_limit)
+    kind, body = await read_body(request, JSON, ARROW_STREAM)
+    read, answer = (
+        (_read_arrow, _answer_arrow) if kind == ARROW_STREAM else (_read_json, _answer_json)
+    )
+    if len(body) > _FEW_LOOKUPS_BYTES:
+        return await service.in_thread(  # type: ignore[no-any-return]
+            lambda: answer(service, read(service, body), query)
+        )
+    # At once, if memory alone has the answers: as long as a thread would take to begin.
+    lookups = read(service, body)
+    response = answer(service, lookups, query, local=True)
+    if response is None:
+        response = await service.in_thread(answer, service, lookups, query)
+    return response
+
+
+class _JsonLookups(NamedTuple):
+    lookups: list[Lookup]
+    columns: LookupColumns | None
+
+
+def _read_json(_service: Service, body: bytes) -> _JsonLookups:
+    lookups = read_lookups(body)
+    return _JsonLookups(lookups, columns_of(lookups))
+
+
+def _answer_json(
+    service: Service, asked: _JsonLookups, query: LookupsQuery, *, local: bool = False
+) -> Response | None:
+    """Return the answers; None when `local` and memory alone does not have them."""
+    on_error = query.on_error or "partial"
+    if asked.columns is not None:
+        answered = answer_columns(
+            service.index, asked.columns, query.max_count, on_error, local=local
+        )
+        if answered is not None:
+            _count_lookups(service, answered.asked, answered.found)
+            return Response(answered.body, media_type=JSON)
+    if local:
+        return None
+    answers = answer_each(service.index, asked.lookups, query.max_count, on_error)
+    _count_lookups(service, len(answers), sum(bool(answer["entries"]) for answer in answers))
+    return json_response({"answers": answers})
+
+
+def _count_lookups(service: Service, count: int, found: int) -> None:
+    service.metrics.count_lookups(found, found=True, complete=True)
+    service.metrics.count_lookups(count - found, found=False, complete=True)
+
+
+def _read_arrow(service: Service, body: bytes) -> Any:
+    return read_stream(body, max_rows=service.limits.max_lookups, field="lookups")
+
+
+def _answer_arrow(
+    service: Service, lookups: Any, query: LookupsQuery, *, local: bool = False
+) -> Response | None:
+    """Return the answers; None when `local` and memory alone does not have them."""
+    max_count = query.max_count or 1
+    if local:
+        answers = service.index.query_batch_local(lookups, max_count=max_count)
+        if answers is None:
+            return None
+    else:
+        answers = service.index.query_batch_arrow(
+            lookups, max_count=max_count, on_error=query.on_error or "fail"
+        )
+    return Response(write_stream(answers), media_type=ARROW_STREAM)
+
+
+@router.get(
+    "/v1/topics",
+    summary="List topics",
+    response_model=Topics,
+    dependencies=[require(Scope.READ)],
+    responses=refusals(),
+)
+async def get_topics(request: Request) -> Response:
+    """List the topics that have entries."""
+    service = service_of(request)
+    return json_response({"topics": sorted(await service.in_thread(service.index.topics))})
+
+
+@router.get(
+    "/v1/watermark",
+    summary="Watermark of a queue",
+    response_model=Watermark,
+    dependencies=[require(Scope.READ, WatermarkQuery)],
+    responses=refusals(),
+)
+async def get_watermark(request: Request, query: Annotated[WatermarkQuery, Query()]) -> Response:
+    """Say below which offset everything put is at each level."""
+    service = service_of(request)
+    marks = await service.in_thread(service.index.watermark, query.topic, query.queue_id)
+    return json_response({**dict(query), **marks})

@@ -1,0 +1,59 @@
+"""Keeps pages of other sites from acting through a user's browser on a service that asks for no key.
+
+A browser sends a form or a beacon to any address, this machine's included. It says where the page is
+from: `Origin` on every POST, `Sec-Fetch-Site` on every request. A request that carries a key is not
+refused here: no page can make a browser add one that it does not know. A page may also rebind its own
+name to this machine: the `Host` header tells.
+
+Depends on errors.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from tierdex.errors import PermissionDeniedError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def refuse_foreign_page(headers: Mapping[str, str], allowed_origins: Collection[str]) -> None:
+    """Raise PermissionDeniedError for a request that a page of another origin made, without a key."""
+    if "authorization" in headers:
+        return
+    origin = headers.get("origin")
+    if origin is None:
+        if headers.get("sec-fetch-site") == "cross-site":
+            raise _refusal("another site")
+        return
+    name = origin.strip().lower()
+    host = headers.get("host", "").strip().lower()
+    if name.partition("://")[2] != host and name not in allowed_origins:
+        raise _refusal(name[:100])
+
+
+def _refusal(origin: str) -> PermissionDeniedError:
+    return PermissionDeniedError(
+        f"a page of {origin} may not do this without a key: send `Authorization: Bearer <key>`, or "
+        "see TIERDEX_ALLOWED_ORIGINS"
+    )
+
+
+def is_own_host(host: str, allowed: Collection[str]) -> bool:
+    """Say whether a Host header names this machine's loopback, or a name that was allowed."""
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    name = name.strip("[]").lower()
+    return name == "localhost" or name in allowed or _is_loopback(name)
+
+
+@lru_cache(maxsize=64)  # callers name the same few hosts all the time
+def _is_loopback(name: str) -> bool:
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,65 @@
+"""Who may call a route: a dependency of each, declared with the route, shown in openapi.yaml.
+
+A route's dependency runs before its body is read. Depends on fastapi, keys, parameters, service.
+"""
+
+# No postponed annotations here: older FastAPI cannot resolve those of an object that is called.
+from collections.abc import Collection
+from typing import Any
+
+from fastapi import Security
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from tierdex.app.http.parameters import refuse_other_parameters
+from tierdex.app.http.service import service_of
+from tierdex.app.keys import Scope
+from tierdex.errors import AuthenticationError, PermissionDeniedError
+
+_NO_KEY = "send `Authorization: Bearer <key>`"
+
+
+class RequireScope(SecurityBase):
+    """Lets a request pass whose key, or whose lack of one, covers `scope`.
+
+    And that has no other `parameters`: what FastAPI passes over is refused by each route alike.
+    """
+
+    def __init__(self, scope: Scope, parameters: Collection[str] | None) -> None:
+        self.scope = scope
+        self.parameters = parameters  # None: any, none of them read
+        self.scheme_name = "key"
+        self.model = HTTPBearer(
+            description="a key of `tierdex keys create --scope read|write|admin`"
+        )
+
+    async def __call__(self, request: Request) -> None:
+        """Raise AuthenticationError without a valid key, PermissionDeniedError with too small a one.
+
+        And InvalidRequestError naming a parameter that the route does not have, or has once only.
+        """
+        service = service_of(request)
+        header = request.headers.get("authorization")
+        if header is None:
+            scope = service.anonymous_scope
+            if scope is Scope.NONE:
+                raise AuthenticationError(_NO_KEY)
+        else:
+            kind, _, key = header.partition(" ")
+            if kind.lower() != "bearer" or service.keys is None:
+                raise AuthenticationError(f"no such key: {_NO_KEY}")
+            row = service.keys.identify(key.strip())
+            request.scope["state"]["key_id"] = row.id
+            scope = row.scope
+        if scope < self.scope:
+            raise PermissionDeniedError(f"this takes a key of scope {self.scope.name.lower()}")
+        if self.parameters is not None:
+            refuse_other_parameters(request, self.parameters)
+
+
+def require(scope: Scope, query: type[BaseModel] | None = None, *, any_query: bool = False) -> Any:
+    """Return the dependency of a route whose parameters are the fields of `query`, or none."""
+    parameters = None if any_query else frozenset(query.model_fields if query else ())
+    return Security(RequireScope(scope, parameters), scopes=[scope.name.lower()])

@@ -1,0 +1,90 @@
+"""The parts of one HTTP service, and how a route reaches them and calls the index.
+
+Depends on anyio, starlette, and the parts it names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+import orjson
+from anyio import CapacityLimiter
+from starlette.responses import Response
+
+from tierdex.app.documents import json_default
+from tierdex.app.keys import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+
+    from tierdex.app.http.metrics import Metrics
+    from tierdex.app.http.readiness import Readiness
+    from tierdex.app.http.server_settings import ServerSettings
+    from tierdex.app.index_port import IndexPort
+    from tierdex.app.keys import KeyFile
+    from tierdex.app.logs import JsonLogger
+    from tierdex.clock import Clock
+    from tierdex.ids import IdSource
+    from tierdex.settings import Settings
+
+_QUICK_THREADS = 40
+_SLOW_THREADS = 16
+
+
+@dataclass(slots=True)
+class Service:
+    """The parts of one service. `limits` are the settings of the index behind it."""
+
+    index: IndexPort
+    settings: ServerSettings
+    limits: Settings
+    keys: KeyFile | None
+    metrics: Metrics
+    readiness: Readiness
+    logger: JsonLogger
+    clock: Clock
+    ids: IdSource
+    # Calls that may wait for the store for long have threads of their own, so that any number of
+    # them never keeps a lookup or an ordinary put waiting.
+    quick: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_QUICK_THREADS))
+    slow: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SLOW_THREADS))
+
+    @property
+    def anonymous_scope(self) -> Scope:
+        """What a caller without a key may do: as told, else everything while there are no keys."""
+        told = self.settings.allow_anonymous
+        if told is not None:
+            return Scope[told.upper()]
+        return Scope.NONE if self.has_keys else Scope.ADMIN
+
+    @property
+    def has_keys(self) -> bool:
+        """Say whether keys decide: since the first one was seen, until the service starts anew."""
+        return self.keys is not None and self.keys.had_keys
+
+    async def in_thread(self, call: Callable[..., Any], *arguments: Any, slow: bool = False) -> Any:
+        """Run a call of the index off the event loop.
+
+        A slow one is left behind when its request is cancelled (a stop must not wait for the
+        store): nobody was told that it succeeded.
+        """
+        limiter = self.slow if slow else self.quick
+        return await anyio.to_thread.run_sync(
+            call, *arguments, limiter=limiter, abandon_on_cancel=slow
+        )
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that a request came to."""
+    service: Service = request.app.state.service
+    return service
+
+
+def json_response(document: Any) -> Response:
+    """Return a document as JSON, numpy's numbers and enums included."""
+    body = orjson.dumps(document, default=json_default, option=orjson.OPT_NON_STR_KEYS)
+    return Response(body, media_type="application/json")
