@@ -30,7 +30,8 @@ PUBLIC_NAMES = ["Answer", "AsyncClient", "Client", "Entry", "Index", "__version_
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
     "CorruptFileError", "CursorExpiredError", "FencedError", "FloorError", "FolderInUseError",
-    "ForkedError", "IllegalTransitionError", "IncompleteAnswerError", "InvalidRequestError", "NotFoundError",
+    "ForkedError", "IllegalTransitionError", "IncompleteAnswerError", "InvalidRequestError",
+    "LostManifestError", "NodeInUseError", "NotFoundError",
     "OwnershipError", "PermissionDeniedError", "ReadOnlyError", "RequestTooLargeError",
     "StoreRefusedError", "StoreTimeoutError", "StoreUnavailableError", "TierdexError",
     "UnavailableError", "UnsupportedFormatError",

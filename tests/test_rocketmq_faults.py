@@ -42,7 +42,7 @@ class Place:
         seams = {"clock": self.clock, "ids": SeededIds(self.count), "store": self.store}
         if self.disk is not None:
             seams["filesystem"] = self.disk
-        self.index = Index.open(self.path, **{**SMALL, **seams, **more})
+        self.index = Index.open(self.path, **{**SMALL, "node": "a", **seams, **more})
         return self.index
 
     def reopen(self, **more):
@@ -298,7 +298,7 @@ def test_fault_15_crash_in_mid_upload_publishes_once_and_deletes_nothing_live(pl
         place.clock.advance(4000)
     assert offsets(index.query("orders", key="K")) == [2, 1]
     assert [info.item_count for info in index.files()] == [1, 1]
-    assert len(list(place.objects.list("nodes/local/files/"))) == 2
+    assert len(list(place.objects.list("nodes/a/files/"))) == 2
 
 
 def test_fault_16_crash_between_upload_and_local_drop_hides_nothing(place):
@@ -408,9 +408,9 @@ def test_fault_21_clean_restart_uploads_nothing_and_a_small_file_stays_small(pla
         index = place.reopen(slot_count=1_000_000)
         index.run_compaction()
     assert [info.state for info in index.files()] == ["unsealed"]
-    assert list(place.objects.list("nodes/local/files/")) == []
+    assert list(place.objects.list("nodes/a/files/")) == []
     place.publish()
-    (stored,) = place.objects.list("nodes/local/files/")
+    (stored,) = place.objects.list("nodes/a/files/")
     assert stored.size < 50_000
 
 

@@ -17,6 +17,7 @@
     ├── StoreRefusedError                   the store says no (credentials, bucket): mend the settings
     ├── OwnershipError                      somebody else owns it
     │   ├── FolderInUseError(holder)        another process writes in this data folder
+    │   ├── NodeInUseError(node)            its owner is alive: choose another node, or take it over
     │   ├── FencedError                     another owner took the node over: stop, then `tierdex adopt`
     │   ├── ReadOnlyError                   this index was opened read-only
     │   └── ForkedError                     a fork of the process that opened it: open your own here
@@ -24,6 +25,7 @@
     │   ├── AlreadyExistsError              ... since the object is there already
     │   └── FloorError                      the object was named too long ago: upload it under a fresh name
     ├── CorruptFileError(path, reason)      run `tierdex verify`; the file is named in `missing`
+    │   ├── LostManifestError               restore the manifest, or open with `--accept-rollback`
     │   └── UnsupportedFormatError          the file is newer than this program, or not ours: upgrade
     └── ClosedError                         the index was closed
 
@@ -52,6 +54,8 @@ __all__ = [
     "IllegalTransitionError",
     "IncompleteAnswerError",
     "InvalidRequestError",
+    "LostManifestError",
+    "NodeInUseError",
     "NotFoundError",
     "OwnershipError",
     "PermissionDeniedError",
@@ -148,6 +152,14 @@ class FolderInUseError(OwnershipError):
         self.holder = holder
 
 
+class NodeInUseError(OwnershipError):
+    """Another folder or process owns the node and is, for all that the store tells, alive."""
+
+    def __init__(self, message: str, *, node: str = "") -> None:
+        super().__init__(message)
+        self.node = node
+
+
 class FencedError(OwnershipError):
     """A newer owner took the node over. This one stops putting, keeps answering, deletes nothing."""
 
@@ -179,6 +191,10 @@ class CorruptFileError(TierdexError):
         super().__init__(f"{path}: {reason}")
         self.path = str(path)
         self.reason = reason
+
+
+class LostManifestError(CorruptFileError):
+    """The store knows less of a node than it once did: manifest objects are gone, or an old copy is back."""
 
 
 class UnsupportedFormatError(CorruptFileError):

@@ -9,6 +9,8 @@ Depends on pydantic-settings only.
 
 from __future__ import annotations
 
+import re
+import socket
 from typing import Literal
 
 from pydantic import Field, ValidationError
@@ -16,9 +18,22 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tierdex.errors import InvalidRequestError
 
-NODE_PATTERN = r"^[a-z0-9][a-z0-9._]{0,62}$"
+NODE_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 MIB = 1 << 20
 GIB = 1 << 30
+
+
+def node_of_host(name: str) -> str:
+    """Return the node name that stands for a host: lower case, `-` for each character that is not legal.
+
+    What it may not begin with is cut off, so is what is too long; `local` when nothing is left.
+    """
+    mapped = re.sub(r"[^a-z0-9._-]", "-", name.lower())
+    return mapped.lstrip("._-")[:63] or "local"
+
+
+def _own_node() -> str:
+    return node_of_host(socket.gethostname())
 
 
 class Settings(BaseSettings):
@@ -28,9 +43,11 @@ class Settings(BaseSettings):
 
     # -- behaviour: what is kept, for how long, who may write -------------------------------------
     node: str = Field(
-        "local",
+        default_factory=_own_node,
         pattern=NODE_PATTERN,
-        description="name of this writer and of its prefix in the store; one writer a node",
+        description="name of this writer and of its prefix in the store; one writer a node. A folder "
+        "keeps the name with which it was first opened",
+        json_schema_extra={"default_in_words": "the host's name"},
     )
     read_only: bool = Field(False, description="open for queries only; works beside a live writer")
     background: bool = Field(
@@ -47,6 +64,12 @@ class Settings(BaseSettings):
     )
     remote_interval: float = Field(
         10.0, ge=0, description="seconds between two rolls that `remote` acknowledgements may cause"
+    )
+    takeover_after: float = Field(
+        3600.0,
+        ge=0,
+        description="seconds without a sign of its owner after which a node is taken over unasked; "
+        "before, `takeover=True` or `--take-over` does it",
     )
     remote_timeout: float = Field(
         120.0, gt=0, description="seconds that a `remote` acknowledgement waits for the store"

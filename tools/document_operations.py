@@ -51,7 +51,9 @@ def settings_tables(model: type[BaseSettings]) -> str:
                 groups.append(("", []))
             field = model.model_fields[match["field"]]
             default = field.get_default(call_default_factory=True)
-            row = [f"`{match['field']}`", _value(match["field"], default), field.description or ""]
+            words = (field.json_schema_extra or {}).get("default_in_words")
+            value = words or _value(match["field"], default)
+            row = [f"`{match['field']}`", value, field.description or ""]
             groups[-1][1].append(row)
     return "\n".join(
         (f"**{name.capitalize()}**\n\n" if name else "")

@@ -25,6 +25,7 @@ from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import StorePaths
 
 SETTINGS = {
+    "node": "local",
     "slot_count": 64,
     "item_capacity": 512,
     "store_timeout": 0.15,
@@ -159,7 +160,7 @@ class Campaign:
         quiet = 0
         while quiet < 3:
             with contextlib.suppress(UnavailableError):
-                quiet = 0 if index.run_compaction() else quiet + 1
+                quiet = 0 if index.run_compaction(yes=True) else quiet + 1
             assert time.monotonic() < give_up, index.compaction_status()
         index.refresh()
 

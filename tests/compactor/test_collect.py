@@ -28,7 +28,7 @@ def test_a_month_of_a_commit_every_ten_seconds_keeps_few_manifests(caplog):
             clock.advance(10)
             node.commit(lambda state, at=turn: Change(streams={"q": state.number + at}))
             if turn % 45 == 0:  # an eighth of the grace time, as the compactor does
-                while collect_node(node, store, now_ms=clock.now_ms(), grace_ms=GRACE_MS):
+                while collect_node(node, store, now_ms=clock.now_ms(), grace_ms=GRACE_MS).done:
                     pass
         kept.append(log.state.number - log.state.collected)
     # A grace time of numbers, and what lies between two checkpoints that are remembered and two rounds.

@@ -122,7 +122,7 @@ def test_tables_are_collected_when_a_newer_one_and_the_grace_time_are_there(
 
 
 def test_orphaned_table_is_collected(make_index, store, clock):
-    index = make_index(store=store, grace_time=100.0)
+    index = make_index(store=store, node="local", grace_time=100.0)
     publish_one(index, 100)
     QueueTables(store).write("local", 1, bytes(16), QueueEnds.of_mapping({("a", 0): 1}))
     for _ in range(4):
@@ -170,7 +170,7 @@ def test_merged_file_tells_what_its_parts_told(make_index, store):
 
 
 def test_opening_reads_no_more_of_the_store_for_more_queues(make_index, store):
-    index = make_index(store=store, item_capacity=200_000, slot_count=1 << 16)
+    index = make_index(store=store, node="local", item_capacity=200_000, slot_count=1 << 16)
     put_queues(index, topics=1, queues=50_000)
     index.close()
     log = ManifestLog(store, "local", clock=store._clock, ids=SeededIds(1), checkpoint_every=32)

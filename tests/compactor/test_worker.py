@@ -214,7 +214,7 @@ def test_a_fenced_owner_compacts_and_publishes_nothing(make_index, store, tmp_pa
     first.roll()
     first.run_compaction()
     put(first, "A", 1)
-    second = make_index(tmp_path / "b", store=store, node="n")
+    second = make_index(tmp_path / "b", store=store, node="n", takeover=True)
     first.roll()
     with pytest.raises(FencedError):
         first.run_compaction()

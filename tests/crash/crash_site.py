@@ -8,6 +8,7 @@ from tests.stateful.model import Lookup
 from tests.stateful.world import ROOT, Site, World, identities_of
 from tierdex import Index
 from tierdex.ids import SeededIds
+from tierdex.index_service.claiming import Claiming
 from tierdex.index_service.open import open_parts
 from tierdex.settings import load_settings
 from tierdex.storage_layer.local import LocalStore
@@ -37,7 +38,7 @@ class CrashSite(Site):
             open_parts(
                 ROOT, store=world.store, rocketmq=None, clock=world.clock, filesystem=self.disk,
                 ids=SeededIds(world.seed * 1_000_003 + self.opened), executor=InlineExecutor(),
-                settings=_settings(node=self.name, **world.settings), adopt=False,
+                settings=_settings(node=self.name, **world.settings), claiming=Claiming(),
             )
         )  # fmt: skip
 

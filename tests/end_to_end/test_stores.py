@@ -65,7 +65,7 @@ def test_the_whole_way(tmp_path, store_url):
             assert offsets(first, "K3") == [100, *expected]
 
         put(first, "K3", 200, durability="disk")
-        with Index.open(tmp_path / "c", store=store_url, node="a", **SMALL) as heir:  # takes over
+        with Index.open(tmp_path / "c", store=store_url, node="a", takeover=True, **SMALL) as heir:
             assert heir.watermark("orders", 0)["remote"] == 59
             assert offsets(heir, "K3") == [100, *expected]
             put(heir, "K3", 300, durability="remote")
@@ -94,7 +94,7 @@ def test_a_node_comes_back_from_the_bucket_alone(tmp_path, store_url):
                 index.flush("remote")
         before = [(e.offset, e.file_id) for e in index.query("orders", key="A").entries]
         cursor = index.query("orders", key="A", max_count=7).next_cursor
-    with Index.open(tmp_path / "new", store=store_url, node="a", **SMALL) as index:
+    with Index.open(tmp_path / "new", store=store_url, node="a", takeover=True, **SMALL) as index:
         answer = index.query("orders", key="A")
         assert [(e.offset, e.file_id) for e in answer.entries] == before
         assert offsets(index, "A", cursor=cursor) == list(range(12, -1, -1))

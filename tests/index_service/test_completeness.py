@@ -33,14 +33,14 @@ def test_unreachable_store_makes_the_answer_incomplete(make_index, store):
 
 
 def test_stale_manifest_makes_the_answer_incomplete(make_index, store, clock):
-    index = make_index(store=store, max_staleness=60.0)
+    index = make_index(store=store, max_staleness=60.0, node="a")
     put(index, "A", 1)
     assert index.query("orders", key="A").complete
     with store.outage():
         clock.advance(61)
         index.refresh()
         answer = index.query("orders", key="A")
-    assert [missing.file for missing in answer.missing][-1] == "node:local"
+    assert [missing.file for missing in answer.missing][-1] == "node:a"
     index.refresh()
     assert index.query("orders", key="A").complete
 
@@ -79,10 +79,10 @@ def test_corrupt_local_file_is_quarantined_and_named(make_index, tmp_path):
 
 
 def test_deleted_object_is_named_after_one_refresh(make_index, store):
-    index = make_index(store=store)
+    index = make_index(store=store, node="a")
     put(index, "A", 1)
     index.flush("remote")
-    for found in list(store.list("nodes/local/files/")):
+    for found in list(store.list("nodes/a/files/")):
         store.delete(found.key)
     answer = index.query("orders", key="A")
     assert not answer.complete

@@ -12,7 +12,7 @@ from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
-def open_on(disk, store):
+def open_on(disk, store, **more):
     return Index.open(
         Path("/var/data"),
         filesystem=disk,
@@ -20,15 +20,17 @@ def open_on(disk, store):
         clock=ManualClock(),
         ids=SeededIds(7),
         **SMALL,
+        **more,
     )
 
 
 def test_entry_synced_in_a_new_folder_survives_every_power_cut():
     disk = SimulatedFileSystem()
-    index = open_on(disk, MemoryStore())
+    store = MemoryStore()
+    index = open_on(disk, store)
     put(index, "A", 1)
     index.flush("disk")
     for survivor in disk.crash_states(100, 1):
-        again = open_on(survivor, MemoryStore())
+        again = open_on(survivor, store, takeover=True)  # from the survivor before
         assert offsets(again.query("orders", key="A")) == [1], survivor.persisted
         again.close()

@@ -28,7 +28,7 @@ def test_fenced_index_says_who_took_the_node(make_index, tmp_path):
     old = make_index(store=str(tmp_path / "bucket"))
     put(old, "A", 1)
     old.flush("remote")
-    new = make_index(tmp_path / "other", store=str(tmp_path / "bucket"))
+    new = make_index(tmp_path / "other", store=str(tmp_path / "bucket"), takeover=True)
     put(new, "A", 2)
     new.flush("remote")
     put(old, "A", 3)

@@ -202,7 +202,7 @@ def test_node_is_recovered_from_the_bucket_alone(make_index, tmp_path):
     index.flush("remote")
     put(index, "A", 999)
     index.close()
-    fresh = make_index(tmp_path / "other", store=str(tmp_path / "bucket"))
+    fresh = make_index(tmp_path / "other", store=str(tmp_path / "bucket"), takeover=True)
     assert offsets(fresh.query("orders", key="A")) == list(range(19, -1, -1))
     assert fresh.watermark("orders", 0)["remote"] == 29
 
@@ -211,7 +211,7 @@ def test_fenced_owner_stops_puts_and_keeps_answering(make_index, tmp_path):
     old = make_index(store=str(tmp_path / "bucket"))
     put(old, "A", 1)
     old.flush("remote")
-    new = make_index(tmp_path / "other", store=str(tmp_path / "bucket"))
+    new = make_index(tmp_path / "other", store=str(tmp_path / "bucket"), takeover=True)
     put(new, "A", 2)
     new.flush("remote")
     put(old, "A", 3)

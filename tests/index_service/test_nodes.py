@@ -289,7 +289,7 @@ def test_a_published_file_under_a_local_ones_number_is_named_until_it_is_shown(
     before.close()
     store.broken = ("nodes/",)
     clock.step(number - clock.now_ms())  # the clock was set back, the disk is new, the store away
-    index = make_index(tmp_path / "b", store=store, node="n")
+    index = make_index(tmp_path / "b", store=store, node="n", takeover=True)
     put(index, "A", 2, durability="os")
     assert index._parts.table.snapshot().files[0].number == number
     store.broken = ()

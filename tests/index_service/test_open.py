@@ -16,6 +16,8 @@ from tierdex.errors import (
     OwnershipError,
     StoreUnavailableError,
 )
+from tierdex.lifecycle.paths import is_node_name
+from tierdex.settings import node_of_host
 from tierdex.storage_layer.memory import MemoryStore
 
 
@@ -91,7 +93,7 @@ def test_a_refused_opening_leaves_no_lock_and_no_threads(make_index, store):
     for _ in range(2):
         with pytest.raises(InvalidRequestError):
             make_index(node="b")
-    make_index(node="a", store=store)
+    make_index(node="a")
     with pytest.raises(FolderInUseError):
         make_index(node="a", store=store)
     assert set(threading.enumerate()) <= before
@@ -195,3 +197,36 @@ def test_the_node_that_a_data_folder_belongs_to_is_followed_whatever_is_read(mak
     writer.run_compaction()
     reader.refresh()
     assert offsets(reader.query("orders", key="A")) == [1]
+
+
+def test_a_fresh_folder_is_of_the_node_that_bears_the_hosts_name(make_index, tmp_path, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "Build Host+7.example.COM")
+    make_index().close()
+    assert (tmp_path / "data" / "NODE").read_text() == "build-host-7.example.com\n"
+
+
+def test_a_folder_that_moves_to_another_host_keeps_its_node(make_index, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "first")
+    index = make_index()
+    put(index, "A", 1)
+    index.close()
+    monkeypatch.setattr("socket.gethostname", lambda: "second")
+    index = make_index()
+    assert [entry.node for entry in index.query("orders", key="A").entries] == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("host", "node"),
+    [
+        ("laptop", "laptop"),
+        ("ip-10-0-0-7", "ip-10-0-0-7"),
+        ("Zoës Rechner", "zo-s-rechner"),
+        ("-.a", "a"),
+        ("", "local"),
+        ("日本", "local"),
+        ("h" * 200, "h" * 63),
+    ],
+)
+def test_every_host_name_stands_for_a_legal_node(host, node):
+    assert node_of_host(host) == node
+    assert is_node_name(node)

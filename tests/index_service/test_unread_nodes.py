@@ -25,7 +25,7 @@ def test_node_whose_manifest_is_damaged_is_listed_with_its_problem(tmp_path, dam
 
 def test_store_whose_nodes_cannot_be_listed_says_so(make_index, tmp_path):
     store = tmp_path / "store"
-    index = make_index(store=str(store))
+    index = make_index(store=str(store), node="local")
     put(index, "K", 1)
     index.flush("disk")
     (store / "nodes").rename(store / "gone")

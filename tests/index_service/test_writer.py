@@ -354,7 +354,7 @@ def test_a_fenced_owner_keeps_what_it_received(make_index, tmp_path):
     first = make_index(tmp_path / "a", store=str(tmp_path / "s"), node="n")
     put(first, "A", 1, durability="os")
     put(first, "A", 2)
-    make_index(tmp_path / "b", store=str(tmp_path / "s"), node="n")
+    make_index(tmp_path / "b", store=str(tmp_path / "s"), node="n", takeover=True)
     first.roll()
     with pytest.raises(FencedError):
         first.run_compaction()

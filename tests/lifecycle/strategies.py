@@ -66,6 +66,7 @@ changes = st.builds(
     forget_replaced=ref_tuples,
     floor=st.none() | counts,
     collected=st.none() | counts,
+    rollback=st.none() | counts,
     retention=st.none() | retentions,
     end_offsets=offsets,
     streams=streams,
@@ -91,6 +92,7 @@ def states(draw: st.DrawFn) -> ManifestState:
             map(Checkpoint._make, draw(st.lists(st.tuples(counts, times), max_size=3)))
         ),
         collected=draw(counts),
+        rollback=draw(counts),
         floor=draw(counts),
         highest_number=draw(counts),
         files=files,

@@ -21,8 +21,8 @@ def make_object(seed, read_number, modified_ms=NOW_MS):
     return StoredObject(key, 10, modified_ms)
 
 
-def plan(state, *objects, now_ms=LATER):
-    return plan_garbage(state, objects, now_ms=now_ms, grace_ms=GRACE)
+def plan(state, *objects, now_ms=LATER, yes=True, missing=()):
+    return plan_garbage(state, objects, now_ms=now_ms, grace_ms=GRACE, yes=yes, missing=missing)
 
 
 def make_state(*, number=10, floor=0, **fields):
@@ -75,6 +75,54 @@ def test_object_named_beyond_the_state_is_left_alone():
     assert plan(make_state(number=10), make_object(1, read_number=11)).is_empty
 
 
+def listed_objects(*rows):
+    return [StoredObject(row.object_key, 1, 0) for row in rows]
+
+
+def test_orphans_that_are_more_than_half_of_all_objects_stay_until_the_operator_says_yes():
+    rows = make_row(1), make_row(2)
+    state = replace(after(EMPTY, add=rows), number=10, floor=9, base_ms=NOW_MS * 2)
+    orphans = [make_object(seed, read_number=4) for seed in (3, 4, 5)]
+    half = plan(state, *listed_objects(*rows), *orphans[:2], yes=False)
+    assert (len(half.delete), half.refused) == (2, "")
+    more = plan(state, *listed_objects(*rows), *orphans, yes=False)
+    assert (more.delete, more.change.floor) == ((), None)
+    assert "3 of the 5 objects" in more.refused
+    assert "--yes" in more.refused
+    assert len(plan(state, *listed_objects(*rows), *orphans, yes=True).delete) == 3
+
+
+def test_a_floor_is_not_raised_for_orphans_that_have_to_stay():
+    refused = plan(make_state(), make_object(1, read_number=4), yes=False)
+    assert refused.is_empty
+    assert refused.refused
+
+
+def test_no_orphan_goes_while_the_manifest_has_a_hole_whatever_the_operator_says():
+    rows = make_row(1), make_row(2)
+    state = replace(after(EMPTY, add=rows), number=10, floor=9, base_ms=NOW_MS * 2)
+    held = plan(state, *listed_objects(*rows), make_object(3, 4), missing=[7, 8])
+    assert held.delete == ()
+    assert "manifest 7 of node n1" in held.refused
+
+
+def test_what_commits_dropped_goes_however_much_it_is_and_whatever_is_missing():
+    rows = [make_row(seed) for seed in range(1, 5)]
+    state = after(
+        after(EMPTY, add=tuple(rows)), remove={r.uuid: RemoveReason.EXPIRED for r in rows}
+    )
+    due = plan(state, *listed_objects(*rows), make_object(9, 0), missing=[1], yes=False)
+    assert set(due.delete) == {row.object_key for row in rows}
+    assert due.refused
+
+
+def test_young_objects_are_no_reason_to_keep_old_orphans():
+    state = make_state(floor=5)
+    young = [make_object(seed, 6, modified_ms=LATER) for seed in (2, 3)]
+    kept = plan(state, make_object(1, 4), *young, yes=False)
+    assert (len(kept.delete), kept.refused) == (1, "")
+
+
 def test_foreign_names_are_left_alone():
     foreign = StoredObject("nodes/n1/files/readme", 1, 0)
     assert plan(make_state(floor=99), foreign).is_empty
@@ -119,3 +167,14 @@ def test_replaced_ref_is_forgotten_once_its_owner_knows_it_no_longer():
     state = replace(ManifestState(node="jobs"), replaced=frozenset(refs))
     owner = replace(ManifestState(node="a"), files={make_uuid(1): make_row(1, node="a")})
     assert plan_forget_replaced(state, [owner]) == (refs[1],)
+
+
+def test_replaced_queue_tables_go_however_many_they_are():
+    row = make_row(1)
+    state = replace(after(EMPTY, add=(row,)), number=10, floor=9, base_ms=NOW_MS * 2)
+    tables = [
+        StoredObject(StorePaths("n1").queue_table(4, make_uuid(seed)), 10, NOW_MS)
+        for seed in (7, 8, 9)
+    ]
+    kept = plan(state, *listed_objects(row), *tables, yes=False)
+    assert (len(kept.delete), kept.refused) == (3, "")

@@ -10,7 +10,7 @@ from tests.lifecycle.rows import make_row
 from tests.lifecycle.test_manifest import EMPTY, make_commit
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.lifecycle import manifest_codec as codec
-from tierdex.lifecycle.manifest import Change, Tombstone, with_checkpoint
+from tierdex.lifecycle.manifest import Change, Hint, Tombstone, with_checkpoint
 from tierdex.lifecycle.topic_set import listed_topics, topic_set
 
 
@@ -64,7 +64,7 @@ def test_every_flipped_bit_of_a_tombstone_is_detected():
 
 
 def test_every_flipped_bit_of_a_hint_is_detected():
-    for damaged in flips(codec.encode_hint("n1", 8)):
+    for damaged in flips(codec.encode_hint("n1", Hint(8, 9))):
         with pytest.raises(CorruptFileError):
             codec.decode_hint(damaged, key="k", node="n1")
 
@@ -83,12 +83,12 @@ def test_commit_under_another_number_or_node_is_refused(encoded):
 
 def test_hint_of_another_node_is_refused():
     with pytest.raises(CorruptFileError):
-        codec.decode_hint(codec.encode_hint("n2", 8), key="k", node="n1")
+        codec.decode_hint(codec.encode_hint("n2", Hint(8, 9)), key="k", node="n1")
 
 
 def test_hint_under_a_number_is_refused():
     with pytest.raises(CorruptFileError):
-        decode(codec.encode_hint("n1", 8))
+        decode(codec.encode_hint("n1", Hint(8, 9)))
 
 
 def test_tombstone_is_decoded_back():

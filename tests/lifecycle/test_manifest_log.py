@@ -1,11 +1,18 @@
+import google_crc32c
 import pytest
 
 from tests.lifecycle.rows import KnobStore, make_log, make_row, make_uuid
 from tierdex.clock import ManualClock
-from tierdex.errors import ConflictError, CorruptFileError, StoreTimeoutError
+from tierdex.errors import (
+    ConflictError,
+    CorruptFileError,
+    LostManifestError,
+    StoreTimeoutError,
+    UnsupportedFormatError,
+)
 from tierdex.ids import SeededIds
 from tierdex.lifecycle import changes
-from tierdex.lifecycle.manifest import Change, NodeKind, RemoveReason
+from tierdex.lifecycle.manifest import Change, Hint, NodeKind, RemoveReason
 from tierdex.lifecycle.manifest_codec import encode_hint
 from tierdex.lifecycle.manifest_log import Draft, list_nodes
 from tierdex.testing.faulty_store import Fault, FaultyStore
@@ -66,13 +73,13 @@ def test_refresh_with_nothing_new_is_one_request(store):
     assert store.requests == {"get": 1}
 
 
-def test_commit_is_one_request_and_two_at_a_checkpoint(store):
+def test_commit_is_one_request_and_one_for_the_hint(store):
     log = filled(store, 6)
     store.requests.clear()
     add(log, 7)
-    assert store.requests == {"create": 1}
+    assert store.requests == {"create": 1, "put": 1}
     add(log, 8)
-    assert store.requests == {"create": 2, "put": 1}
+    assert store.requests == {"create": 2, "put": 2}
 
 
 def test_refresh_follows_what_others_committed(store):
@@ -83,8 +90,8 @@ def test_refresh_follows_what_others_committed(store):
     assert seeds_of(reader.refresh()) == [1, 2]
 
 
-@pytest.mark.parametrize("damage", ["absent", "corrupt", "foreign", "leads_nowhere", "stale"])
-def test_hint_is_never_trusted(store, damage):
+@pytest.mark.parametrize("damage", ["absent", "corrupt", "foreign", "stale"])
+def test_hint_is_never_needed(store, damage):
     log = filled(store, 19)
     key = log.paths.hint
     if damage == "absent":
@@ -93,16 +100,14 @@ def test_hint_is_never_trusted(store, damage):
         store.flip(key, 40)
     elif damage == "foreign":
         store.put(key, b"hello")
-    elif damage == "leads_nowhere":
-        store.put(key, encode_hint("n1", 4_000))
     else:
-        store.put(key, encode_hint("n1", 8))
+        store.put(key, encode_hint("n1", Hint(8, 11)))
     assert make_log(store).load() == log.state
 
 
 def test_hint_at_a_commit_that_is_no_checkpoint_is_ignored(store):
     log = filled(store, 19)
-    store.put(log.paths.hint, encode_hint("n1", 17))
+    store.put(log.paths.hint, encode_hint("n1", Hint(17, 18)))
     assert make_log(store).load() == log.state
 
 
@@ -111,8 +116,8 @@ def test_load_without_a_hint_lists_the_folder(store):
     store.delete(log.paths.hint)
     store.requests.clear()
     make_log(store).load()
-    # hint, newest, its base, and the three commits since
-    assert store.requests == {"get": 3 + 3, "list": 2}
+    # hint, newest, its base, and the three commits since; the objects' names tell of lost ones
+    assert store.requests == {"get": 3 + 3, "list": 3}
 
 
 def test_corrupt_commit_is_a_typed_error_that_names_the_object(store):
@@ -240,7 +245,7 @@ def test_reader_that_stalled_follows_tombstones_to_tombstones(store):
 def test_hint_at_a_collected_checkpoint_leads_on(store):
     log = filled(store, 20)
     log.bury(1, 15)
-    store.put(log.paths.hint, encode_hint("n1", 8))
+    store.put(log.paths.hint, encode_hint("n1", Hint(8, 8)))
     assert make_log(store).load() == log.state
 
 
@@ -295,3 +300,171 @@ def test_removal_is_seen_by_a_reader_that_follows(store):
         )
     )
     assert reader.refresh().files == {}
+
+
+# -- what the store has lost ------------------------------------------------------------------------
+
+
+def lose(log, *numbers):
+    for number in numbers:
+        log.store.delete(log.paths.manifest(number))
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 9, 19])
+def test_lost_newest_commit_is_damage_not_the_end(store, count):
+    log = filled(store, count)
+    lose(log, count)
+    with pytest.raises(LostManifestError, match="accept-rollback") as caught:
+        make_log(store).load()
+    assert caught.value.path == log.paths.manifest(count)
+
+
+def test_every_number_lost_is_damage_not_a_node_that_nobody_wrote(store):
+    log = filled(store, 19)
+    lose(log, *range(1, 20))
+    with pytest.raises(LostManifestError):
+        make_log(store).load()
+
+
+def test_lost_end_is_damage_also_when_a_hint_of_an_older_program_tells_it(store):
+    log = filled(store, 16)
+    lose(log, 16)
+    for key in (log.paths.hint,):
+        body = b'{"node":"n1","checkpoint":16}'
+        head = b"tierdex-manifest 1 hint %d " % len(body)
+        crc = google_crc32c.extend(google_crc32c.value(head), body)
+        store.put(key, head + b"%08x\n" % crc + body)
+    with pytest.raises(LostManifestError):
+        make_log(store).load()
+
+
+def test_objects_named_after_a_lost_number_tell_of_it_where_the_hint_is_lost_too(store):
+    log = filled(store, 3)
+    store.put(log.paths.file_object(2, make_uuid(9)), b"x")
+    lose(log, 1, 2, 3)
+    store.delete(log.paths.hint)
+    with pytest.raises(LostManifestError) as caught:
+        make_log(store).load()
+    assert caught.value.path == log.paths.manifest(1)
+
+
+def test_upload_of_a_node_that_nobody_committed_to_yet_is_no_damage(store):
+    store.put(make_log(store).paths.file_object(0, make_uuid(9)), b"x")
+    assert make_log(store).load().number == 0
+
+
+def test_commit_between_the_listing_and_a_look_at_the_objects_is_no_damage(store):
+    writer = filled(store, 2)
+    store.delete(writer.paths.hint)
+    reader = make_log(store)
+    named = reader._reader.newest_named
+
+    def commit_first(state):
+        add(writer, 3)
+        store.put(writer.paths.file_object(3, make_uuid(4)), b"x")
+        return named(state)
+
+    reader._reader.newest_named = commit_first
+    assert reader.load().number == 3
+
+
+def test_follower_learns_from_the_hint_that_the_next_number_is_lost(store):
+    clock = ManualClock()
+    writer = filled(store, 5)
+    reader = make_log(store, clock=clock)
+    reader.load()
+    add(writer, 6)
+    lose(writer, 6)
+    assert reader.refresh().number == 5  # within the minute: it did not ask
+    clock.advance(61)
+    for _ in range(2):
+        with pytest.raises(LostManifestError):
+            reader.refresh()
+    assert reader.read_ms < clock.now_ms() - 60_000  # so answers name the node before long
+
+
+def test_history_that_ends_below_what_is_known_elsewhere_is_refused(store):
+    filled(store, 5)
+    store.delete(make_log(store).paths.hint)
+    reader = make_log(store)
+    reader.expect(5)
+    assert reader.load().number == 5
+    reader.expect(6)
+    with pytest.raises(LostManifestError):
+        reader.refresh()
+
+
+def draft(state):
+    return Draft(NodeKind.SHARED, 0, bytes(16), Change())
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept"),
+    [
+        ([19], 18),
+        ([17, 18, 19], 16),
+        ([16, 17, 18, 19], 15),
+        ([16], 15),  # the newest checkpoint: what is above it needs it
+        ([18], 17),
+        (list(range(1, 20)), 0),
+        ([9, 12], 19),  # below the newest checkpoint
+    ],
+)
+def test_accepted_rollback_goes_on_above_every_number_known(store, lost, kept):
+    log = filled(store, 19)
+    lose(log, *lost)
+    stranger = make_log(store)
+    state = stranger.commit_after_loss(draft)
+    nothing_lost = kept == 19
+    assert state.number == 20
+    assert state.rollback == (0 if nothing_lost else 19)
+    assert seeds_of(state) == list(range(1, kept + 1))
+    assert make_log(store).load() == state
+    if not nothing_lost:
+        assert stranger.missing_numbers() == []
+
+
+def test_reader_that_knows_the_lost_history_does_not_take_what_follows_for_its_own(store):
+    writer = filled(store, 19)
+    reader = make_log(store)
+    reader.load()
+    lose(writer, 18, 19)
+    stranger = make_log(store)
+    stranger.commit_after_loss(draft)
+    add(stranger, 99)
+    assert seeds_of(reader.refresh()) == [*range(1, 18), 99]
+    behind = make_log(store)
+    behind._state = reader.state  # and one that stalled at a number now filled by a tombstone
+    assert behind.refresh() == reader.state
+
+
+def test_rollback_that_ended_half_way_is_finished_by_the_next(store):
+    log = filled(store, 19)
+    lose(log, 17, 18, 19)
+    crashed = make_log(FaultyStore(store))
+    crashed.store.fail("put", nth=1, fault=Fault.TIMEOUT_BEFORE, count=99)
+    with pytest.raises(StoreTimeoutError):
+        crashed.commit_after_loss(draft)
+    with pytest.raises(CorruptFileError):
+        make_log(store).load()
+    finished = make_log(store)
+    state = finished.commit_after_loss(draft)
+    assert seeds_of(state) == list(range(1, 17))
+    assert make_log(store).load() == state
+    assert finished.missing_numbers() == []
+
+
+def test_manifest_of_a_newer_program_is_never_rolled_back(store):
+    log = filled(store, 5)
+    data = store.get(log.paths.manifest(5))
+    _, version, rest = data.split(b" ", 2)
+    assert version.isdigit()
+    store.put(log.paths.manifest(5), b"tierdex-manifest 99 " + rest)
+    with pytest.raises(UnsupportedFormatError):
+        make_log(store).commit_after_loss(draft)
+
+
+def test_nothing_lost_is_an_ordinary_commit(store):
+    filled(store, 5)
+    state = make_log(store).commit_after_loss(draft)
+    assert (state.number, state.rollback, state.base) == (6, 0, 0)

@@ -9,6 +9,8 @@ from tierdex.errors import (
     ConflictError,
     FencedError,
     FloorError,
+    LostManifestError,
+    NodeInUseError,
     OwnershipError,
     StoreRefusedError,
     StoreTimeoutError,
@@ -24,7 +26,7 @@ from tierdex.lifecycle.manifest import (
     RemoveReason,
     Retention,
 )
-from tierdex.lifecycle.ownership import OwnedNode, SharedNode
+from tierdex.lifecycle.ownership import NoMemory, OwnedNode, SharedNode
 from tierdex.lifecycle.paths import StorePaths
 
 
@@ -146,7 +148,7 @@ def test_epochs_in_the_history_never_fall_and_have_one_owner_each(store):
     owner_of: dict[int, bytes] = {}
     epochs = []
     for number in range(1, log.load().number + 1):
-        commit = log._read(number)
+        commit = log._reader.read(number)
         epochs.append(commit.epoch)
         assert owner_of.setdefault(commit.epoch, commit.owner) == commit.owner
     assert epochs == sorted(epochs)
@@ -298,6 +300,164 @@ def test_job_that_opened_before_the_owner_did_cannot_fence_it(store):
     owner.publish(rows(2))
 
 
+# -- takeover: only from an owner that is silent, or on demand ----------------------------------------
+
+
+class Folder(NoMemory):
+    """A memory like that of a data folder; `before_commit` sees the claim that is about to come."""
+
+    def __init__(self, before_commit=lambda: None):
+        self.tokens, self.number, self.before_commit = [], 0, before_commit
+
+    def holds(self, token):
+        return token in self.tokens
+
+    def note_claim(self, token, before):
+        self.tokens.append(token)
+        self.before_commit()
+
+    def note_commit(self, number):
+        self.number = number
+
+
+def open_from(store, seed, folder, **options):
+    ids = SeededIds(seed)
+    return OwnedNode.open(
+        make_log(store, ids=ids), ids, memory=folder, **{"takeover_after_s": 3600.0, **options}
+    )
+
+
+@pytest.fixture
+def ticks():
+    return ManualClock()
+
+
+@pytest.fixture
+def shop(ticks):
+    return KnobStore(ticks)
+
+
+def test_living_owner_is_not_taken_over_and_goes_on(shop, ticks):
+    owner = open_from(shop, 1, Folder())
+    ticks.advance(3599)
+    before = newest(shop)
+    with pytest.raises(NodeInUseError, match="--take-over") as caught:
+        open_from(shop, 2, Folder())
+    assert caught.value.node == "n1"
+    assert newest(shop) == before
+    owner.publish(rows(1))
+
+
+def test_living_owner_is_taken_over_on_demand(shop):
+    owner = open_from(shop, 1, Folder())
+    open_from(shop, 2, Folder(), takeover=True)
+    with pytest.raises(FencedError, match="take-over"):
+        owner.refresh()
+    with pytest.raises(FencedError, match="adopt"):
+        owner.check()
+
+
+def test_owner_that_is_silent_for_long_is_taken_over_unasked(shop, ticks):
+    open_from(shop, 1, Folder())
+    ticks.advance(3600)
+    assert open_from(shop, 2, Folder()).epoch == 2
+
+
+def test_idle_owner_that_signs_is_alive(shop, ticks):
+    owner = open_from(shop, 1, Folder())
+    for _ in range(5):
+        ticks.advance(3000)
+        owner.sign()
+    with pytest.raises(NodeInUseError):
+        open_from(shop, 2, Folder())
+
+
+def test_fenced_owner_gives_no_sign(shop, ticks):
+    owner = open_from(shop, 1, Folder())
+    open_from(shop, 2, Folder(), takeover=True)
+    owner.log.refresh()
+    ticks.advance(4000)
+    with pytest.raises(FencedError):
+        owner.sign()
+    assert open_from(shop, 3, Folder()).epoch == 3
+
+
+def test_folder_that_had_the_node_last_has_it_again_at_once(shop):
+    folder = Folder()
+    for epoch in (1, 2, 3):
+        assert open_from(shop, epoch, folder).epoch == epoch
+
+
+def test_folder_that_lost_the_node_does_not_have_it_again(shop):
+    first = Folder()
+    open_from(shop, 1, first)
+    open_from(shop, 2, Folder(), takeover=True)
+    with pytest.raises(NodeInUseError):
+        open_from(shop, 3, first)
+
+
+def test_claim_is_noted_before_it_is_committed_so_that_a_crash_between_loses_nothing(shop):
+    def look():
+        assert newest(shop).number == 0
+
+    folder = Folder(before_commit=look)
+    shop.lose_answer_of_create = True  # as if we had died: it took effect, and we do not know
+    with pytest.raises(StoreTimeoutError):
+        open_from(shop, 1, folder)
+    folder.before_commit = lambda: None
+    assert open_from(shop, 2, folder).epoch == 2
+
+
+def test_two_new_owners_of_a_new_node_at_the_same_time_end_as_one(shop):
+    shop.before_create = lambda: open_from(shop, 2, Folder())
+    with pytest.raises(NodeInUseError):
+        open_from(shop, 1, Folder())
+    assert newest(shop).epoch == 1
+
+
+@pytest.mark.parametrize("hours", [-90_000, -30, 0, 30, 90_000])
+def test_clocks_of_other_machines_have_no_say(shop, ticks, hours):
+    """Only the store's clock counts: ours may be wrong by any amount, that of the owner as well."""
+    ids = SeededIds(7)
+    wrong = ManualClock(ticks.now_ms() + hours * 3_600_000)
+    OwnedNode.open(make_log(shop, ids=ids, clock=wrong), ids, takeover_after_s=3600.0)
+    ticks.advance(3500)
+    wrong.step(-hours * 7_200_000)
+    ids = SeededIds(8)
+    log = make_log(shop, ids=ids, clock=wrong)
+    with pytest.raises(NodeInUseError):
+        OwnedNode.open(log, ids, takeover_after_s=3600.0)
+    ticks.advance(101)
+    assert OwnedNode.open(log, ids, takeover_after_s=3600.0).epoch == 2
+
+
+def test_clock_of_the_store_that_steps_back_makes_nobody_look_dead(shop, ticks):
+    open_from(shop, 1, Folder())
+    ticks.step(-100_000_000)
+    with pytest.raises(NodeInUseError):
+        open_from(shop, 2, Folder())
+
+
+def test_store_that_knows_less_than_the_folder_is_refused(shop):
+    folder = Folder()
+    owner = open_from(shop, 1, folder)
+    owner.publish(rows(1))
+    assert folder.number == 2
+    for number in (1, 2):
+        shop.delete(owner.log.paths.manifest(number))
+    shop.delete(owner.log.paths.hint)
+    with pytest.raises(LostManifestError):
+        open_from(shop, 2, folder)
+    assert open_from(shop, 3, folder, accept_rollback=True).state.rollback == 2
+    assert folder.number == 3
+    open_from(shop, 4, folder).publish(rows(1))
+
+
+def test_shared_nodes_have_no_owner_that_could_be_in_use(shop):
+    open_shared(shop, 1).publish(rows(1))
+    open_shared(shop, 2).publish(rows(2))
+
+
 # -- shared -----------------------------------------------------------------------------------
 
 
@@ -387,7 +547,7 @@ def test_collection_against_a_slow_uploader_never_lists_a_deleted_object(store):
         clock.advance(3_600)
         state = collector.refresh()
         objects = list(store.list(collector.log.paths.files_prefix))
-        plan = plan_garbage(state, objects, now_ms=clock.now_ms(), grace_ms=3_600_000)
+        plan = plan_garbage(state, objects, now_ms=clock.now_ms(), grace_ms=3_600_000, yes=True)
         for key in plan.delete:
             store.delete(key)
         collector.commit(lambda _, plan=plan: plan.change)

@@ -270,7 +270,7 @@ def test_store_without_a_manifest_is_not_an_empty_scan(spark, store_url):
 
 
 def test_store_without_files_is_an_empty_scan(spark, store_url, tmp_path):
-    Index.open(tmp_path / "data", store=store_url, background=False).close()
+    Index.open(tmp_path / "data", store=store_url, node="local", background=False).close()
     assert read(spark, store_url).count() == 0
     assert [row.file_id for row in verify(spark, store_url).collect()] == ["node:local"]
     keys = spark.createDataFrame([("orders", "a")], "topic string, key string")

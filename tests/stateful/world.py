@@ -78,7 +78,7 @@ class Site:
 
     # -- life ------------------------------------------------------------------------------------
 
-    def open(self):
+    def open(self, **more):
         self.opened += 1
         self.index = Index.open(
             ROOT,
@@ -89,6 +89,7 @@ class Site:
             executor=InlineExecutor(),
             node=self.name,
             **self.world.settings,
+            **more,
         )
         self.model.open()
 
@@ -139,7 +140,7 @@ class Site:
         self.drop()
         self.disk = SimulatedFileSystem(clock=self.world.clock)
         self.world.heal()
-        self.open()
+        self.open(takeover=True)  # for all that the store tells, the node's owner lives
         self.learn_survivors("remote")
         self.check_kept(promised)
 
@@ -223,8 +224,8 @@ class Site:
         self.index.flush(level)
         self.model.acknowledge(level)
 
-    def compact(self):
-        return self.index.run_compaction()
+    def compact(self, *, yes=False):
+        return self.index.run_compaction(yes=yes)
 
     def expire(self, before):
         """Expire by hand; the model learns from the files which puts that means."""
@@ -486,7 +487,7 @@ class World:
             self.clock.advance(self.sites_grace() + 8000)  # the clock may have been set back
             for site in self.sites.values():
                 if not site.fenced:
-                    site.compact()
+                    site.compact(yes=True)  # of few objects many are orphans
         for site in self.sites.values():
             if site.fenced:
                 continue

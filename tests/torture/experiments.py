@@ -23,6 +23,7 @@ from tests.torture import (
     forgery,
     http,
     interleaved_index,
+    lost_manifest,
     many_queues,
     preloaded_faults,
     simulation,
@@ -105,6 +106,10 @@ def _takeover(seed):
     nth, after = source.randrange(1, 60), source.random() < 0.5
     takeover = takeovers.Takeover(seed, merge=source.random() < 0.7)
     return int(takeover.run(nth, after=after, skew=skew))
+
+
+def _lost_manifest(seed):
+    return lost_manifest.lose_manifests(seed)
 
 
 def _stopped_owners(seed):
@@ -190,6 +195,10 @@ EXPERIMENTS = (
     Experiment(
         "stopped-owners", "owners in real processes, stopped (SIGSTOP) and going on after others",
         "takeovers", _stopped_owners, dose=600, small_dose=9, minutes=5,
+    ),
+    Experiment(
+        "lost-manifest", "a store that loses manifest objects, and a rollback accepted", "losses",
+        _lost_manifest, dose=3000, small_dose=60, minutes=7,
     ),
     Experiment(
         "simulation", "everything at once by a seeded scheduler", "seeds", _simulation,

@@ -17,6 +17,7 @@ from tests.torture.interleaving import Interleaving
 from tests.torture.preload import load_everything
 from tierdex import Index
 from tierdex.clock import ManualClock
+from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.scrub import Scrubber
 from tierdex.errors import ClosedError, CorruptFileError, CursorExpiredError
 from tierdex.ids import SeededIds
@@ -102,6 +103,7 @@ class InterleavedIndex:
             PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
             Scrubber(compactor._parts, claims=compactor.claims, kept_sidecar=lambda row: None,
                      forget_sidecar=lambda uuid: None),
+            OwnerSign(compactor._parts, on_fenced=compactor.fence),
         ]  # fmt: skip
         if self.has_faults:
             self.store.chances = FAULTS

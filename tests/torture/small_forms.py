@@ -17,6 +17,7 @@ from tierdex.lifecycle.folder_lock import acquire_folder_lock, read_holder
 from tierdex.lifecycle.manifest import (
     Change,
     Commit,
+    Hint,
     ManifestState,
     NodeKind,
     apply,
@@ -78,7 +79,7 @@ class ManifestForm(Form):
                 commit = with_checkpoint(state, commit)
             objects[self.log_paths.manifest(number)] = encode_commit(commit)
             state = apply(state, commit)
-        objects[self.log_paths.hint] = encode_hint(NODE, 3)
+        objects[self.log_paths.hint] = encode_hint(NODE, Hint(3, 3))
         return objects
 
     def load(self, objects):
@@ -112,7 +113,7 @@ class HintForm(ManifestForm):
         super().__init__(seed)
         self.key = self.log_paths.hint
         self.damages = Damages(
-            self.objects[self.key], encode_hint("other", 9), encode_hint(NODE, 1)
+            self.objects[self.key], encode_hint("other", Hint(9, 9)), encode_hint(NODE, Hint(1, 1))
         )
 
     def history(self, seed, rows=0, node=NODE, large=0):

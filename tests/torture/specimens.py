@@ -73,7 +73,7 @@ def _live(seed, messages, **settings):
     with Index.open(
         DATA, store=store, clock=clock, ids=SeededIds(seed), filesystem=disk, background=False,
         executor=InlineExecutor(), slot_count=64, item_capacity=2 * messages, disk_reserve_bytes=0,
-        **settings,
+        node=NODE, **settings,
     ) as index:  # fmt: skip
         images, number = [], 0
         for count in (*BATCHES, messages - SMALL)[: 9 if messages > SMALL else 8]:

@@ -76,7 +76,7 @@ def own_until_fenced(folder, owner, seed, stop_at, after, in_store, skew_ms, tel
     store = TrappedStore(LocalStore(Path(folder, "store"), clock=clock), traps[True])
     index = Index.open(
         Path(folder, str(owner)), store=store, clock=clock,
-        filesystem=KillingFileSystem(traps[False]), **SETTINGS,
+        filesystem=KillingFileSystem(traps[False]), takeover=True, **SETTINGS,
     )  # fmt: skip
     number = 0
     try:
@@ -173,7 +173,7 @@ class _Newest:
         self.store = LocalStore(folder / "store")
         self.index = Index.open(
             folder / str(owner), store=self.store, clock=self.clock, executor=InlineExecutor(),
-            background=False, **SETTINGS,
+            background=False, takeover=True, **SETTINGS,
         )  # fmt: skip
 
     def work(self):
@@ -194,7 +194,7 @@ class _Newest:
         self.clock.advance(200_000)  # beyond the time of all who dropped something
         for _ in range(5):
             self.clock.advance(9000)
-            self.index.run_compaction()
+            self.index.run_compaction(yes=True)  # of few objects many are orphans
         return self.index._parts.writing.compactor._parts.claim.get().refresh()
 
 

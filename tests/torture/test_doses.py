@@ -16,6 +16,7 @@ from tests.torture import (
     damaged_index,
     false_matches,
     interleaved_index,
+    lost_manifest,
     many_queues,
     preloaded_faults,
     simulation,
@@ -95,6 +96,11 @@ def test_index_over_a_damaged_file_or_object_never_answers_wrongly():
 
 def test_stale_owner_lists_and_deletes_nothing():
     assert takeovers.take_over_everywhere() >= 50
+
+
+def test_store_that_loses_manifests_never_answers_completely_without_them():
+    for seed in range(DOSES["lost-manifest"]):
+        lost_manifest.lose_manifests(seed)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -7,27 +7,47 @@ and gets StoreUnavailableError until the claim was committed. Depends on lifecyc
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tierdex.lifecycle.ownership import OwnedNode
+from tierdex.lifecycle.ownership import NO_MEMORY, OwnedNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.ids import IdSource
     from tierdex.lifecycle.manifest_log import ManifestLog
+    from tierdex.lifecycle.ownership import OwnerMemory
 
 
 class NodeClaim:
     """Claims a node once. Safe to share between threads."""
 
     def __init__(
-        self, log: ManifestLog, ids: IdSource, on_claimed: Callable[[OwnedNode], None]
+        self,
+        log: ManifestLog,
+        ids: IdSource,
+        on_claimed: Callable[[OwnedNode], None],
+        *,
+        memory: OwnerMemory = NO_MEMORY,
+        takeover_after_s: float = 0.0,
+        takeover: bool = False,
+        accept_rollback: bool = False,
     ) -> None:
-        """`on_claimed` is called once, after the epoch is committed and before anything else is."""
-        self._log = log
-        self._ids = ids
+        """`on_claimed` is called once, after the epoch is committed and before anything else is.
+
+        The others are those of `OwnedNode.open`.
+        """
         self._on_claimed = on_claimed
+        self._open = partial(
+            OwnedNode.open,
+            log,
+            ids,
+            memory=memory,
+            takeover_after_s=takeover_after_s,
+            takeover=takeover,
+            accept_rollback=accept_rollback,
+        )
         self._lock = threading.Lock()
         self._node: OwnedNode | None = None
 
@@ -39,7 +59,7 @@ class NodeClaim:
         """Return the owned node, claiming it first when that is still to do. Raises what `open` does."""
         with self._lock:
             if self._node is None:
-                node = OwnedNode.open(self._log, self._ids)
+                node = self._open()
                 self._on_claimed(node)
                 self._node = node
             return self._node

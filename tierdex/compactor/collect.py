@@ -5,9 +5,10 @@ Depends on lifecycle and the store.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
-from tierdex.lifecycle.garbage import NUMBERS_A_STEP, plan_garbage
+from tierdex.lifecycle.garbage import NUMBERS_A_STEP, find_orphans, plan_garbage
 
 if TYPE_CHECKING:
     from tierdex.compactor.parts import CompactorParts
@@ -15,26 +16,48 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 
-def collect_garbage(parts: CompactorParts) -> int:
-    """Do one round; 0 when nothing is due any more. Raises what the store raises, FencedError."""
-    return collect_node(
+logger = logging.getLogger(__name__)
+
+
+class Collected(NamedTuple):
+    """What a round did, see `collect_node`; `refused` says why orphans were kept, empty when none were."""
+
+    done: int
+    refused: str
+
+
+def collect_garbage(parts: CompactorParts, *, yes: bool = False) -> int:
+    """Do one round; 0 when nothing is due any more. Raises what the store raises, FencedError.
+
+    `yes`: orphans may be more than half of the node's objects. What was refused is in the status.
+    """
+    found = collect_node(
         parts.claim.get(),
         parts.store,
         now_ms=parts.clock.now_ms(),
         grace_ms=round(parts.settings.grace_time * 1000),
+        yes=yes,
     )
+    parts.progress.refuse(found.refused)
+    return found.done
 
 
-def collect_node(node: OwnedNode | SharedNode, store: Store, *, now_ms: int, grace_ms: int) -> int:
+def collect_node(
+    node: OwnedNode | SharedNode, store: Store, *, now_ms: int, grace_ms: int, yes: bool = False
+) -> Collected:
     """Do one round for a node of either kind; a shared one is collected by the jobs that write it.
 
-    Returns how many objects were deleted, and how many numbers were buried if that was a full step:
+    `done` is how many objects were deleted, and how many numbers were buried if that was a full step:
     then more are due. (Not else: the commit of this round may be the next number that is due.)
     """
     paths = node.log.paths
     listing = [*store.list(paths.files_prefix), *store.list(paths.queues_prefix)]
     state = node.refresh()  # still the owner, and nothing newer than this decides
-    plan = plan_garbage(state, listing, now_ms=now_ms, grace_ms=grace_ms)
+    # Only where it matters: a LIST of every manifest number that was not collected.
+    missing = node.log.missing_numbers() if find_orphans(state, listing, now_ms - grace_ms) else []
+    plan = plan_garbage(state, listing, now_ms=now_ms, grace_ms=grace_ms, missing=missing, yes=yes)
+    if plan.refused:
+        logger.warning("orphans kept: %s", plan.refused, extra={"node": node.log.node})
     for key in plan.delete:
         store.delete(key)
     if plan.bury:
@@ -43,4 +66,4 @@ def collect_node(node: OwnedNode | SharedNode, store: Store, *, now_ms: int, gra
         # After the deletions: a crash before this commit deletes the same objects again.
         node.commit(lambda newest: plan.change if newest.number >= state.number else None)
     is_full = len(plan.bury) == NUMBERS_A_STEP
-    return len(plan.delete) + (NUMBERS_A_STEP if is_full else 0)
+    return Collected(len(plan.delete) + (NUMBERS_A_STEP if is_full else 0), plan.refused)

@@ -58,6 +58,7 @@ class Progress:
     last_error: Failure | None = None
     totals: Totals = field(default_factory=Totals)
     _jobs: dict[int, RunningJob] = field(default_factory=dict)  # by thread, oldest first
+    refused: str = ""  # why garbage collection keeps orphans
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -95,6 +96,11 @@ class Progress:
         with self._lock:
             self._add(counts)
 
+    def refuse(self, reason: str) -> None:
+        """Note why orphans are kept, empty when they are not."""
+        with self._lock:
+            self.refused = reason
+
     def fail(self, job: str, file_id: str, error: BaseException, now_ms: int) -> None:
         with self._lock:
             self._end()
@@ -131,6 +137,7 @@ class Progress:
                 "at_ms": failure.at_ms,
             }
         )
+        shown["orphans_kept"] = self.refused or None
         totals = self.totals
         shown["totals"] = {name: getattr(totals, name) for name in Totals.__dataclass_fields__}
         return shown

@@ -53,7 +53,8 @@ class StoreWork:
         self._unmergeable: dict[bytes, float] = {}  # uuid -> until when
         self.fenced: FencedError | None = None
 
-    def units(self) -> Iterator[Unit]:
+    def units(self, *, yes: bool = False) -> Iterator[Unit]:
+        """Yield what may be done now; `yes` is that of `collect_garbage`."""
         if self.fenced is not None:
             return
         if not self._parts.claim.is_claimed:
@@ -61,7 +62,7 @@ class StoreWork:
         local = local_files(self._parts)
         if local and local[0].state is FileState.COMPACTED:
             yield file_unit("publish", local[0], self._publish)
-        yield from self._housekeeping()
+        yield from self._housekeeping(yes=yes)
 
     def look_at_everything(self) -> None:
         """Let housekeeping be due at once."""
@@ -75,7 +76,7 @@ class StoreWork:
         self._parts.claim.get()
         return 0
 
-    def _housekeeping(self) -> Iterator[Unit]:
+    def _housekeeping(self, *, yes: bool) -> Iterator[Unit]:
         parts = self._parts
         now = parts.clock.monotonic()
         if now - self._housekeeping_at < _HOUSEKEEPING_S:
@@ -95,7 +96,7 @@ class StoreWork:
                 # The merged file takes the number of its newest part, in the folder too while written.
                 yield Unit("merge", "", items, lambda: self._merge(group), group[-1].number)
         if now >= self._collect_at:
-            yield Unit("collect", "", 0, lambda: collect_garbage(parts))
+            yield Unit("collect", "", 0, lambda: collect_garbage(parts, yes=yes))
             # Each look costs a listing, and nothing can be due sooner than the grace time allows.
             self._collect_at = now + max(_HOUSEKEEPING_S, parts.settings.grace_time / 8)
         self._housekeeping_at = now  # nothing was left to do

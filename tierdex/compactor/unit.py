@@ -138,10 +138,14 @@ class UnitWorker:
         parts.progress.begin(unit.job, unit.file_id, parts.clock.monotonic(), unit.total_items)
         try:
             done = unit.run()
-        except FencedError as error:
-            self._on_fenced(error)
-            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
-            raise
+        except OwnershipError as error:
+            # A claim that comes late and is refused is the same: the node is somebody else's.
+            fenced = error if isinstance(error, FencedError) else FencedError(str(error))
+            self._on_fenced(fenced)
+            parts.progress.fail(unit.job, unit.file_id, fenced, parts.clock.now_ms())
+            if fenced is error:
+                raise
+            raise fenced from error
         except CorruptFileError as error:
             parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
             if unit.handle is None or error.path != str(unit.handle.path):

@@ -55,26 +55,35 @@ class Compactor:
         self._store_work = StoreWork(parts, other_states)
         self.claims = FileClaims()
         self.local = UnitWorker(
-            LOCAL_WORKER, parts, self.claims, self._local_work.units, self._fence
+            LOCAL_WORKER, parts, self.claims, self._local_work.units, self.fence
         )
         self.store = UnitWorker(
-            STORE_WORKER, parts, self.claims, self._store_work.units, self._fence
+            STORE_WORKER, parts, self.claims, self._store_work.units, self.fence
         )
 
     @property
     def fenced(self) -> FencedError | None:
         return self._store_work.fenced
 
-    def run_all(self) -> int:
-        """Do all that is due now, local work first; return the number of units, raise the first error."""
+    def run_all(self, *, yes: bool = False) -> int:
+        """Do all that is due now, local work first; return the number of units, raise the first error.
+
+        `yes`: what is in no manifest may be deleted even if that is more than half of the objects.
+        """
         with self.local.busy, self.store.busy:
             self._store_work.look_at_everything()
             count = 0
             while not self.local.is_stopping and any(
-                worker.run(unit) for worker, unit in self._units()
+                worker.run(unit) for worker, unit in self._units(yes=yes)
             ):
                 count += 1
             return count
+
+    def fence(self, error: FencedError) -> None:
+        """Publish and delete nothing from here on: another owner has the node."""
+        if self.fenced is None:
+            self._store_work.fenced = error
+            self._on_fenced(error)
 
     def stop(self, timeout_s: float) -> bool:
         """Begin no more units, and wait for those under way; say whether they ended. -1: for ever."""
@@ -90,13 +99,9 @@ class Compactor:
                 entered.callback(worker.busy.release)
         return True
 
-    def _units(self) -> Iterator[tuple[UnitWorker, Unit]]:
+    def _units(self, *, yes: bool) -> Iterator[tuple[UnitWorker, Unit]]:
         """Yield what may be done now; the taker asks anew after the first that did something."""
         for unit in self._local_work.units():
             yield self.local, unit
-        for unit in self._store_work.units():
+        for unit in self._store_work.units(yes=yes):
             yield self.store, unit
-
-    def _fence(self, error: FencedError) -> None:
-        self._store_work.fenced = error
-        self._on_fenced(error)

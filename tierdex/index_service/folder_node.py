@@ -5,7 +5,7 @@ twice, and a reader beside the writer would give them ids that no cursor or mani
 that was not given is taken from the folder, and one that differs is refused, unless the folder is
 *adopted*: its files are to go on under the new name.
 
-Depends on filesystem, settings and lifecycle's names.
+Depends on filesystem, settings, folder_note and lifecycle's names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, InvalidRequestError
-from tierdex.lifecycle.paths import is_node_name, temporary_beside
+from tierdex.index_service.folder_note import write_note
+from tierdex.lifecycle.paths import is_node_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,14 +43,7 @@ def read_folder_node(filesystem: FileSystem, root: Path) -> str | None:
 
 def write_folder_node(filesystem: FileSystem, root: Path, node: str) -> None:
     """Note the folder's node, durably."""
-    path = root / _NAME
-    temporary = temporary_beside(path)
-    filesystem.unlink(temporary)
-    with closing(filesystem.open(temporary, writable=True, create=True)) as file:
-        file.write_at(0, f"{node}\n".encode())
-        file.sync()  # durable before it has its name
-    filesystem.rename(temporary, path)
-    filesystem.sync_folder(root)
+    write_note(filesystem, root / _NAME, f"{node}\n".encode())
 
 
 def settle_node(settings: Settings, recorded: str | None, root: Path, *, adopt: bool) -> Settings:

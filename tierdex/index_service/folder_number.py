@@ -4,7 +4,7 @@ Numbers order files by birth. The manifest and the files in the folder tell the 
 process may start while the store cannot be reached, its files all published and gone from the folder,
 and its clock set back: without this note its next file would be ordered before older ones.
 
-Depends on filesystem and lifecycle's names.
+Depends on filesystem and folder_note.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import zlib
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tierdex.lifecycle.paths import temporary_beside
+from tierdex.index_service.folder_note import write_note
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,13 +37,7 @@ class FolderNumber:
         """Remember the number, durably, if it is above the one known. Raises OSError."""
         if number <= self.highest:
             return
-        temporary = temporary_beside(self._path)
-        self._filesystem.unlink(temporary)
-        with closing(self._filesystem.open(temporary, writable=True, create=True)) as file:
-            file.write_at(0, _encode(number))
-            file.sync()  # durable before it has its name
-        self._filesystem.rename(temporary, self._path)
-        self._filesystem.sync_folder(self._path.parent)
+        write_note(self._filesystem, self._path, _encode(number))
         self.highest = number
 
 

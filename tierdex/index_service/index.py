@@ -90,6 +90,8 @@ class Index:
         filesystem: FileSystem | None = None,
         executor: Executor | None = None,
         adopt: bool = False,
+        takeover: bool = False,
+        accept_rollback: bool = False,
         **settings: Any,
     ) -> Index:
         """Open the data folder `data` (created when absent) over `store`.
@@ -97,7 +99,11 @@ class Index:
         `store` is a folder, or a file://, memory:// or s3:// URL; none: `DATA/store`. Without
         `data` the index is read-only. Any setting is a keyword (see settings.py). `clock`, `ids`,
         `filesystem` and `executor` are seams for tests and simulations. A folder belongs to one node,
-        whose name it remembers; `adopt` lets its files go on under another one. Raises
+        whose name it remembers; `adopt` lets its files go on under another one. A node whose owner gave a
+        sign of life within `takeover_after` is taken from it only with `takeover`; the folder that had
+        it last has it again at once. `accept_rollback` goes on with a store that was set back to an
+        older copy on purpose, whoever had the node; what is lost is lost. Raises
+        NodeInUseError, LostManifestError when the store knows less of the node than it once did,
         FolderInUseError when another process writes there, InvalidRequestError for a bad setting,
         node or URL, UnavailableError when the disk fails, NotFoundError for what is only read and is
         not there: no data folder, a store without any manifest, a node of `read_nodes` without one.
@@ -108,6 +114,7 @@ class Index:
         if checked.kernel_cache_dir is not None:
             # numba fixes its cache folder when the first kernel is loaded, which the next import does
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
+        from tierdex.index_service.claiming import Claiming
         from tierdex.index_service.open import open_parts
 
         parts = open_parts(
@@ -119,7 +126,7 @@ class Index:
             filesystem=filesystem,
             executor=executor,
             settings=checked,
-            adopt=adopt,
+            claiming=Claiming(adopt=adopt, takeover=takeover, accept_rollback=accept_rollback),
         )
         return cls(parts)
 
@@ -350,12 +357,14 @@ class Index:
         return self._writing().writer.roll()
 
     @with_disk_errors
-    def run_compaction(self) -> int:
+    def run_compaction(self, *, yes: bool = False) -> int:
         """Do all that is due, through to published, and return the number of units done.
 
-        Raises the error that stopped it (the store is down, say); nothing is lost by that.
+        Garbage collection keeps objects that no manifest lists where they are more than half of the
+        node's (`orphans_kept` of the status says so); with `yes` they go. Raises the error that
+        stopped it (the store is down, say); nothing is lost by that.
         """
-        return self._writing().maintenance.run_all()
+        return self._writing().maintenance.run_all(yes=yes)
 
     @with_disk_errors
     def refresh(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tierdex.errors import FencedError, UnavailableError
 
 if TYPE_CHECKING:
+    from tierdex.compactor.owner_sign import OwnerSign
     from tierdex.compactor.worker import Compactor
     from tierdex.index_service.surroundings import ViewSurroundings
     from tierdex.index_service.writer import Writer
@@ -62,21 +63,30 @@ class Maintenance:
     """Everything that is due, in one call; what `run_compaction()` does."""
 
     def __init__(
-        self, writer: Writer, compactor: Compactor, surroundings: ViewSurroundings
+        self,
+        writer: Writer,
+        compactor: Compactor,
+        surroundings: ViewSurroundings,
+        sign: OwnerSign,
     ) -> None:
         self._writer = writer
         self._compactor = compactor
         self._surroundings = surroundings
+        self._sign = sign
 
-    def run_all(self) -> int:
+    def run_all(self, *, yes: bool = False) -> int:
         """Refresh, roll what is old, bring every rolled file to published; return the units done.
 
-        Raises the first error; the files stay where they are.
+        `yes` is that of `Compactor.run_all`. Raises the first error; the files stay where they are.
         """
         self._surroundings.refresh()
+        self._sign.step()
         self._writer.show_buffered()
         self._writer.roll_when_old()
-        count = self._compactor.run_all()
+        count = self._compactor.run_all(yes=yes)
         self._writer.look_again()
         self._writer.flush_buffer()
+        fenced = self._compactor.fenced
+        if fenced is not None:  # local work is done; the rest never will be
+            raise FencedError(*fenced.args)
         return count

@@ -27,10 +27,13 @@ from tierdex.index_service.folder_node import (
     read_folder_node,
     settle_node,
 )
+from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.index_service.local_view import LocalView
 from tierdex.index_service.open_writing import open_writing
 from tierdex.index_service.surroundings import ViewSurroundings
 from tierdex.index_service.view import Seams, View, close_view, make_parts, open_view, start_threads
+from tierdex.lifecycle.manifest_log import list_nodes
+from tierdex.lifecycle.node_reading import READING_ERRORS
 from tierdex.lifecycle.paths import DataPaths
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
+    from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.parts import Parts
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -54,7 +58,7 @@ def open_parts(
     filesystem: FileSystem | None,
     executor: Executor | None = None,
     settings: Settings,
-    adopt: bool,
+    claiming: Claiming,
 ) -> Parts:
     """Open a data folder, a store, or both.
 
@@ -78,7 +82,7 @@ def open_parts(
             settings = settle_node(settings, recorded, paths.root, adopt=False)
         view = open_view(paths, store, ancestor, settings, seams)
         return _open_reading(paths, view, is_store_named=store is not None)
-    return open_writing(paths, store, ancestor, settings, seams, adopt=adopt)
+    return open_writing(paths, store, ancestor, settings, seams, claiming)
 
 
 def _open_reading(paths: DataPaths | None, view: View, *, is_store_named: bool) -> Parts:
@@ -86,7 +90,9 @@ def _open_reading(paths: DataPaths | None, view: View, *, is_store_named: bool) 
     if paths is not None:
         node = view.settings.node
         local_view = LocalView(view.seams.filesystem, paths, node, view.table)
-        view.nodes.log_of(node)  # followed also where `read_nodes` leaves it out
+        log = view.nodes.log_of(node)  # followed also where `read_nodes` leaves it out
+        if not (is_store_named and _holds_nothing(view.store)):  # else it is mistyped: see below
+            log.expect(FolderOwner(view.seams.filesystem, paths.root, node).number)
     surroundings = ViewSurroundings(view.nodes, local_view=local_view, rocketmq=view.rocketmq)
     try:
         surroundings.refresh()
@@ -107,3 +113,11 @@ def _open_reading(paths: DataPaths | None, view: View, *, is_store_named: bool) 
     if view.settings.background:
         start_threads(parts, [WorkerThread(surroundings, view.seams.clock)])
     return parts
+
+
+def _holds_nothing(store: Store) -> bool:
+    """Say whether the store has no node; no when it cannot be asked."""
+    try:
+        return not list_nodes(store)
+    except READING_ERRORS:
+        return False

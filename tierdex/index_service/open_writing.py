@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tierdex.compactor.claim import NodeClaim
 from tierdex.compactor.expire import commit_rules
+from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.parts import CompactorParts
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
@@ -33,6 +34,7 @@ from tierdex.index_service.folder_node import (
     write_folder_node,
 )
 from tierdex.index_service.folder_number import FolderNumber
+from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.index_service.local_recovery import LocalMending, drop_behind_a_gap, open_local
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.parts import Parts, WritingParts
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.filesystem import FolderLock
+    from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.nodes import Nodes
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
@@ -69,8 +72,7 @@ def open_writing(
     rocketmq: Path | None,
     settings: Settings,
     seams: Seams,
-    *,
-    adopt: bool,
+    claiming: Claiming,
 ) -> Parts:
     # Nothing in the folder is looked at, let alone mended, before it is ours.
     lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
@@ -79,11 +81,9 @@ def open_writing(
         for folder in paths.folders:
             seams.filesystem.make_folder(folder)
         recorded = read_folder_node(seams.filesystem, paths.root)
-        settings = settle_node(settings, recorded, paths.root, adopt=adopt)
+        settings = settle_node(settings, recorded, paths.root, adopt=claiming.adopt)
         view = open_view(paths, store, rocketmq, settings, seams)
-        if recorded != settings.node:
-            write_folder_node(seams.filesystem, paths.root, settings.node)
-        return _open_locked(paths, view, lock)
+        return _open_locked(paths, view, lock, claiming)
     except BaseException:
         if view is not None:
             close_view(view)
@@ -91,7 +91,7 @@ def open_writing(
         raise
 
 
-def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
+def _open_locked(paths: DataPaths, view: View, lock: FolderLock, claiming: Claiming) -> Parts:
     settings, seams, table, nodes = view.settings, view.seams, view.table, view.nodes
     noted = FolderNumber(seams.filesystem, paths.root)
     numbers = NextNumber(seams.clock, noted.highest)
@@ -100,8 +100,15 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         nodes.log_of(settings.node),
         seams.ids,
         lambda node: _on_claimed(node, numbers, noted, settings),
+        memory=FolderOwner(seams.filesystem, paths.root, settings.node),
+        takeover_after_s=settings.takeover_after,
+        takeover=claiming.takeover,
+        accept_rollback=claiming.accept_rollback,
     )
     state = _claim_or_go_on(claim, nodes, settings.node)
+    # Before there is any file, and not before the claim: if that is refused another name is still free.
+    if read_folder_node(seams.filesystem, paths.root) != settings.node:
+        write_folder_node(seams.filesystem, paths.root, settings.node)
     newest = _recover(paths, view, state, quarantine, numbers)
     sync_lock = threading.Lock()
     threads: list[WorkerThread] = []
@@ -145,7 +152,8 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         worker_error=lambda: next((t.last_error for t in threads if t.last_error), None),
     )
     parts = make_parts(view, surroundings, catalogue, writer)
-    maintenance = Maintenance(writer, compactor, surroundings)
+    sign = OwnerSign(compaction, on_fenced=compactor.fence)
+    maintenance = Maintenance(writer, compactor, surroundings, sign)
 
     def advance() -> None:
         if threads:
@@ -168,13 +176,17 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock) -> Parts:
         lock=lock,
     )
     if settings.background:
-        threads += _make_threads(view, parts.writing, compaction, surroundings)
+        threads += _make_threads(view, parts.writing, compaction, surroundings, sign)
         start_threads(parts, threads)
     return parts
 
 
 def _make_threads(
-    view: View, writing: WritingParts, compaction: CompactorParts, surroundings: ViewSurroundings
+    view: View,
+    writing: WritingParts,
+    compaction: CompactorParts,
+    surroundings: ViewSurroundings,
+    sign: OwnerSign,
 ) -> list[WorkerThread]:
     settings, writer, compactor = view.settings, writing.writer, writing.compactor
     scrubber = Scrubber(
@@ -184,7 +196,7 @@ def _make_threads(
         forget_sidecar=view.sidecars.forget,
     )
     flusher, tending = PutFlusher(settings, writer), WriterTending(writer)
-    workers = (compactor.local, compactor.store, surroundings, flusher, tending, scrubber)
+    workers = (compactor.local, compactor.store, surroundings, flusher, tending, scrubber, sign)
     return [WorkerThread(worker, view.seams.clock) for worker in workers]
 
 

@@ -5,7 +5,9 @@ Three kinds of garbage:
 * *dropped*: left the list by a commit longer than the grace time ago -> delete, then forget
 * *orphans*: in the store, in no list (an upload that was never published). An upload may still be
   on its way to being listed, so a floor is committed first; what is named below the committed floor
-  can never be listed again -> delete. Forgetting a dropped file raises the floor above its name
+  can never be listed again -> delete. Forgetting a dropped file raises the floor above its name.
+  An orphan may also be a file whose row was lost: none is touched while the manifest has a hole, nor
+  when more than half of the node's objects are orphans, unless the operator says so
 * *numbers*: manifest objects below the newest checkpoint that is older than the grace time ->
   tombstones. The newest of all is none such in a node that goes on committing
 
@@ -27,7 +29,7 @@ from tierdex.lifecycle.manifest import NO_CHANGE, Change, Checkpoint, is_replace
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from tierdex.lifecycle.manifest import FileRef, FileRow, ManifestState
     from tierdex.storage_layer.base import StoredObject
@@ -45,6 +47,7 @@ class GarbagePlan:
     delete: tuple[str, ...] = ()
     bury: range = range(0)
     change: Change = NO_CHANGE
+    refused: str = ""  # why orphans stay, for the operator
 
     @property
     def is_empty(self) -> bool:
@@ -52,15 +55,28 @@ class GarbagePlan:
 
 
 def plan_garbage(
-    state: ManifestState, objects: Iterable[StoredObject], *, now_ms: int, grace_ms: int
+    state: ManifestState,
+    objects: Iterable[StoredObject],
+    *,
+    now_ms: int,
+    grace_ms: int,
+    missing: Collection[int] = (),
+    yes: bool = False,
 ) -> GarbagePlan:
     """Plan over a listing of the node's `files/` and `queues/`, taken *before* or after `state` was read.
+
+    `missing` are manifest numbers that ought to exist and do not; `yes` lets orphans go even if they
+    are more than half of all.
 
     Foreign names are left alone. An upload in progress is protected by the grace time, counted
     from the object's own modification, and by the floor in any case.
     """
     due = [dropped for dropped in state.dropped.values() if now_ms - dropped.dropped_ms >= grace_ms]
+    objects = list(objects)
     orphans, orphan_floor = _plan_orphans(state, objects, now_ms - grace_ms)
+    refused = _refuse_orphans(state, objects, now_ms - grace_ms, missing, yes=yes)
+    if refused:
+        orphans, orphan_floor = [], None
     # What is forgotten is known no longer: only the floor keeps a job that stalled since its upload
     # from listing the deleted object again.
     floors = [orphan_floor, *(_above(state, dropped.object_key) for dropped in due)]
@@ -71,7 +87,61 @@ def plan_garbage(
         floor=floor if floor > state.floor else None,
         collected=numbers[-1] if numbers else None,
     )
-    return GarbagePlan((*(dropped.object_key for dropped in due), *orphans), numbers, change)
+    delete = (*(dropped.object_key for dropped in due), *orphans)
+    return GarbagePlan(delete, numbers, change, refused)
+
+
+def find_orphans(
+    state: ManifestState, objects: Iterable[StoredObject], old_ms: int
+) -> list[StoredObject]:
+    """Return the objects older than `old_ms` that nothing in the manifest names."""
+    paths, kept = StorePaths(state.node), _kept_keys(state)
+    return [
+        found
+        for found in objects
+        if found.modified_ms <= old_ms
+        and found.key not in kept
+        and paths.parse_object(found.key) is not None
+    ]
+
+
+def _refuse_orphans(
+    state: ManifestState,
+    objects: Iterable[StoredObject],
+    old_ms: int,
+    missing: Collection[int],
+    *,
+    yes: bool,
+) -> str:
+    """Return why no orphan may go, empty when they may."""
+    orphans = find_orphans(state, objects, old_ms)
+    if orphans and missing:
+        return (
+            f"{len(orphans)} objects that no manifest lists are kept: manifest {min(missing)} of "
+            f"node {state.node} is missing. Restore it; else they go once its number was collected"
+        )
+    # Queue tables do not count: each that a newer one replaced is an orphan, rightly.
+    paths = StorePaths(state.node)
+    files = [
+        found
+        for found in objects
+        if found.key.startswith(paths.files_prefix) and paths.parse_object(found.key) is not None
+    ]
+    unlisted = set(files).intersection(orphans)
+    if 2 * len(unlisted) > len(files) and not yes:
+        return (
+            f"{len(unlisted)} of the {len(files)} objects of node {state.node} are in no manifest: they are "
+            "kept. Was an old manifest restored? If they are rubbish, run `tierdex compact --yes`"
+        )
+    return ""
+
+
+def _kept_keys(state: ManifestState) -> set[str]:
+    kept = {row.object_key for row in state.files.values()}
+    if state.queue_table is not None:
+        kept.add(state.queue_table.object_key)
+    kept.update(dropped.object_key for dropped in state.dropped.values())
+    return kept
 
 
 def _plan_orphans(
@@ -79,10 +149,7 @@ def _plan_orphans(
 ) -> tuple[list[str], int | None]:
     """Return (keys that may go, the floor to commit for those that may not yet)."""
     paths = StorePaths(state.node)
-    kept = {row.object_key for row in state.files.values()}
-    if state.queue_table is not None:
-        kept.add(state.queue_table.object_key)
-    kept.update(dropped.object_key for dropped in state.dropped.values())
+    kept = _kept_keys(state)
     deletable: list[str] = []
     old: list[int] = []
     young: list[int] = []

@@ -142,6 +142,7 @@ class Change:
     forget_replaced: tuple[FileRef, ...] = ()  # refs whose owners have dropped them
     floor: int | None = None
     collected: int | None = None  # manifest numbers up to here are tombstones
+    rollback: int | None = None  # the operator gave up what was committed up to here and is lost
     retention: Retention | None = None
     queue_table: QueueTableRef | None = None
     covers: tuple[Uuid, ...] = ()  # listed files whose ends the newest queue table holds
@@ -179,6 +180,13 @@ class Checkpoint(NamedTuple):
     time_ms: int
 
 
+class Hint(NamedTuple):
+    """How far a node's history went when its writer last said so: see manifest_log.py."""
+
+    checkpoint: int  # the newest one then; 0: there was none yet
+    number: int  # the newest commit then
+
+
 class Tombstone(NamedTuple):
     """What overwrites a collected number: the history goes on at `newest`, a checkpoint."""
 
@@ -201,6 +209,7 @@ class ManifestState:
     base_ms: int = 0  # when the newest checkpoint was committed
     checkpoints: tuple[Checkpoint, ...] = ()  # some of those before it, oldest first
     collected: int = 0
+    rollback: int = 0  # the newest number that was ever given up for lost
     floor: int = 0
     highest_number: int = 0  # of all files ever listed; new ones must lie above
     files: Mapping[Uuid, FileRow] = field(default_factory=_nothing)
@@ -303,6 +312,7 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         base_ms=commit.time_ms if commit.base == commit.number else state.base_ms,
         checkpoints=_checkpoints_before(state, commit, collected),
         collected=collected,
+        rollback=max(state.rollback, change.rollback or 0),
         floor=max(state.floor, change.floor or 0),
         highest_number=max(state.highest_number, *(row.number for row in added), 0),
         files=MappingProxyType(files),

@@ -34,6 +34,7 @@ from tierdex.lifecycle.manifest import (
     Dropped,
     FileRef,
     FileRow,
+    Hint,
     ManifestState,
     NodeKind,
     QueueTableRef,
@@ -65,9 +66,9 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
     return _frame(b"tombstone", tombstone._asdict())
 
 
-def encode_hint(node: str, checkpoint: int) -> bytes:
+def encode_hint(node: str, hint: Hint) -> bytes:
     """Return the bytes of a node's hint."""
-    return _frame(b"hint", {"node": node, "checkpoint": checkpoint})
+    return _frame(b"hint", {"node": node, **hint._asdict()})
 
 
 def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit | Tombstone:
@@ -87,15 +88,16 @@ def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit 
     return found
 
 
-def decode_hint(data: bytes, *, key: str, node: str) -> int:
-    """Return the number of a checkpoint, perhaps not the newest. Raises CorruptFileError."""
+def decode_hint(data: bytes, *, key: str, node: str) -> Hint:
+    """Return what was known once, perhaps long ago. Raises CorruptFileError."""
     what, packed = _unframe(data, key)
     if what != b"hint" or not isinstance(packed, dict) or packed.get("node") != node:
         raise CorruptFileError(key, "not this node's hint")
     checkpoint = packed.get("checkpoint")
-    if not isinstance(checkpoint, int) or checkpoint < 1:
-        raise CorruptFileError(key, "the hint names no checkpoint")
-    return checkpoint
+    number = packed.get("number", checkpoint)  # absent in what an older program wrote
+    if type(checkpoint) is not int or type(number) is not int or not 0 <= checkpoint <= number:
+        raise CorruptFileError(key, "the hint names no numbers")
+    return Hint(checkpoint, number)
 
 
 def encode_row(row: FileRow) -> bytes:
@@ -173,6 +175,7 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "forget_replaced": _pack_refs(change.forget_replaced),
         "floor": change.floor,
         "collected": change.collected,
+        "rollback": change.rollback,
         "retention": None if change.retention is None else _pack_retention(change.retention),
         "queue_table": _pack_table(change.queue_table),
         "covers": [uuid.hex() for uuid in change.covers],
@@ -194,6 +197,7 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
         "base_ms": state.base_ms,
         "checkpoints": [[found.number, found.time_ms] for found in state.checkpoints],
         "collected": state.collected,
+        "rollback": state.rollback,
         "floor": state.floor,
         "highest_number": state.highest_number,
         "files": [_pack_row(row) for row in state.files.values()],
@@ -281,14 +285,14 @@ def _unpack_commit(packed: dict[str, Any]) -> Commit:
 
 def _unpack_change(packed: dict[str, Any]) -> Change:
     remove = {_uuid(uuid): RemoveReason(why) for uuid, why in packed.get("remove", {}).items()}
-    floor, collected, retention = (packed.get(n) for n in ("floor", "collected", "retention"))
+    numbers = {name: packed.get(name) for name in ("floor", "collected", "rollback")}
+    retention = packed.get("retention")
     return Change(
         add=tuple(map(_unpack_row, packed.get("add", ()))),
         remove=_frozen(remove),
         forget=tuple(map(_uuid, packed.get("forget", ()))),
         forget_replaced=_unpack_refs(packed.get("forget_replaced", ())),
-        floor=None if floor is None else _count(floor),
-        collected=None if collected is None else _count(collected),
+        **{name: None if number is None else _count(number) for name, number in numbers.items()},
         retention=None if retention is None else _unpack_retention(retention),
         queue_table=_unpack_table(packed.get("queue_table")),
         covers=tuple(map(_uuid, packed.get("covers", ()))),
@@ -317,6 +321,7 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
             Checkpoint(_count(number), _integer(at)) for number, at in packed.get("checkpoints", ())
         ),
         collected=_count(packed["collected"]),
+        rollback=_count(packed.get("rollback", 0)),
         floor=_count(packed["floor"]),
         highest_number=_count(packed["highest_number"]),
         files=_frozen({row.uuid: row for row in rows}),

@@ -11,21 +11,29 @@ is never deleted. Who creates number n+1 had read number n, so the history canno
 below the newest checkpoint may be *collected*: overwritten by a tombstone that names a checkpoint,
 so that whoever stalled there finds the way instead of a free number.
 
-The hint is an optimisation: best effort, possibly old, never trusted. Without it the folder is
-listed once. A hole in the history is damage (CorruptFileError), never taken for its end; so is an
-object that does not verify when it was read twice, since the first answer may be altered on its way.
+The hint says where a checkpoint is, so that the folder need not be listed, and how far the history
+went: best effort, possibly old, but never ahead of what is durable. So a history that ends below it has
+lost its end (LostManifestError). Without a hint the names of file objects tell: each carries a number
+that its writer had read. What this process knows from elsewhere (`expect`) is held against it, too.
 
-Requests: `refresh` with nothing new 1 GET; `load` with a hint 2 GET, 1 LIST and 1 GET a change since
-the checkpoint; `commit` 1 PUT, 1 more at a checkpoint.
+A hole in the history is damage (CorruptFileError), never taken for its end; so is an object that does
+not verify when it was read twice, since the first answer may be altered on its way. Whoever restored
+an old copy on purpose goes on above every number known, by a checkpoint; tombstones fill the gap:
+
+    ...0039   0040 .. 0057 lost: tombstones that name 58   0058 a checkpoint, says `rollback: 57`
+
+Requests: `refresh` with nothing new 1 GET, once a minute 2; `load` with a hint 2 GET, 1 LIST and
+1 GET a change since the checkpoint; `commit` 2 PUT.
 
 Thread safety: `state` is an immutable value, read without a lock; every other call takes one.
-Depends on manifest, manifest_codec, paths and the seams.
+Depends on manifest, manifest_codec, manifest_reader, paths and the seams.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.clock import Bell
@@ -33,12 +41,16 @@ from tierdex.errors import (
     AlreadyExistsError,
     ConflictError,
     CorruptFileError,
+    LostManifestError,
     NotFoundError,
+    StoreRefusedError,
     UnavailableError,
+    UnsupportedFormatError,
 )
 from tierdex.lifecycle.manifest import (
     Change,
     Commit,
+    Hint,
     ManifestState,
     NodeKind,
     Tombstone,
@@ -46,12 +58,11 @@ from tierdex.lifecycle.manifest import (
     with_checkpoint,
 )
 from tierdex.lifecycle.manifest_codec import (
-    decode_hint,
-    decode_manifest,
     encode_commit,
     encode_hint,
     encode_tombstone,
 )
+from tierdex.lifecycle.manifest_reader import ManifestReader
 from tierdex.lifecycle.paths import NODES_PREFIX, StorePaths, is_node_name
 
 if TYPE_CHECKING:
@@ -64,6 +75,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMMIT_ATTEMPTS: Final = 50
+HINT_EVERY_MS: Final = 60_000  # a reader that follows looks at the hint so often
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 1.0
 
@@ -95,6 +107,7 @@ class ManifestLog:
     ) -> None:
         self.store = store
         self.paths = StorePaths(node)
+        self._reader = ManifestReader(store, self.paths)
         self._clock = clock
         self._ids = ids
         self._checkpoint_every = checkpoint_every
@@ -102,6 +115,8 @@ class ManifestLog:
         self._state = ManifestState(node=node)
         self._is_loaded = False
         self._read_ms = 0
+        self._expected = 0  # the history is known to reach this number
+        self._hint_read_ms = 0
 
     @property
     def node(self) -> str:
@@ -117,8 +132,12 @@ class ManifestLog:
         """Return when the store last said that `state` is the newest; 0 before the first load."""
         return self._read_ms
 
+    def expect(self, number: int) -> None:
+        """Remember that the history reached `number` once: what ends below it is refused from now on."""
+        self._expected = max(self._expected, number)
+
     def load(self) -> ManifestState:
-        """Read the newest state. Raises CorruptFileError, StoreUnavailableError."""
+        """Read the newest state. Raises CorruptFileError (LostManifestError), StoreUnavailableError."""
         with self._lock:
             return self._load()
 
@@ -146,20 +165,70 @@ class ManifestLog:
                 draft = build(self._state)
                 if draft is None:
                     return self._state
-                commit = self._stamp(draft)
+                commit = self._stamp(draft, self._state, self._state.number + 1)
                 if self._create(commit):
                     # Durable and visible to everybody from here on; our own state follows.
                     self._state = apply(self._state, commit)
                     self._read_ms = commit.time_ms
                     self._log_commit(commit)
-                    if commit.checkpoint is not None:
-                        self._put_hint(commit.number)
+                    self.put_hint()
                     return self._state
                 # The pause first: what is read after it is what the next attempt builds on. The other
                 # way round, somebody who commits more often than we wake up would win every time.
                 self._pause(attempt)
                 self._advance()
         raise ConflictError(f"node {self.node}: {attempts} commits in a row lost against others")
+
+    def commit_after_loss(self, build: Callable[[ManifestState], Draft | None]) -> ManifestState:
+        """Do as `commit`, and give up what the store has lost of the history; return the state after.
+
+        The history goes on from the newest state that can be read whole, above every number known.
+        Nobody who knows a lost number takes what follows for it: he finds a tombstone there. Nothing
+        lost: an ordinary commit. Raises as `commit`, UnsupportedFormatError; ConflictError when
+        somebody else commits meanwhile.
+        """
+        with self._lock:
+            try:
+                self._load()
+            except UnsupportedFormatError:
+                raise
+            except CorruptFileError as error:
+                return self._go_on_after(error, build)
+        return self.commit(build)
+
+    def _go_on_after(
+        self, loss: CorruptFileError, build: Callable[[ManifestState], Draft | None]
+    ) -> ManifestState:
+        numbers = self._reader.numbers()
+        state = self._reader.newest_readable(numbers)
+        last = max(state.number, self._expected, self._reader.newest_named(state), *numbers, 0)
+        draft = build(state)
+        assert draft is not None, "only what commits something goes on after a loss"
+        change = replace(draft.change, rollback=last)
+        stamped = self._stamp(draft._replace(change=change), state, last + 1)
+        commit = with_checkpoint(state, stamped)
+        if not self._create(commit):
+            raise ConflictError(f"node {self.node}: somebody else commits to it at the same time")
+        # Durable: a checkpoint that needs nothing below it. Until the gap is filled, readers that
+        # come that way raise; a crash here leaves holes, which the next call fills.
+        self._state, self._is_loaded = apply(state, commit), True
+        self._read_ms = commit.time_ms
+        lost = set(range(state.collected + 1, last + 1)).difference(numbers)
+        for number in sorted(lost.union(range(state.number + 1, last + 1))):
+            self.bury(number, number)
+        self.put_hint()
+        extra = {"node": self.node, "from": state.number, "lost": last, "error": str(loss)}
+        logger.warning("rollback accepted", extra=extra)
+        return self._state
+
+    def put_hint(self) -> None:
+        """Tell in the store how far the history goes: a sign that its writer lives. Best effort."""
+        hint = Hint(self._state.base, self._state.number)
+        try:
+            self.store.put(self.paths.hint, encode_hint(self.node, hint))
+        except (UnavailableError, StoreRefusedError) as error:
+            # Every commit that it names is durable; the next hint tells it again.
+            logger.debug("hint not written", extra={"node": self.node, "error": str(error)})
 
     def bury(self, first: int, last: int) -> None:
         """Overwrite the manifest numbers first..last, all below the checkpoint, by tombstones.
@@ -172,102 +241,95 @@ class ManifestLog:
             tombstone = Tombstone(self.node, number, base)
             self.store.put(self.paths.manifest(number), encode_tombstone(tombstone))
 
+    def missing_numbers(self) -> list[int]:
+        """Return the numbers, of those never collected, that do not exist though newer ones do.
+
+        One LIST over what is not collected, beside the calls of others; raises what the store does.
+        """
+        state = self._state
+        first = self.paths.manifest(state.collected)
+        found = self.store.list(self.paths.manifest_prefix, first)
+        numbers = {self.paths.parse_manifest(each.key) for each in found}
+        return sorted(set(range(state.collected + 1, state.number + 1)) - numbers)
+
     # -- reading ------------------------------------------------------------------------------
 
     def _load(self) -> ManifestState:
-        state = self._from_hint() or self._from_listing()
+        self.expect(self._state.number)
+        hint = self._read_hint()
+        state = self._from_hint(hint) or self._reader.newest_checkpoint()
         # One LIST instead of a probe: it also shows a hole that a probe would take for the end.
         after = self.store.list(self.paths.manifest_prefix, self.paths.manifest(state.number))
         numbers = [self.paths.parse_manifest(found.key) for found in after]
         newest = max((number for number in numbers if number is not None), default=0)
         while state.number < newest:
             try:
-                state = self._step(state)
+                state = self._reader.step(state)
             except NotFoundError as error:
-                key = self.paths.manifest(state.number + 1)
-                raise CorruptFileError(key, f"missing, though {newest} exists") from error
+                raise self._lost(state.number + 1, f"though {newest} exists") from error
+        if hint is None:
+            self.expect(self._reader.newest_named(state))
+        state = self._reach_expected(state)
         if state.number >= self._state.number:
             self._state = state
         self._is_loaded = True
         self._read_ms = self._clock.now_ms()
         return self._state
 
-    def _from_hint(self) -> ManifestState | None:
+    def _read_hint(self) -> Hint | None:
+        """Read the hint, and expect what it says."""
+        self._hint_read_ms = self._clock.now_ms()
+        hint = self._reader.hint()
+        if hint is not None:
+            self.expect(hint.number)
+        return hint
+
+    def _from_hint(self, hint: Hint | None) -> ManifestState | None:
         """Return the state of the checkpoint that the hint names, None when it leads nowhere."""
+        if hint is None:
+            return None
+        if not hint.checkpoint:
+            return ManifestState(node=self.node)
         try:
-            hinted = decode_hint(
-                self.store.get(self.paths.hint), key=self.paths.hint, node=self.node
-            )
-            return self._checkpoint(hinted)
-        except (NotFoundError, CorruptFileError) as error:
-            # Not swallowed: the listing decides, and reads the same objects if they are damaged.
+            return self._reader.checkpoint(hint.checkpoint)
+        except CorruptFileError as error:
+            # Not swallowed: the listing reads the same objects if they are damaged.
             logger.debug("no usable hint", extra={"node": self.node, "error": str(error)})
             return None
 
-    def _from_listing(self) -> ManifestState:
-        """Return the state of the newest checkpoint, found by listing; number 0 for a new node."""
-        numbers = (
-            self.paths.parse_manifest(found.key)
-            for found in self.store.list(self.paths.manifest_prefix)
-        )
-        newest = max((number for number in numbers if number is not None), default=0)
-        if newest == 0:
-            return ManifestState(node=self.node)
-        found = self._read(newest)
-        if isinstance(found, Commit) and found.checkpoint is not None:
-            return found.checkpoint
-        base = found.newest if isinstance(found, Tombstone) else found.base
-        return self._checkpoint(base) if base else ManifestState(node=self.node)
+    def _reach_expected(self, state: ManifestState) -> ManifestState:
+        """Return the state, read on as far as is known to exist. Raises LostManifestError."""
+        while state.number < self._expected:
+            try:
+                state = self._reader.step(state)  # committed after the listing, perhaps
+            except NotFoundError as error:
+                known = f"though the history reached {self._expected}"
+                raise self._lost(state.number + 1, known) from error
+        return state
 
-    def _checkpoint(self, number: int) -> ManifestState:
-        """Return the state of the checkpoint `number`, or of a newer one if it was collected."""
-        found = self._read_named(number)
-        while isinstance(found, Tombstone):
-            found = self._read_named(found.newest)  # strictly above: the codec refuses others
-        if found.checkpoint is None:
-            raise CorruptFileError(self.paths.manifest(found.number), "is not a checkpoint")
-        return found.checkpoint
+    def _lost(self, number: int, known: str) -> LostManifestError:
+        return LostManifestError(
+            self.paths.manifest(number),
+            f"missing, {known}: restore the objects below manifest/; if this is an older copy of the "
+            "store on purpose, let the owner open it with --accept-rollback (accept_rollback=True)",
+        )
 
     def _advance(self) -> ManifestState:
         """Read on from `state` until a number is absent."""
         while True:
             try:
-                self._state = self._step(self._state)
+                self._state = self._reader.step(self._state)
             except NotFoundError:
-                self._read_ms = self._clock.now_ms()
+                now_ms = self._clock.now_ms()
+                if abs(now_ms - self._hint_read_ms) >= HINT_EVERY_MS:
+                    self._read_hint()
+                self._state = self._reach_expected(self._state)
+                self._read_ms = now_ms
                 return self._state
-
-    def _step(self, state: ManifestState) -> ManifestState:
-        """Return the state after number + 1. Raises NotFoundError when there is none."""
-        found = self._read(state.number + 1)
-        if isinstance(found, Tombstone):  # we stalled for longer than the grace time
-            return self._checkpoint(found.newest)
-        return apply(state, found)
-
-    def _read_named(self, number: int) -> Commit | Tombstone:
-        """Return a commit that another object names; raises CorruptFileError when it is absent."""
-        try:
-            return self._read(number)
-        except NotFoundError as error:
-            raise CorruptFileError(self.paths.manifest(number), "named, but missing") from error
-
-    def _read(self, number: int) -> Commit | Tombstone:
-        """Return what lies under a number; what does not verify is read a second time."""
-        try:
-            return self._read_once(number)
-        except CorruptFileError as error:
-            # Altered on its way, perhaps: what the store itself holds damaged stays so.
-            logger.warning("manifest read again", extra={"node": self.node, "error": str(error)})
-            return self._read_once(number)
-
-    def _read_once(self, number: int) -> Commit | Tombstone:
-        key = self.paths.manifest(number)
-        return decode_manifest(self.store.get(key), key=key, node=self.node, number=number)
 
     # -- writing ------------------------------------------------------------------------------
 
-    def _stamp(self, draft: Draft) -> Commit:
-        number = self._state.number + 1
+    def _stamp(self, draft: Draft, state: ManifestState, number: int) -> Commit:
         commit = Commit(
             node=self.node,
             number=number,
@@ -276,12 +338,12 @@ class ManifestLog:
             owner=draft.owner,
             commit_id=self._ids.uuid(),
             time_ms=self._clock.now_ms(),
-            base=self._state.base,
+            base=state.base,
             change=draft.change,
         )
-        if number - self._state.base < self._checkpoint_every:
+        if number - state.base < self._checkpoint_every:
             return commit
-        return with_checkpoint(self._state, commit)
+        return with_checkpoint(state, commit)
 
     def _create(self, commit: Commit) -> bool:
         """Create the commit's number; False when it is somebody else's (or was collected)."""
@@ -290,18 +352,11 @@ class ManifestLog:
         except AlreadyExistsError:
             # The refusal may answer a retry of our own request whose first attempt took effect.
             try:
-                found = self._read(commit.number)
+                found = self._reader.read(commit.number)
             except NotFoundError:  # refused in favour of a request that then failed: try again
                 return False
             return isinstance(found, Commit) and found.commit_id == commit.commit_id
         return True
-
-    def _put_hint(self, checkpoint: int) -> None:
-        try:
-            self.store.put(self.paths.hint, encode_hint(self.node, checkpoint))
-        except UnavailableError as error:
-            # The commit above is durable; the hint only saves a listing, the next one mends it.
-            logger.debug("hint not written", extra={"node": self.node, "error": str(error)})
 
     def _pause(self, attempt: int) -> None:
         """Wait a random time, longer after more lost races, so that racers part."""

@@ -16,7 +16,8 @@
 
 Numbers have exactly 20 digits, so that names sort as numbers do; uuids are 32 lower-case hex digits.
 A name ending in `.tmp` is half written, by definition: recovery removes it. Parsers refuse near
-misses: they return None, never a guess. A node's name contains no `-` and no `/`.
+misses: they return None, never a guess. A node's name contains no `/`; where it is one part of a name, the
+others have fixed lengths, so that the `-` between them is told from one in the node's name.
 
 Depends on file_state only.
 """
@@ -42,7 +43,7 @@ NODES_PREFIX: Final = "nodes/"
 LOCAL_STATES: Final = (FileState.UNSEALED, FileState.SEALED, FileState.COMPACTED)
 NUMBER_LIMIT: Final = 1 << 63  # 19 digits: every number fits the int64 of numpy, JSON and Spark
 
-_NODE = r"[a-z0-9][a-z0-9._]{0,62}"
+_NODE = r"[a-z0-9][a-z0-9._-]{0,62}"
 _NUMBER = re.compile(r"[0-9]{20}")
 _NODE_NAME = re.compile(_NODE)
 _SIDECAR = re.compile(rf"([0-9]{{20}})-({_NODE})-([0-9a-f]{{32}})")
@@ -176,7 +177,7 @@ class StorePaths:
     def __post_init__(self) -> None:
         if not is_node_name(self.node):
             raise InvalidRequestError(
-                "a node's name has 1 to 63 of a-z 0-9 . _ and begins with a letter or digit",
+                "a node's name has 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit",
                 field="node",
             )
 

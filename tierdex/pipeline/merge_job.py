@@ -127,13 +127,18 @@ def mergeable(snapshot: Snapshot, rules: Retention) -> list[ListedFile]:
 
 
 def collect_garbage(
-    store_url: str, *, node: str = DEFAULT_NODE, options: Mapping[str, str] | None = None
+    store_url: str,
+    *,
+    node: str = DEFAULT_NODE,
+    options: Mapping[str, str] | None = None,
+    yes: bool = False,
 ) -> int:
     """Delete what failed jobs uploaded and merges dropped, once the grace time has passed.
 
-    Returns the objects deleted. `merge` does it too, and every sink now and then.
+    Returns the objects deleted. `merge` does it too, and every sink now and then. Where more than
+    half of the node's objects are in no manifest these stay, and a warning is logged, unless `yes`.
     """
-    return JobNode(StoreLink.of(store_url, options).open(), node).collect()
+    return JobNode(StoreLink.of(store_url, options).open(), node).collect(yes=yes)
 
 
 def _plan(

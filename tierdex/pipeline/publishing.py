@@ -119,18 +119,19 @@ class JobNode:
                 current = [renamed(self._store, row, self.name, state) for row in current]
         raise AssertionError("unreachable")
 
-    def collect(self) -> int:
+    def collect(self, *, yes: bool = False) -> int:
         """Remove what no reader can need: objects of failed tasks, dropped files, old numbers, names of
         replaced files that their owners have forgotten.
 
-        Returns the objects deleted. Only what is older than the grace time goes.
+        Returns the objects deleted. Only what is older than the grace time goes; of what no manifest
+        lists nothing, where that is more than half of the node's objects, unless `yes`.
         """
         grace_ms = round(load_settings().grace_time * 1000)
-        deleted = collect_node(
-            self.shared, self._store, now_ms=self._clock.now_ms(), grace_ms=grace_ms
+        found = collect_node(
+            self.shared, self._store, now_ms=self._clock.now_ms(), grace_ms=grace_ms, yes=yes
         )
         self._forget_replaced()
-        return deleted
+        return found.done
 
     def _forget_replaced(self) -> None:
         """Drop the names of files that merges here replaced, or the manifest grows for ever."""

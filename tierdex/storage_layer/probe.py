@@ -32,6 +32,19 @@ def probe(store: Store, prefix: str, ids: IdSource) -> None:
         store.delete(key)
 
 
+def read_store_time(store: Store, prefix: str, ids: IdSource) -> int:
+    """Return the store's own wall time (ms), by which it dates objects: that of a small one, made now.
+
+    Sends three requests. Raises what the store raises.
+    """
+    key = f"{prefix}probe-{ids.uuid().hex()}"
+    try:
+        store.put(key, b"what is the time?")
+        return store.head(key).modified_ms
+    finally:
+        store.delete(key)
+
+
 def _write_again(store: Store, key: str, token: str) -> None:
     try:
         store.put_if_absent(key, f"second {token}".encode())

@@ -17,8 +17,9 @@ from tierdex.app.keys import KeyFile, Scope
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
+from tierdex.settings import Settings
 
-LOCAL = "node:local"
+LOCAL = f"node:{Settings().node}"
 ONE = ("-t", "orders", "-k", "ORDER-1", "-i", "M-1", "--offset", "4096", "--size", "512",
        "--timestamp", "2023-11-14T22:13:20Z")  # fmt: skip
 
@@ -271,3 +272,35 @@ def test_mistyped_store_is_an_error(run, tmp_path, command):
 def test_query_of_a_mistyped_store_does_not_say_not_found(run, tmp_path):
     question = ("query", "--store", str(tmp_path / "storr"), "--topic", "orders", "--key", "K")
     assert "holds no manifest" in run(*question, code=1).stderr
+
+
+def test_second_folder_under_the_node_of_a_living_owner_is_refused_until_it_says_take_over(
+    run, put, tmp_path
+):
+    put(*ONE, "--set", "node=shop")
+    store, other = str(tmp_path / "data" / "store"), str(tmp_path / "laptop")
+    second = ("put", *ONE, "--data", other, "--store", store, "--set", "node=shop", *SMALL)
+    refused = run(*second, code=1)
+    assert "--take-over" in refused.stderr
+    run(*second, "--take-over")
+    assert "--take-over" in run("put", *ONE, *SMALL, code=1).stderr  # the first is fenced for good
+    assert "--url" in run("put", *ONE, "--take-over", "--url", "http://127.0.0.1:1", code=2).stderr
+
+
+def test_store_that_lost_its_manifests_is_refused_until_the_rollback_is_accepted(
+    run, put, tmp_path
+):
+    put(*ONE)
+    run("compact", "--roll", *SMALL)
+    for manifest in (tmp_path / "data" / "store").rglob("manifest/*"):
+        manifest.unlink()
+    assert "--accept-rollback" in run("compact", *SMALL, code=1).stderr
+    assert "incomplete" in run("query", "-t", "orders", "-k", "ORDER-1", code=4).stderr
+    run("compact", "--accept-rollback", *SMALL)
+    kept = run("compact", "--set", "grace_time=0", *SMALL)
+    assert "tierdex compact --yes" in kept.stderr
+    assert list((tmp_path / "data" / "store").rglob("files/*"))
+    for _ in range(2):
+        run("compact", "--yes", "--set", "grace_time=0", *SMALL)
+    assert not list((tmp_path / "data" / "store").rglob("files/*"))
+    run("query", "-t", "orders", "-k", "ORDER-1", code=3)

@@ -7,14 +7,23 @@ from typing import Annotated
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.exits import say
 from tierdex.app.cli.opening import opened, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
+from tierdex.errors import InvalidRequestError
 
 
 def compact(
     roll: Annotated[
         bool, typer.Option("--roll", help="Roll the unsealed file first, so that it goes too.")
+    ] = False,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            help="Delete what is in no manifest even if that is most of the node's objects.",
+        ),
     ] = False,
     data: options.Data = None,
     store: options.Store = None,
@@ -22,12 +31,21 @@ def compact(
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
+    take_over: options.TakeOver = False,
+    accept_rollback: options.AcceptRollback = False,
 ) -> None:
     """Compact, upload and publish all that is due."""
+    if yes and url is not None:
+        raise InvalidRequestError("needs the data folder: not with --url", field="--yes")
     settings = {"background": False, **parse_settings(setting)}
-    with opened(data, store, url, api_key, writes=True, settings=settings) as index:
+    with opened(
+        data, store, url, api_key, writes=True, settings=settings,
+        takeover=take_over, accept_rollback=accept_rollback,
+    ) as index:  # fmt: skip
         if roll:
             index.roll()
-        done = index.run_compaction()
+        done = index.run_compaction(yes=True) if yes else index.run_compaction()
         status = index.compaction_status()
     write_fields(output, {"done": done, **status})
+    if status.get("orphans_kept"):
+        say(f"note: {status['orphans_kept']}")

@@ -26,11 +26,16 @@ def expire(
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
+    take_over: options.TakeOver = False,
+    accept_rollback: options.AcceptRollback = False,
 ) -> None:
     """Drop this node's published files sealed before a time. Exit code 4: a node cannot be read."""
     time_ms = parse_time(before, field="--before")
     settings = {"background": False, **parse_settings(setting)}
-    with opened(data, store, url, api_key, writes=True, settings=settings) as index:
+    with opened(
+        data, store, url, api_key, writes=True, settings=settings,
+        takeover=take_over, accept_rollback=accept_rollback,
+    ) as index:  # fmt: skip
         rows = [file_document(f) for f in index.expire(before=time_ms, dry_run=dry_run)]
         nodes = index.nodes()
     write_rows(output, rows, FILE_FIELDS, whole={"files": rows, "dry_run": dry_run})

@@ -49,6 +49,8 @@ def load(
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
+    take_over: options.TakeOver = False,
+    accept_rollback: options.AcceptRollback = False,
 ) -> None:
     """Load a file: each row becomes an entry that points back at its bytes."""
     from tierdex.app.load.loader import LoadOptions, load_file
@@ -67,7 +69,16 @@ def load(
     )
     sources = SourceRegister(LocalFileSystem(), data or DEFAULT_DATA) if url is None else None
     with (
-        opened(data, store, url, api_key, writes=True, settings=parse_settings(setting)) as index,
+        opened(
+            data,
+            store,
+            url,
+            api_key,
+            writes=True,
+            settings=parse_settings(setting),
+            takeover=take_over,
+            accept_rollback=accept_rollback,
+        ) as index,  # fmt: skip
         progress_bar(file.name) as progress,
     ):
         report = load_file(

@@ -43,9 +43,16 @@ def opened(
     writes: bool,
     settings: dict[str, Any] | None = None,
     rocketmq: Path | None = None,
+    takeover: bool = False,
+    accept_rollback: bool = False,
 ) -> Iterator[Any]:
     """Open an index (read-only unless `writes`) or a client, and close it at the end."""
     if url is not None:
+        if takeover or accept_rollback:
+            raise InvalidRequestError(
+                "the owner of a folder says --take-over, --accept-rollback: not with --url",
+                field="--url",
+            )
         if data is not None or store is not None or rocketmq is not None:
             raise InvalidRequestError(
                 "give --url, or --data and --store (see also TIERDEX_DATA, TIERDEX_STORE)",
@@ -65,7 +72,9 @@ def opened(
     elif data is not None and not data.is_dir():
         raise NotFoundError(f"there is no data folder {data}")
     options = dict(settings or {})
-    if not writes:
+    if writes:
+        options |= {"takeover": takeover, "accept_rollback": accept_rollback}
+    else:
         options |= {"read_only": True, "background": False}
     with Index.open(data, store=store, rocketmq=rocketmq, **options) as index:
         yield index

@@ -60,3 +60,16 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A setting of the index; repeatable."),
 ]
+TakeOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="Fence the node's owner, even if it gave a sign of life lately."
+    ),
+]
+AcceptRollback = Annotated[
+    bool,
+    typer.Option(
+        "--accept-rollback",
+        help="The store was set back to an older copy on purpose: go on without what it lost.",
+    ),
+]

@@ -39,6 +39,8 @@ def put(
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
+    take_over: options.TakeOver = False,
+    accept_rollback: options.AcceptRollback = False,
 ) -> None:
     """Put one entry, or many from JSON lines: all of them or none."""
     entries = _read_lines(lines) if lines is not None else None
@@ -51,7 +53,10 @@ def put(
             "offset": offset, "size": size, "timestamp": _time(timestamp),
         }  # fmt: skip
     options_ = parse_settings(setting)
-    with opened(data, store, url, api_key, writes=True, settings=options_) as index:
+    with opened(
+        data, store, url, api_key, writes=True, settings=options_,
+        takeover=take_over, accept_rollback=accept_rollback,
+    ) as index:  # fmt: skip
         if entries is None:
             level, count = index.put(**entry, durability=durability.value), 1
         else:

@@ -33,11 +33,16 @@ def serve(
     store: options.Store = None,
     keys: KeysPath = None,
     setting: options.Set = None,
+    take_over: options.TakeOver = False,
+    accept_rollback: options.AcceptRollback = False,
 ) -> None:
     """Serve the index over HTTP, with the console at `/`."""
     settings = parse_settings(setting)
     server = server_settings(host, port, allow_anonymous, settings)
-    run(data or DEFAULT_DATA, store, open_key_file(data, keys), server, settings)
+    run(
+        data or DEFAULT_DATA, store, open_key_file(data, keys), server, settings,
+        takeover=take_over, accept_rollback=accept_rollback,
+    )  # fmt: skip
 
 
 def server_settings(
@@ -67,6 +72,9 @@ def run(
     server: ServerSettings,
     settings: dict[str, Any],
     announce: Callable[[str], None] = lambda url: say(f"serving on {url}"),
+    *,
+    takeover: bool = False,
+    accept_rollback: bool = False,
 ) -> None:
     """Open the index and serve it until a signal comes; `announce` gets the URL that it listens on."""
     try:
@@ -80,7 +88,9 @@ def run(
 
     check_exposure(server, keys)  # before the folder is locked and recovered
     limits = load_settings(**settings)
-    index = Index.open(data, store=store, **settings)
+    index = Index.open(
+        data, store=store, takeover=takeover, accept_rollback=accept_rollback, **settings
+    )
     # Beside the first requests: what they need of it they wait for, and no longer than that.
     threading.Thread(target=warm_up, name="tierdex-warm-up", daemon=True).start()
     serve_index(index, server, keys, limits=limits, announce=announce)

@@ -69,6 +69,7 @@ KINDS: dict[type[BaseException], ProblemKind] = {
     errors.FolderInUseError: ProblemKind(
         503, "folder-in-use", "another process writes in the data folder", retry=True
     ),
+    errors.NodeInUseError: ProblemKind(409, "node-in-use", "another owner of the node is alive"),
     errors.FencedError: ProblemKind(503, "fenced", "another owner took this node over", retry=True),
     errors.ReadOnlyError: ProblemKind(409, "read-only", "this index is read-only"),
     errors.ForkedError: ProblemKind(409, "forked", "this index belongs to the parent process"),
@@ -78,6 +79,9 @@ KINDS: dict[type[BaseException], ProblemKind] = {
         409, "floor", "an object was made before the collection's floor"
     ),
     errors.CorruptFileError: ProblemKind(500, "corrupt-file", "an index file is damaged"),
+    errors.LostManifestError: ProblemKind(
+        500, "lost-manifest", "the store has lost a part of a node's manifest"
+    ),
     errors.UnsupportedFormatError: ProblemKind(
         500, "unsupported-format", "an index file has a format that is not known here"
     ),

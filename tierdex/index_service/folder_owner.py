@@ -1,0 +1,102 @@
+"""What a data folder knows of its right to the node: a small file `DATA/OWNER`.
+
+::
+
+    claim to come    {"node": ..., "tokens": [ours, those before], "number": 41}    durable before its commit
+    each commit      {"node": ..., "tokens": [ours, ...], "number": 42}             durable after it
+
+A *token* is the uuid with which an opening claims the node. A folder that holds the token of the newest
+claim in the manifest is the node's: it opens again at once, however its process ended. Some are kept: a
+claim may be noted and not committed, or committed by a request that took effect late.
+
+`number` is the newest manifest number that this folder committed or read: a store that knows less has
+lost something, or is another one.
+
+The note is a help: damaged, it is as if it were absent, and the folder has to wait or to be told.
+Depends on filesystem, folder_note, lifecycle.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+from tierdex.index_service.folder_note import write_note
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+
+logger = logging.getLogger(__name__)
+
+_NAME: Final = "OWNER"
+_BYTES_MAX: Final = 4096
+_TOKENS_MAX: Final = 4
+
+
+class FolderOwner:
+    """The note of one folder, about one node. For one thread at a time."""
+
+    def __init__(self, filesystem: FileSystem, root: Path, node: str) -> None:
+        self._filesystem = filesystem
+        self._path = root / _NAME
+        self._node = node
+        found = _read(filesystem, self._path)
+        self.number = 0
+        self._tokens: list[bytes] = []
+        if found is not None and found["node"] == node:  # else adopted: it is about another node
+            self.number = found["number"]
+            self._tokens = [bytes.fromhex(token) for token in found["tokens"]]
+
+    def holds(self, token: bytes) -> bool:
+        """Say whether `token` is that of a claim which this folder made, or began to make."""
+        return token in self._tokens
+
+    def note_claim(self, token: bytes, before: bytes) -> None:
+        """Remember a claim that is about to be committed, durably. Raises OSError.
+
+        `before` is the token of the claim that it follows. If that is this folder's it stays, however
+        many claims are begun in vain.
+        """
+        others = [held for held in self._tokens if held != before]
+        kept = [before] if self.holds(before) else []
+        self._tokens = [token, *kept, *others][:_TOKENS_MAX]
+        self._write()
+
+    def note_commit(self, number: int) -> None:
+        """Remember how far the manifest is known. A failure is logged: the note is only a help."""
+        if number <= self.number:
+            return
+        self.number = number
+        try:
+            self._write()
+        except OSError as error:  # a full disk, say; the commit is durable in the store
+            logger.warning("last commit not noted", extra={"error": str(error)})
+
+    def _write(self) -> None:
+        tokens = [token.hex() for token in self._tokens]
+        note = {"node": self._node, "tokens": tokens, "number": self.number}
+        write_note(self._filesystem, self._path, _encode(json.dumps(note).encode()))
+
+
+def _encode(text: bytes) -> bytes:
+    return b"%s %08x\n" % (text, zlib.crc32(text))
+
+
+def _read(filesystem: FileSystem, path: Path) -> dict[str, Any] | None:
+    """Return what the note says, None when there is none or it is damaged. Raises OSError."""
+    try:
+        with closing(filesystem.open(path)) as file:
+            data = file.read_at(0, _BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    text = data.rpartition(b" ")[0]
+    if data != _encode(text):
+        logger.warning("note is damaged", extra={"path": str(path)})
+        return None
+    found: dict[str, Any] = json.loads(text)
+    return found

@@ -1,0 +1,130 @@
+"""Reads the objects of one node's manifest: one, the newest state that they make, what else is known of it.
+
+Holds no state of its own. What does not verify is read a second time, since the first answer may have
+been altered on its way; an absent number is NotFoundError where it may be the end of the history, and
+CorruptFileError where another object names it.
+
+Depends on manifest, manifest_codec, paths and the store.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tierdex.errors import CorruptFileError, NotFoundError, UnsupportedFormatError
+from tierdex.lifecycle.manifest import Commit, Hint, ManifestState, Tombstone, apply
+from tierdex.lifecycle.manifest_codec import decode_hint, decode_manifest
+from tierdex.lifecycle.paths import StorePaths, format_number
+
+if TYPE_CHECKING:
+    from tierdex.storage_layer.base import Store
+
+logger = logging.getLogger(__name__)
+
+
+class ManifestReader:
+    """The manifest objects of one node. Safe to share between threads."""
+
+    def __init__(self, store: Store, paths: StorePaths) -> None:
+        self._store = store
+        self._paths = paths
+
+    def hint(self) -> Hint | None:
+        """Return the hint, None when there is none that can be read."""
+        try:
+            data = self._store.get(self._paths.hint)
+            return decode_hint(data, key=self._paths.hint, node=self._paths.node)
+        except (NotFoundError, CorruptFileError) as error:
+            # Not swallowed: it is only a hint, the listing decides.
+            logger.debug("no usable hint", extra={"node": self._paths.node, "error": str(error)})
+            return None
+
+    def newest_named(self, state: ManifestState) -> int:
+        """Return the highest manifest number that a file object bears, if it is above the state's.
+
+        Its writer had read that number: it was there.
+        """
+        above = self._paths.files_prefix + format_number(state.number + 1)
+        names = (
+            self._paths.parse_object(found.key)
+            for found in self._store.list(self._paths.files_prefix, above)
+        )
+        return max((name.read_number for name in names if name is not None), default=0)
+
+    def numbers(self) -> list[int]:
+        """Return every manifest number that exists, in order."""
+        found = self._store.list(self._paths.manifest_prefix)
+        numbers = (self._paths.parse_manifest(each.key) for each in found)
+        return [number for number in numbers if number is not None]
+
+    def newest_readable(self, numbers: list[int]) -> ManifestState:
+        """Return the newest state for which nothing is missing or damaged; number 0 if there is none."""
+        state = ManifestState(node=self._paths.node)
+        for number in reversed(numbers):
+            try:
+                found = self.read(number)
+            except UnsupportedFormatError:
+                raise
+            except CorruptFileError as error:
+                logger.warning("given up", extra={"node": self._paths.node, "error": str(error)})
+                continue
+            if isinstance(found, Commit) and found.checkpoint is not None:
+                state = found.checkpoint
+                break
+        while True:
+            try:
+                state = self.step(state)
+            except UnsupportedFormatError:
+                raise
+            except (NotFoundError, CorruptFileError):
+                return state
+
+    def newest_checkpoint(self) -> ManifestState:
+        """Return the state of the newest checkpoint, found by listing; number 0 for a new node."""
+        newest = max(self.numbers(), default=0)
+        if newest == 0:
+            return ManifestState(node=self._paths.node)
+        found = self.read(newest)
+        if isinstance(found, Commit) and found.checkpoint is not None:
+            return found.checkpoint
+        base = found.newest if isinstance(found, Tombstone) else found.base
+        return self.checkpoint(base) if base else ManifestState(node=self._paths.node)
+
+    def checkpoint(self, number: int) -> ManifestState:
+        """Return the state of the checkpoint `number`, or of a newer one if it was collected."""
+        found = self._read_named(number)
+        while isinstance(found, Tombstone):
+            found = self._read_named(found.newest)  # strictly above: the codec refuses others
+        if found.checkpoint is None:
+            raise CorruptFileError(self._paths.manifest(found.number), "is not a checkpoint")
+        return found.checkpoint
+
+    def step(self, state: ManifestState) -> ManifestState:
+        """Return the state after number + 1. Raises NotFoundError when there is none."""
+        found = self.read(state.number + 1)
+        if isinstance(found, Tombstone):  # we stalled for longer than the grace time
+            return self.checkpoint(found.newest)
+        return apply(state, found)
+
+    def _read_named(self, number: int) -> Commit | Tombstone:
+        """Return a commit that another object names; raises CorruptFileError when it is absent."""
+        try:
+            return self.read(number)
+        except NotFoundError as error:
+            raise CorruptFileError(self._paths.manifest(number), "named, but missing") from error
+
+    def read(self, number: int) -> Commit | Tombstone:
+        """Return what lies under a number; what does not verify is read a second time."""
+        try:
+            return self._read_once(number)
+        except CorruptFileError as error:
+            # Altered on its way, perhaps: what the store itself holds damaged stays so.
+            logger.warning(
+                "manifest read again", extra={"node": self._paths.node, "error": str(error)}
+            )
+            return self._read_once(number)
+
+    def _read_once(self, number: int) -> Commit | Tombstone:
+        key = self._paths.manifest(number)
+        return decode_manifest(self._store.get(key), key=key, node=self._paths.node, number=number)
