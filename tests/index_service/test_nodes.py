@@ -313,3 +313,19 @@ def test_a_file_published_while_the_table_is_brought_up_stays(make_node):
         assert [handle.state for handle in snapshot.files] == [FileState.UPLOADED]
     nodes.show()
     assert offsets(index.query("orders", key="A")) == [1]
+
+
+def test_owner_that_claims_late_knows_nothing_before_its_files_are_shown(make_node, store):
+    """The claim reads the manifest and commits to it; the table shows what it lists a little later."""
+    first = make_node("a")
+    publish(first, 1)
+    first.close()
+    store.broken = ("nodes/a/",)
+    index = make_node("a", max_staleness=10)
+    store.broken = ()
+    index._parts.writing.compactor._parts.claim.get()
+    answer = index.query("orders", key="A")
+    assert offsets(answer) == [1] or not answer.complete
+    index.refresh()
+    answer = index.query("orders", key="A")
+    assert (offsets(answer), answer.complete) == ([1], True)

@@ -111,6 +111,9 @@ class Nodes:
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._logs: dict[str, ManifestLog] = {}  # replaced, never changed: read without a lock
+        self._shown_ms: dict[
+            str, int
+        ] = {}  # as of when the table shows a node; replaced, never changed
         self._absent_ms: dict[str, int] = {}  # until when a node was known not to exist
         self._errors: dict[str, Exception] = {}
         self._listing_error: str | None = None
@@ -219,6 +222,9 @@ class Nodes:
             # it was dropped. The other way round, a file published in between would look dropped.
             with self._table.snapshot() as snapshot:
                 shown = {handle.key: handle for handle in snapshot.files}
+            # A log may have been read, or committed to, by the owner's claim since: an answer knows only
+            # what is in the table. The times before the states, which are then as new or newer.
+            known_ms = {node: log.read_ms for node, log in self._logs.items()}
             listed = self._listed()
             gone = [handle for handle in vanished if shown.get(handle.key) is handle]
             for handle in gone:
@@ -245,6 +251,7 @@ class Nodes:
             if gone or fresh:
                 self._table.change(remove=gone, add=fresh)
             self._hidden = tuple(hidden)
+            self._shown_ms = known_ms
             self.calm = self._calm()
         for handle in gone:
             if handle.row is not None:
@@ -363,8 +370,8 @@ class Nodes:
         return self._clock.now_ms() - round(self._settings.max_staleness * 1000)
 
     def _known_ms(self, log: ManifestLog) -> int:
-        """Return until when a node is known: its manifest was read, or the node did not exist yet."""
-        return log.read_ms or self._absent_ms.get(log.node, 0)
+        """Return until when a node is known: its files are shown, or the node did not exist yet."""
+        return self._shown_ms.get(log.node, 0) or self._absent_ms.get(log.node, 0)
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
         """Say whether the topic's own retention, counted from the file's sealing, has passed."""
