@@ -59,7 +59,7 @@ def test_fenced_service_refuses_puts_and_is_not_ready(tmp_path):
     def open_index(name):
         return Index.open(
             tmp_path / name, store=str(tmp_path / "store"), slot_count=64, item_capacity=1000,
-            background=False, remote_interval=0.0, disk_reserve_bytes=0,
+            background=False, remote_interval=0.0, disk_reserve_bytes=0, takeover=True,
         )  # fmt: skip
 
     entry = {"topic": "t", "key": "k", "queue_id": 0, "offset": 1, "size": 1, "timestamp": 1}
