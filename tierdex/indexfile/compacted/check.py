@@ -99,8 +99,8 @@ class _PageCheck:
         self._topics = np.zeros((len(file.topic_rows), 3), np.int64)
         self._topics[:, 2] = -1
         self._hashes = np.empty(_PAGES_AT_ONCE * file.statistics.items_per_page, np.uint64)
-        self._used: dict[str, np.ndarray] = {
-            name: np.zeros(len(file.dictionaries.strings(name)), bool)
+        self._string_counts = {
+            name: len(file.dictionaries.strings(name))
             for name in file.schema.dictionary_names
             if name != TOPIC_DICTIONARY  # whose items are counted
         }
@@ -143,8 +143,8 @@ class _PageCheck:
                 page += 1
             elif self._words[k.C_FIRST_REPEAT] >= 0:
                 self._compare_entries(begin)
-        if sound and self._used:
-            self._note_used(first, self._rows(first, count))
+        if sound and self._string_counts:
+            self._look_strings_up(first, self._rows(first, count))
 
     def _rows(self, first: int, count: int) -> np.ndarray:
         span = self._file.span(first, count)
@@ -162,14 +162,14 @@ class _PageCheck:
         if not keep.all():
             self._fault(first, "or one after it has an entry twice for one hash")
 
-    def _note_used(self, first: int, rows: np.ndarray) -> None:
-        """Note which dictionary strings the rows use."""
-        for name, used in self._used.items():
-            column = rows[name]
-            if int(column.max()) >= len(used):
+    def _look_strings_up(self, first: int, rows: np.ndarray) -> None:
+        """Compare the rows' strings with the dictionaries, which may hold strings that no row uses.
+
+        A batch brings all of its strings to a file, also when the file takes its first rows only.
+        """
+        for name, known in self._string_counts.items():
+            if int(rows[name].max()) >= known:
                 self._fault(first, f"or one after it names an unknown string of dictionary {name}")
-            else:
-                used[column] = True
 
     def _totals(self) -> None:
         file, statistics = self._file, self._file.statistics
@@ -185,11 +185,6 @@ class _PageCheck:
             self._faults.append("the items and times of a topic differ from the statistics")
         if file.statistics.filter_bits and file.filter.key_count != distinct:
             self._faults.append(f"the filter has {file.filter.key_count} keys, not {distinct}")
-        topics = {TOPIC_DICTIONARY: self._topics[:, 0] > 0}
-        for name, used in (topics | self._used).items():
-            if not used.all():
-                unused = file.dictionaries.strings(name)[int(np.flatnonzero(~used)[0])]
-                self._faults.append(f"no item uses {unused!r} of dictionary {name}")
 
     def _fault(self, page: int, what: str) -> None:
         self._faults.append(f"page {page} {what}")
