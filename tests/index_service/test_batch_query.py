@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError, TierdexError
 from tierdex.ids import SeededIds
+from tierdex.index_service.uniform_batch import uniform_batch_of
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
 
@@ -130,6 +132,44 @@ def test_plain_keys_are_found_whatever_their_arrow_types(index, key_type, topic_
         assert found == [int(key[1:]) for key in part.column("key").to_pylist()]
     beyond = pa.table({"topic": ["orders"] * 2, "key": ["é", "K5"]})
     assert index.query_batch_arrow(beyond).column("offset").to_pylist() == [1, 5]
+
+
+@pytest.mark.parametrize("topic_type", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        ["ab"] * 9,
+        ["ab"] * 8 + ["ac"],
+        ["ac"] + ["ab"] * 8,
+        ["a", "aa", "aaa"],
+        ["ab", "a", "ab"],
+        ["é"],
+    ],
+)
+def test_plain_topic_column_answers_as_its_dictionary_does(index, topics, topic_type):
+    for topic in dict.fromkeys(topics):
+        put(index, "K", len(topic.encode()), topic=topic)
+    plain = pa.array(topics).cast(topic_type)
+    for part in (slice(None), slice(1, None), slice(0, -1)):
+        keys = pa.array(["K"] * len(topics[part]))
+        table = pa.table({"topic": plain[part], "key": keys})
+        coded = pa.table({"topic": pa.array(topics).dictionary_encode()[part], "key": keys})
+        found = index.query_batch_arrow(table).to_pylist()
+        assert found == index.query_batch_arrow(coded).to_pylist()
+        assert [row["topic"] for row in found] == topics[part]
+        batch = uniform_batch_of(index._settings, table, 1)
+        assert (batch is not None) == (len(set(topics[part])) == 1)
+
+
+@pytest.mark.parametrize(
+    "offsets", [[0, -3, 4], [0, 9, 4], [0, -2147483646, 4], [0, 2147483647, 4]]
+)
+def test_topic_column_that_points_outside_its_text_is_not_read(index, offsets):
+    text = pa.py_buffer(b"abab")
+    places = pa.py_buffer(np.array(offsets, np.int32))
+    topics = pa.StringArray.from_buffers(2, places, text)
+    table = pa.table({"topic": topics, "key": ["K", "K"]})
+    assert uniform_batch_of(index._settings, table, 1) is None
 
 
 def test_arrow_answers_are_ordered_by_lookup_and_newest_first(index):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import tempfile
 
-from tests.index_service.conftest import offsets, put
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.index_service.conftest import SMALL, offsets, put
+from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import BacklogFullError, TierdexError
 from tierdex.ids import SeededIds
@@ -55,6 +60,142 @@ def test_an_answer_from_memory_equals_the_full_one(index, lookup):
     answer = index.query_local(**lookup)
     assert answer is not None
     assert answer.entries == full_answer(index, **lookup).entries
+
+
+# -- published files --------------------------------------------------------------------------------
+
+
+@st.composite
+def histories(draw):
+    """Messages in arrival order, cut into files, and the state that each file reaches."""
+    message = st.fixed_dictionaries(
+        {
+            "topic": st.sampled_from(["a", "b"]),
+            "keys": st.lists(st.sampled_from("xyz"), max_size=2),
+            "message_id": st.sampled_from([None, "m1", "m2"]),
+            "queue_id": st.integers(0, 1),
+            "offset": st.integers(0, 3),
+            "size": st.just(10),
+            "timestamp": st.integers(1000, 1004),
+        }
+    ).filter(lambda m: m["keys"] or m["message_id"])
+    return draw(st.lists(st.lists(message, min_size=1, max_size=6), min_size=1, max_size=4))
+
+
+TIMES = st.none() | st.integers(999, 1005)
+
+
+@settings(deadline=None)
+@given(
+    files=histories(),
+    published=st.integers(1, 4),
+    names=st.sampled_from([("a", "x"), ("a", "z"), ("b", "y"), ("c", "x"), (None, "m1")]),
+    begin=TIMES,
+    end=TIMES,
+    max_count=st.sampled_from([1, 2, 64]),
+)
+def test_cached_pages_answer_what_the_full_query_answers(
+    files, published, names, begin, end, max_count
+):
+    """A lookup whose pages the full query has read is answered without the store, and equally."""
+    topic, name = names
+    lookup = {"topic": topic, "key" if topic else "message_id": name, "max_count": max_count}
+    if begin is None or end is None or begin <= end:
+        lookup |= {"begin": begin, "end": end}
+    clock = ManualClock()
+    store = FaultyStore(MemoryStore(), ids=SeededIds(1), clock=clock)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Index.open(folder, store=store, clock=clock, ids=SeededIds(2), **SMALL) as index,
+    ):
+        for number, messages in enumerate(files):
+            for message in messages:
+                index.put(**message)
+            if number < published:
+                index.roll()
+                index.run_compaction()
+        expected = index.query(**lookup)  # teaches the topic, reads the pages
+        with store.outage():
+            answer = index.query_local(**lookup)
+            full = full_answer(index, **lookup)
+        assert full.entries == expected.entries
+        if len(expected.entries) < max_count:
+            assert answer is not None
+            assert (answer.entries, answer.complete) == (expected.entries, True)
+        else:
+            assert answer is None  # the cursor's business
+        assert index.query_local(**lookup, cursor="") is None
+    assert index.query_local(**lookup) is None  # closed
+
+
+@pytest.fixture
+def published(make_index, store):
+    """Two published files and an unsealed one; k0 lies in all, k1 .. k3 in one each."""
+    index = make_index(store=store)
+    for number in range(3):
+        put(index, "k0", number)
+        put(index, f"k{number + 1}", 100 + number)
+        if number < 2:
+            index.roll()
+            index.run_compaction()
+    index.flush("os")
+    assert [info.state for info in index.files()] == ["unsealed", "uploaded", "uploaded"]
+    return index
+
+
+def test_published_key_is_answered_from_cached_pages_without_a_request(published, store):
+    published.query("orders", key="k0")
+    with store.outage():
+        assert offsets(published.query_local("orders", key="k0")) == [2, 1, 0]
+        assert offsets(published.query_local("orders", key="k1")) == [100]
+        assert offsets(published.query_local("orders", key="k0", end=1001)) == [1, 0]
+        assert published.query_local("orders", key="absent").entries == []
+
+
+def test_published_key_whose_page_is_not_in_memory_is_left_to_the_full_query(published, store):
+    published.query("orders", key="absent")  # opens nothing that the filters do not let through
+    calls = store.calls("get")
+    assert published.query_local("orders", key="k1") is None
+    assert store.calls("get") == calls
+    assert offsets(published.query("orders", key="k1")) == [100]
+    assert offsets(published.query_local("orders", key="k1")) == [100]
+
+
+def test_damaged_page_in_memory_is_never_an_answer(published):
+    published.query("orders", key="k1")
+    pages = published._parts.surroundings._nodes._pages
+    for place, data in list(pages._ranges.items()):
+        pages._ranges[place] = bytes(byte ^ 0x55 for byte in data)
+    assert published.query_local("orders", key="k1") is None
+    assert offsets(published.query("orders", key="k1")) == [100]  # fetched again
+    assert offsets(published.query_local("orders", key="k1")) == [100]
+
+
+def test_published_key_under_retention_is_left_to_the_full_query(make_index, store, clock):
+    index = make_index(store=store, topic_retention={"orders": 60.0})
+    put(index, "a", 1)
+    index.roll()
+    index.run_compaction()
+    assert offsets(index.query("orders", key="a")) == [1]
+    clock.advance(61.0)
+    index.refresh()
+    assert index.query_local("orders", key="a") is None
+    assert index.query("orders", key="a").entries == []
+
+
+def test_published_hot_key_is_left_to_the_full_query(make_index, store):
+    index = make_index(store=store)
+    for offset in range(40):
+        put(index, "hot", offset)
+    put(index, "cold", 0)
+    index.roll()
+    index.run_compaction()
+    assert len(index.query("orders", key="hot").entries) == 40
+    assert index.query_local("orders", key="hot") is None
+    assert len(index.query_local("orders", key="cold").entries) == 1
+
+
+# -- local files ------------------------------------------------------------------------------------
 
 
 def test_a_key_in_every_file_comes_newest_file_first(index):

@@ -5,16 +5,16 @@ most files. Both are answered here::
 
     the newest files, while they are chained    one kernel call a file, from the name to the message
     files after them                            the filters of all local compacted ones in one call,
-                                                then those that may hold the key; published ones by the
-                                                filter of a sidecar that is open
+                                                then those that may hold the key; published ones by a
+                                                sidecar that is open, and a page in the page cache
 
-Whatever needs more (a page of a published file, a hot key, a cursor, an explanation, a node that is not
+Whatever needs more (a request to the store, a hot key, a cursor, an explanation, a node that is not
 fresh) is left to `QueryRunner`, by returning None.
 
 The answer is the one that `QueryRunner` would give. No snapshot is pinned: a reader that is closed
 meanwhile says so, and the query is run in full. What a topic's lookups need is prepared once a version
 of the file table.
-Depends on lifecycle, indexfile, surroundings.
+Depends on lifecycle, indexfile, surroundings, published.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.errors import TierdexError
 from tierdex.fileparts.filter import FilterGroup
 from tierdex.index_service.answer import Answer, Entry
+from tierdex.index_service.published import PublishedFile
 from tierdex.index_service.repeats import without_repeats
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN, Lookup
@@ -31,16 +32,12 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
-from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tierdex.clock import Clock
     from tierdex.fileparts.filter import FuseFilter
     from tierdex.index_service.nodes import Nodes
-    from tierdex.index_service.sidecar_cache import SidecarCache
     from tierdex.index_service.writer import Writer
     from tierdex.indexfile.chained.reader import MessageFinder
     from tierdex.lifecycle.file_handle import FileHandle
@@ -65,7 +62,6 @@ class LocalQueries:
         clock: Clock,
         table: FileTable,
         nodes: Nodes,
-        sidecars: SidecarCache,
         settings: Settings,
         writer: Writer | None,
     ) -> None:
@@ -73,7 +69,6 @@ class LocalQueries:
         self._now_s = clock.now_s
         self._table = table
         self._nodes = nodes
-        self._opened = sidecars.opened
         self._max_count_limit = settings.max_count_limit
         self._max_key_bytes = settings.max_key_bytes
         self._writer = writer
@@ -198,7 +193,7 @@ class LocalQueries:
             for source in sources:
                 if source.filter >= 0 and not maybe[source.filter]:
                     continue
-                more = source.ask(key_hash, plan.topic, *times, self._opened)
+                more = source.ask(key_hash, plan.topic, *times)
                 if more is None:
                     return None
                 entries += more
@@ -265,7 +260,7 @@ class _Plan:
 class _Source:
     """One file, with everything that a lookup needs of it at hand."""
 
-    __slots__ = ("_file", "_handle", "_topics", "_uuid", "filter", "place")
+    __slots__ = ("_file", "_handle", "_published", "filter", "place")
 
     def __init__(self, handle: FileHandle, filters: list[FuseFilter]) -> None:
         """Take the file's filter into `filters`, if it lies here whole and has one."""
@@ -278,9 +273,8 @@ class _Source:
         if isinstance(reader, CompactedFile) and reader.item_count:
             self.filter = len(filters)
             filters.append(reader.filter)
-        self._uuid = handle.uuid if handle.state is FileState.UPLOADED and handle.row else None
+        self._published = reader if isinstance(reader, PublishedFile) else None
         self._handle = handle
-        self._topics = handle.topics
         self.place = (handle.file_id, handle.state.value, handle.node)
 
     def finder(self, topic: str | None, seed: int, max_key_bytes: int) -> MessageFinder | None:
@@ -306,41 +300,26 @@ class _Source:
         assert self._file is not None
         return self._file.dictionaries.strings(TOPIC_DICTIONARY)
 
-    def ask(
-        self,
-        key_hash: int,
-        topic: str | None,
-        begin: int,
-        end: int,
-        opened: Callable[[bytes], Any],
-    ) -> list[Entry] | None:
+    def ask(self, key_hash: int, topic: str | None, begin: int, end: int) -> list[Entry] | None:
         """Return the file's entries; None when memory alone does not tell."""
-        file = self._file
-        if file is None:
-            return self._ask_filter(key_hash, topic, begin, end, opened)
-        kind = KIND_MESSAGE_ID if topic is None else KIND_KEY
-        rows = file.find_few(Lookup(key_hash, kind, topic), begin, end)
+        lookup = Lookup(key_hash, KIND_MESSAGE_ID if topic is None else KIND_KEY, topic)
+        if self._file is not None:
+            rows, names = self._file.find_few(lookup, begin, end), self.names
+        elif self._published is None:
+            return None
+        else:
+            if topic is not None and not may_hold(self._handle.topics, topic):
+                return []
+            if not self._handle.overlaps(begin, end):
+                return []
+            found = self._published.find_few(lookup, begin, end)
+            if found is None:
+                return None
+            names, rows = found
         if rows is None:
             return None
-        names, place = self.names, self.place
+        place = self.place
         return [
             Entry(names[tag & TOPIC_MASK], queue_id, offset, size, timestamp, *place)
             for _, _, tag, timestamp, offset, size, queue_id in rows
         ]
-
-    def _ask_filter(
-        self,
-        key_hash: int,
-        topic: str | None,
-        begin: int,
-        end: int,
-        opened: Callable[[bytes], Any],
-    ) -> list[Entry] | None:
-        if topic is not None and not may_hold(self._topics, topic):
-            return []
-        if not self._handle.overlaps(begin, end):
-            return []
-        sidecar = None if self._uuid is None else opened(self._uuid)
-        if sidecar is None or sidecar.may_contain(key_hash):
-            return None
-        return []

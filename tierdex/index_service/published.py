@@ -22,6 +22,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.index_service.reader import Chunk
 from tierdex.index_service.rows import RowDecoder
 from tierdex.indexfile.compacted.sidecar import read_topics
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.reader import Candidate, FileMeter
     from tierdex.index_service.request import QueryRequest
     from tierdex.index_service.sidecar_cache import SidecarCache
-    from tierdex.indexfile.compacted.file import CompactedFile
+    from tierdex.indexfile.compacted.file import CompactedFile, Lookup
     from tierdex.indexfile.compacted.sidecar import PageSpan
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_FEW_ROWS = 16  # most keys have fewer; what has more is decoded by columns
 
 
 class PublishedFile:
@@ -110,6 +112,33 @@ class PublishedFile:
                 if len(rows):
                     yield Chunk(rows, np.full(len(rows), page))
             span = next(spans, None)
+
+    def find_few(
+        self, lookup: Lookup, begin: int, end: int
+    ) -> tuple[list[str], list[tuple[int, ...]]] | None:
+        """Return the topics of the file's dictionary, and the rows that `chunks` yields as tuples.
+
+        None when memory alone does not tell: the sidecar is not open, the page is not in the cache, or
+        more than one range would be read. For files of messages. Sends no request and opens no file.
+        Raises CorruptFileError.
+        """
+        sidecar = self._sidecars.opened(self.row.uuid)
+        if sidecar is None:
+            return None
+        names = sidecar.dictionaries.strings(TOPIC_DICTIONARY)
+        if not sidecar.may_contain(lookup.key_hash):
+            return names, []
+        if sidecar.schema != MESSAGE_SCHEMA:
+            return None
+        spans = sidecar.page_spans(lookup.key_hash, begin, end, max_bytes=self._max_get_bytes)
+        span = next(spans, None)
+        if span is None:
+            return names, []
+        data = self._pages.get(self.row.object_key, span.position, span.length)
+        if data is None or next(spans, None) is not None:
+            return None
+        rows = sidecar.find_in_span(span, data, lookup, begin, end)
+        return (names, rows.tolist()) if len(rows) <= _FEW_ROWS else None
 
     def with_sidecar(self, meter: FileMeter, use: Callable[[CompactedFile], T]) -> T:
         """Return `use(sidecar)`; a sidecar that turns out to be damaged is fetched anew, once."""

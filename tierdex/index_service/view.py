@@ -149,7 +149,6 @@ def make_parts(
             clock=seams.clock,
             table=view.table,
             nodes=view.nodes,
-            sidecars=view.sidecars,
             settings=settings,
             writer=writer,
         ),
