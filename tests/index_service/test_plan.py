@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lifecycle.rows import make_row
-from tierdex.index_service.plan import find_covering, plan_query
+from tierdex.index_service.plan import Plan, find_covering
 from tierdex.index_service.request import make_request
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
@@ -27,11 +27,15 @@ def plan(files, **asked):
     table = FileTable()
     table.insert(*files)
     with table.snapshot() as snapshot:
-        found = plan_query(snapshot, make_request(load_settings(), **asked))
+        plan = Plan(snapshot.file_list, make_request(load_settings(), **asked))
+        candidates = list(plan.candidates())
+        rest = plan.rest({h.file_id for h in candidates})
+    assert rest.skipped == []
+    found = [candidates, rest.pruned_by_time, rest.pruned_by_topic]
     return [[h.number for h in part] for part in found]
 
 
-@pytest.mark.parametrize("more", [0, 100])  # a loop for few files, columns for many
+@pytest.mark.parametrize("more", [0, 100])  # one span of the list, or several
 @pytest.mark.parametrize(
     ("begin", "end", "asked"),
     [
@@ -68,8 +72,40 @@ def test_a_merged_file_covers_its_parts():
     parts = tuple(FileRef("n", bytes([n]) * 16, n) for n in (4, 5))
     merged = FileHandle.of_row(make_row(9, number=5, parts=parts), "n")
     other = handle(7, 0, 9)
-    files = (other, merged)
+    table = FileTable()
+    table.insert(other, merged)
+    with table.snapshot() as snapshot:
+        files = snapshot.file_list
     assert find_covering(files, f"{5:020d}-n") is merged
     assert find_covering(files, f"{4:020d}-n") is merged
     assert find_covering(files, f"{7:020d}-n") is other
     assert find_covering(files, f"{4:020d}-m") is None
+
+
+def test_a_plan_looks_at_no_file_beyond_those_that_are_taken(monkeypatch):
+    looked_at = []
+    overlaps = FileHandle.overlaps
+
+    def counting(self, begin, end):
+        looked_at.append(self.number)
+        return overlaps(self, begin, end)
+
+    count = 10_000
+    table = FileTable()
+    table.insert(*(handle(n, 10 * n, 10 * n + 9) for n in range(1, count)))
+    table.insert(handle(count, 5, 10 * count))  # a late file: it overlaps nearly all
+    monkeypatch.setattr(FileHandle, "overlaps", counting)
+    for asked in ({}, {"begin": 5000, "end": 5019}):
+        with table.snapshot() as snapshot:
+            request = make_request(load_settings(), topic="t", key="k", **asked)
+            candidates = Plan(snapshot.file_list, request).candidates()
+            assert next(candidates).number == count
+            assert looked_at == [count]
+            following = next(candidates).number
+            assert looked_at == [count, following]
+            assert following == (501 if asked else count - 1)
+        looked_at.clear()
+    with table.snapshot() as snapshot:
+        request = make_request(load_settings(), topic="t", key="k", begin=5000, end=5019)
+        found = [h.number for h in Plan(snapshot.file_list, request).candidates()]
+    assert found == looked_at == [count, 501, 500]

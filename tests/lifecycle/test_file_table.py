@@ -63,8 +63,9 @@ def test_snapshot_lists_newest_first():
     table.insert(*map(make_handle, (3, 1, 2)))
     with table.snapshot() as snapshot:
         assert numbers(snapshot.files) == [3, 2, 1]
-    assert numbers(table.iterate()) == [1, 2, 3]
-    assert numbers(table.iterate((2, ""), (2, "zz"))) == [2]
+        assert numbers(snapshot.file_list) == [3, 2, 1]
+        assert numbers(snapshot.file_list.iterate()) == [1, 2, 3]
+        assert numbers(snapshot.file_list.iterate((2, ""), (2, "zz"))) == [2]
 
 
 def test_files_of_one_number_are_ordered_by_node():
@@ -204,7 +205,8 @@ def test_refused_change_leaves_the_table_as_it_was():
         table.change(add=[second, make_handle(1)])
     with pytest.raises(KeyError):
         table.change(remove=[first, second])
-    assert numbers(table.iterate()) == [1]
+    with table.snapshot() as snapshot:
+        assert numbers(snapshot.files) == [1]
     assert table.check() == []
 
 
@@ -212,10 +214,10 @@ def test_live_file_is_pruned_by_what_it_holds_now():
     table, reader = FileTable(), Reader()
     table.insert(*(make_handle(n, times=(0, 1)) for n in range(1, 41)), make_live(99, reader))
     with table.snapshot() as snapshot:
-        assert snapshot.overlap(100, 200) == []
+        assert list(snapshot.file_list.overlap(100, 200)) == []
         reader.item_count, reader.min_time, reader.max_time = 1, 150, 150
-        assert numbers(snapshot.overlap(100, 200)) == [99]
-        assert snapshot.overlap(151, None) == []
+        assert numbers(snapshot.file_list.overlap(100, 200)) == [99]
+        assert list(snapshot.file_list.overlap(151, None)) == []
 
 
 @given(
@@ -233,14 +235,22 @@ def test_overlap_keeps_exactly_the_files_that_meet_the_span(spans, begin, end):
         if (end is None or low <= end) and (begin is None or high >= begin)
     ]
     with table.snapshot() as snapshot:
-        assert numbers(snapshot.overlap(begin, end)) == wanted[::-1]
+        assert numbers(snapshot.file_list.overlap(begin, end)) == wanted[::-1]
 
 
-def test_by_state_lists_newest_first():
+def test_local_files_are_listed_oldest_first():
     table = FileTable()
-    table.insert(make_handle(1), make_handle(2, state=S.COMPACTED), make_handle(3))
+    table.insert(make_handle(1), make_handle(2, state=S.UPLOADED), make_handle(3))
+    table.insert(make_handle(4, state=S.COMPACTED), make_handle(5, state=S.COMPACTED))
     with table.snapshot() as snapshot:
-        assert numbers(snapshot.by_state(S.SEALED)) == [3, 1]
+        assert numbers(snapshot.file_list.local()) == [1, 3, 4, 5]
+        table.move(table.get(4, "n1"), S.UPLOADED, row=make_row(4), path=None)
+        table.remove(table.get(1, "n1"))
+        assert numbers(snapshot.file_list.local()) == [1, 3, 4, 5]
+    with table.snapshot() as snapshot:
+        assert numbers(snapshot.file_list.local()) == [3, 5]
+        assert len(snapshot.file_list) == 4
+    assert table.check() == []
 
 
 def test_queries_beside_writers_never_meet_a_closed_reader():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from tierdex.compactor.queue_table import cover
 from tierdex.lifecycle.garbage import plan_replaced
 from tierdex.lifecycle.manifest import Change, FileRow, RemoveReason
-from tierdex.lifecycle.paths import LOCAL_STATES
 from tierdex.lifecycle.retention import begins_to_hide, make_retention, plan_expiry
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def due_for_expiry(parts: CompactorParts, before_ms: int | None = None) -> list[
 def local_uuids(parts: CompactorParts) -> set[bytes]:
     """Return the uuids of the files that lie here, published already or not."""
     with parts.table.snapshot() as snapshot:
-        return {handle.uuid for handle in snapshot.files if handle.state in LOCAL_STATES}
+        return {handle.uuid for handle in snapshot.file_list.local()}
 
 
 def hiding_uuids(parts: CompactorParts) -> set[bytes]:

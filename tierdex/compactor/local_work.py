@@ -12,7 +12,6 @@ from tierdex.compactor.rewrite import compact_file
 from tierdex.compactor.seal import seal_file
 from tierdex.compactor.unit import Unit
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,10 +50,8 @@ def local_files(parts: CompactorParts) -> list[FileHandle]:
     with parts.table.snapshot() as snapshot:
         return [
             handle
-            for handle in reversed(snapshot.files)
-            if handle.state in LOCAL_STATES
-            and handle.node == parts.settings.node
-            and not parts.is_active(handle)
+            for handle in snapshot.file_list.local()
+            if handle.node == parts.settings.node and not parts.is_active(handle)
         ]
 
 

@@ -11,6 +11,7 @@ Depends on lifecycle and indexfile.
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
@@ -59,23 +60,18 @@ class Scrubber:
     def step(self) -> float:
         """Verify the next file if it is due; return the seconds until the next look."""
         with self._parts.table.snapshot() as snapshot:
-            # An unsealed file was verified or written by this process, and changes as we look.
-            files = [
-                h
-                for h in reversed(snapshot.files)
-                if h.row is not None
-                or (h.state is not FileState.UNSEALED and h.node == self._parts.settings.node)
-            ]
-            if not files:
-                return _LOOK_EVERY_S
-            pause = max(_PAUSE_MIN_S, self._parts.settings.scrub_interval / len(files))
+            files = snapshot.file_list
+            pause = max(_PAUSE_MIN_S, self._parts.settings.scrub_interval / max(1, len(files)))
             now = self._parts.clock.monotonic()
             if now < self._scrubbed_at + pause:
                 return min(self._scrubbed_at + pause - now, _LOOK_EVERY_S)
+            before = self._last
+            behind = (h for h in files.iterate(before) if h.key > before)
+            handle = next(filter(self._is_ours, chain(behind, files.iterate())), None)
+            if handle is None:
+                return _LOOK_EVERY_S
             # Before the work: the pause counts from here, and an error is no reason to hurry.
             self._scrubbed_at = now
-            before = self._last
-            handle = next((h for h in files if h.key > before), files[0])
             self._last = handle.key
             if handle.state in LOCAL_STATES:
                 if not self._scrub_file(handle):
@@ -84,6 +80,15 @@ class Scrubber:
                 self._scrub_sidecar(handle.row, handle.file_id)
         self._parts.progress.count(scrubbed=1)
         return min(pause, _LOOK_EVERY_S)
+
+    def _is_ours(self, handle: FileHandle) -> bool:
+        """Say whether a file is read here: published, or ours and no longer written.
+
+        An unsealed file was verified or written by this process, and changes as we look.
+        """
+        return handle.row is not None or (
+            handle.state is not FileState.UNSEALED and handle.node == self._parts.settings.node
+        )
 
     def _scrub_file(self, handle: FileHandle) -> bool:
         """Verify a local file; False when it is damaged, and the compactor has it: look again later."""

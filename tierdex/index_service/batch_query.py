@@ -232,7 +232,7 @@ class BatchQueryRunner:
             )
         with self._table.snapshot() as snapshot:
             try:
-                return ask(batch, snapshot.files, self._surroundings.hides, most)
+                return ask(batch, snapshot.file_list, self._surroundings.hides, most)
             except (NotPlainError, *FILE_ERRORS):
                 return None
 
@@ -277,8 +277,8 @@ class BatchQueryRunner:
             entries=max(self._settings.query_max_entries, batch.count),
         )
         with self._table.snapshot() as snapshot:
-            collected = Collected(batch, budget, snapshot.files)
-            for handle in snapshot.files:
+            collected = Collected(batch, budget, snapshot.file_list)
+            for handle in snapshot.file_list.overlap(*_times_of(batch)):
                 wanted = _wanted_of(collected, handle)
                 if not len(wanted):
                     continue
@@ -327,6 +327,13 @@ class BatchQueryRunner:
         if len(rows):
             found = FileMatches(handle, file.schema, file.dictionaries, wanted, offsets, rows)
             collected.add(found, limit)
+
+
+def _times_of(batch: LookupBatch) -> tuple[int | None, int | None]:
+    """Return the least begin and the greatest end of the lookups."""
+    if not batch.count:
+        return None, None
+    return int(batch.begin.min()), int(batch.end.max())
 
 
 def _wanted_of(collected: Collected, handle: FileHandle) -> np.ndarray:

@@ -15,7 +15,6 @@ from tierdex.index_service.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
 from tierdex.index_service.topic_names import TopicNames
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,9 +90,7 @@ class Catalogue:
         """Return the backlog, the running job, the last error and the totals."""
         with self._table.snapshot() as snapshot:
             local = [
-                handle
-                for handle in snapshot.files
-                if handle.state in LOCAL_STATES and handle.node != ROCKETMQ_NODE
+                handle for handle in snapshot.file_list.local() if handle.node != ROCKETMQ_NODE
             ]
             waiting = [
                 handle

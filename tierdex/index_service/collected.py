@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.reader import Budget
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileList
 
 
 class FileMatches(NamedTuple):
@@ -45,7 +46,7 @@ class FileMissing(NamedTuple):
 class Collected:
     """Matches newest file first. One thread."""
 
-    def __init__(self, batch: LookupBatch, budget: Budget, files: tuple[FileHandle, ...]) -> None:
+    def __init__(self, batch: LookupBatch, budget: Budget, files: FileList) -> None:
         """`files` are those of the snapshot, whether asked or not."""
         self.batch = batch
         self.budget = budget

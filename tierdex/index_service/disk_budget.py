@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import BacklogFullError
 from tierdex.index_service.disk_errors import RETRY_AFTER_S
-from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +56,7 @@ class DiskBudget:
 
     def _find_excess(self) -> str | None:
         with self._table.snapshot() as snapshot:
-            waiting = sum(handle.bytes for handle in snapshot.files if handle.state in LOCAL_STATES)
+            waiting = sum(handle.bytes for handle in snapshot.file_list.local())
         if waiting > self._settings.disk_budget_bytes:
             return (
                 f"{waiting} bytes of index files wait for the store, above `disk_budget_bytes` "

@@ -67,8 +67,11 @@ class DiskLevel:
     def sync(self) -> None:
         """Make everything published in unsealed files durable. Raises UnavailableError."""
         with self._table.snapshot() as snapshot:
-            unsealed = snapshot.by_state(FileState.UNSEALED)[::-1]  # oldest first: put order
-            pending = [(handle, handle.reader.published) for handle in unsealed]
+            pending = [
+                (handle, handle.reader.published)
+                for handle in snapshot.file_list.local()  # oldest first: put order
+                if handle.state is FileState.UNSEALED
+            ]
             for handle, published in pending:
                 with self._sync_lock:
                     self._sync_one(handle, published)

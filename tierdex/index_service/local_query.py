@@ -19,6 +19,7 @@ Depends on lifecycle, indexfile, surroundings, published.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import TierdexError
@@ -35,6 +36,8 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierdex.clock import Clock
     from tierdex.fileparts.filter import FuseFilter
     from tierdex.index_service.nodes import Nodes
@@ -74,7 +77,7 @@ class LocalQueries:
         self._writer = writer
         self._waits = bytearray(1) if writer is None else writer.puts.waits
         self._closed = False
-        self._files = _Files(None, ())
+        self._files = _Files(None, [])
         # The seeds of topics that were found legal; None: message IDs.
         self._seeds: dict[str | None, int] = {None: MESSAGE_ID_SEED}
         self._plans: dict[str | None, _Plan] = {}  # for `_files`, so that no old file is kept alive
@@ -82,7 +85,7 @@ class LocalQueries:
     def close(self) -> None:
         """Answer nothing any more, and let go of the files."""
         self._closed = True
-        self._files = _Files(None, ())
+        self._files = _Files(None, [])
         self._plans = {}
 
     def learn(self, topic: str) -> None:
@@ -166,7 +169,7 @@ class LocalQueries:
             return None
         files = self._files
         if files.version is not version or len(self._plans) >= _PLANS_KEPT:
-            files = self._files = _Files(version, version.files)
+            files = self._files = _Files(version, list(islice(version.files, _FILES_MAX + 1)))
             self._plans = {}
         plan = self._plans[topic] = _Plan(topic, seed, files, self._max_key_bytes)
         if self._closed:  # meanwhile: nobody will ask these files again
@@ -218,7 +221,8 @@ class _Files:
 
     __slots__ = ("filters", "is_many", "sources", "version")
 
-    def __init__(self, version: object, files: tuple[FileHandle, ...]) -> None:
+    def __init__(self, version: object, files: Sequence[FileHandle]) -> None:
+        """`files` are the newest of them, one more than are asked here if there are so many."""
         self.version = version
         self.is_many = len(files) > _FILES_MAX
         filters: list[FuseFilter] = []

@@ -41,10 +41,11 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_file_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from tierdex.index_service.repeats import Identity
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileList
 
 _CHAINED: Final = bytes(16)
 _MOST_PASSED: Final = 4096  # items that a jump passes over in search of its entry: some pages' rows
@@ -57,9 +58,7 @@ class WalkNeededError(Exception):
 class Page:
     """One page of one walk. One thread."""
 
-    def __init__(
-        self, cursor: Cursor | None, files: Sequence[FileHandle], *, may_jump: bool
-    ) -> None:
+    def __init__(self, cursor: Cursor | None, files: FileList, *, may_jump: bool) -> None:
         """`files` are all of the snapshot. Raises CursorExpiredError when they cannot bridge."""
         self._before = self._cursor = cursor
         self._cursors = CursorMaker(files)
@@ -78,11 +77,10 @@ class Page:
             return False
         return _form_of(file) == cursor.form
 
-    def files_of(self, candidates: Sequence[FileHandle]) -> Sequence[FileHandle]:
-        """Return those of a plan's files that this page is in."""
-        if not self._jumps:
-            return candidates
-        return candidates[next((i for i, h in enumerate(candidates) if h is self._file), 0) :]
+    @property
+    def newest(self) -> tuple[int, str] | None:
+        """Return the key of the newest file that this page is in; None: any."""
+        return self._file.key if self._jumps and self._file is not None else None
 
     def place_in(self, handle: FileHandle) -> int | None:
         """Return where to begin in a file; None: at its newest item."""
@@ -192,7 +190,7 @@ def _form_of(handle: FileHandle) -> bytes:
 class CursorMaker:
     """Makes and places cursors over the files of one snapshot. One thread."""
 
-    def __init__(self, files: Sequence[FileHandle]) -> None:
+    def __init__(self, files: FileList) -> None:
         self._files = files
         self._places: dict[str, tuple[bytes, bytes]] = {}
 
@@ -239,7 +237,8 @@ class CursorMaker:
             )
         low, high = sorted((parse_file_id(file_id), found.key))
         # What lies between changed sides: it was before the cursor, and is behind its file now.
-        changed_sides = any(low < handle.key < high for handle in self._files)
+        between = self._files.iterate(low, high)
+        changed_sides = any(low < handle.key < high for handle in between)
         if changed_sides or self._merges_across(file_id) != cursor.merges:
             raise CursorExpiredError(
                 f"files on both sides of {file_id} were merged; query again without cursor",
@@ -251,10 +250,8 @@ class CursorMaker:
         """Return what stands for the merged files with parts on both sides of a file's place."""
         place = parse_file_id(file_id)
         digest = None
-        for handle in self._files:
+        for handle in self._files.across(*place):  # a merged file has the number of its newest part
             parts = () if handle.row is None else handle.row.parts
-            if not parts or handle.number < place[0]:
-                continue  # a merged file has the number of its newest part
             places = {handle.key, *((part.number, part.node) for part in parts)}
             if place not in places and min(places) < place < max(places):
                 digest = digest or hashlib.blake2b(digest_size=MERGES_BYTES)

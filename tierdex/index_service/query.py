@@ -35,7 +35,7 @@ from tierdex.errors import (
 from tierdex.index_service.answer import Answer, Explain, FileExplain, Missing, Stage
 from tierdex.index_service.local_files import query_reader
 from tierdex.index_service.paging import Page, WalkNeededError
-from tierdex.index_service.plan import Plan, plan_query
+from tierdex.index_service.plan import Plan
 from tierdex.index_service.reader import Budget, BudgetExceededError, FileMeter
 from tierdex.index_service.rows import make_entry
 
@@ -119,10 +119,10 @@ class QueryRunner:
         `of_batch` is the budget of the batch that the query belongs to.
         """
         manifest_requests = self._surroundings.catch_up()
-        attempt = self._attempt(request, of_batch, None)
+        attempt = self._attempt(request, of_batch, None, explain=explain)
         if attempt.plan_is_old:
             manifest_requests += self._surroundings.refresh()
-            attempt = self._attempt(request, of_batch, attempt)
+            attempt = self._attempt(request, of_batch, attempt, explain=explain)
         attempt.missing += self._surroundings.missing()
         answer = Answer(
             entries=attempt.entries,
@@ -142,13 +142,18 @@ class QueryRunner:
         return answer
 
     def _attempt(
-        self, request: QueryRequest, of_batch: Budget | None, after: _Attempt | None
+        self,
+        request: QueryRequest,
+        of_batch: Budget | None,
+        after: _Attempt | None,
+        *,
+        explain: bool,
     ) -> _Attempt:
         """Plan and take one page; `after` is the attempt whose plan was old."""
         try:
-            return self._attempt_once(request, of_batch, after, may_jump=True)
+            return self._attempt_once(request, of_batch, after, explain=explain, may_jump=True)
         except WalkNeededError:
-            return self._attempt_once(request, of_batch, after, may_jump=False)
+            return self._attempt_once(request, of_batch, after, explain=explain, may_jump=False)
 
     def _attempt_once(
         self,
@@ -156,13 +161,14 @@ class QueryRunner:
         of_batch: Budget | None,
         after: _Attempt | None,
         *,
+        explain: bool,
         may_jump: bool,
     ) -> _Attempt:
         as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
         with self._table.snapshot() as snapshot:
             started = self._clock.monotonic()
-            plan = plan_query(snapshot, request)
-            page = Page(request.cursor, snapshot.files, may_jump=may_jump)
+            plan = Plan(snapshot.file_list, request)
+            page = Page(request.cursor, snapshot.file_list, may_jump=may_jump)
             attempt = _Attempt(request, plan, page, self._surroundings, self._clock, started, as_of)
             if after is not None:
                 attempt.follow(after)
@@ -172,16 +178,17 @@ class QueryRunner:
                 parent=of_batch,
             )
             reads = _Reads(
-                page, plan.candidates, request, budget, self._executor, self._settings.look_ahead,
-                self._clock,
+                page, plan.candidates(page.newest), request, budget, self._executor,
+                self._settings.look_ahead, self._clock,
             )  # fmt: skip
-            attempt.note_skipped(reads)
             try:
                 attempt.consume(reads)
             finally:
                 budget.close()
                 reads.cancel()
             attempt.note_unasked(reads)
+            if explain:
+                attempt.note_rest()
         return attempt
 
 
@@ -202,17 +209,15 @@ class _Reads:
     def __init__(
         self,
         page: Page,
-        candidates: Sequence[FileHandle],
+        candidates: Iterator[FileHandle],
         request: QueryRequest,
         budget: Budget,
         executor: Executor,
         look_ahead: int,
         clock: Clock,
     ) -> None:
-        wanted = page.files_of(candidates)
-        self.skipped = candidates[: len(candidates) - len(wanted)]  # their entries were returned
         self._page = page
-        self._waiting = deque(wanted)
+        self._waiting = candidates
         self._under_way: deque[_Read] = deque()
         self._request = request
         self._budget = budget
@@ -222,8 +227,11 @@ class _Reads:
 
     def next(self, remaining: int) -> _Read | None:
         """Return the next file's read, asking at most `remaining` files ahead."""
-        while self._waiting and len(self._under_way) < max(1, min(self._look_ahead, remaining)):
-            self._under_way.append(self._start(self._waiting.popleft()))
+        while len(self._under_way) < max(1, min(self._look_ahead, remaining)):
+            handle = next(self._waiting, None)
+            if handle is None:
+                break
+            self._under_way.append(self._start(handle))
             if self._under_way[0].first is None:
                 break  # a local file is read when its turn comes: nothing to look ahead for
         return self._under_way.popleft() if self._under_way else None
@@ -232,11 +240,6 @@ class _Reads:
     def under_way(self) -> Sequence[_Read]:
         """Return the reads that were begun and not returned by `next`."""
         return self._under_way
-
-    @property
-    def waiting(self) -> Sequence[FileHandle]:
-        """Return the files that were not asked."""
-        return self._waiting
 
     def cancel(self) -> None:
         for read in self._under_way:
@@ -277,6 +280,7 @@ class _Attempt:
         self._started = started
         self._planned = clock.monotonic()
         self._files: list[FileExplain] = []
+        self._pruned: list[FileExplain] = []
         self._meters: list[FileMeter] = []
         self._stopped = False
 
@@ -294,15 +298,17 @@ class _Attempt:
         if not self._stopped:
             self._page.check_begun()  # else the cursor's file no longer answers this query
 
-    def note_skipped(self, reads: _Reads) -> None:
-        """List the files whose entries earlier pages returned."""
-        self._files += [_line(handle, "skipped") for handle in reads.skipped]
-
     def note_unasked(self, reads: _Reads) -> None:
-        """List the files that were not needed; one asked ahead may have cost a request all the same."""
+        """List the files that were asked ahead and not needed: each may have cost a request."""
         for read in reads.under_way:
             self._note(read, _line(read.handle, "skipped"))
-        self._files += [_line(handle, "skipped") for handle in reads.waiting]
+
+    def note_rest(self) -> None:
+        """List all other files, with the reason why they were not asked; while the snapshot is held."""
+        rest = self._plan.rest({line.file_id for line in self._files})
+        self._files += [_line(handle, "skipped") for handle in rest.skipped]
+        self._pruned += [_line(handle, "pruned_by_time") for handle in rest.pruned_by_time]
+        self._pruned += [_line(handle, "pruned_by_topic") for handle in rest.pruned_by_topic]
 
     def _consume_file(self, read: _Read) -> None:
         line = _line(read.handle, "read")
@@ -385,9 +391,7 @@ class _Attempt:
         return self._page.next_cursor(self._request.digest(), self.entries[-1].file_id)
 
     def explain(self, settings: Settings) -> Explain:
-        plan, files = self._plan, self._files
-        pruned = [_line(handle, "pruned_by_time") for handle in plan.pruned_by_time]
-        pruned += [_line(handle, "pruned_by_topic") for handle in plan.pruned_by_topic]
+        files, pruned = self._files, self._pruned
         requests = sum(meter.requests for meter in self._meters)
         sidecar_requests = sum(meter.sidecar_requests for meter in self._meters)
         total_bytes = sum(meter.bytes for meter in self._meters)
@@ -395,7 +399,7 @@ class _Attempt:
         cost = (requests + sidecar_requests) * settings.cost_per_get_usd
         return Explain(
             files_considered=len(files) + len(pruned),
-            files_pruned_by_time=len(plan.pruned_by_time),
+            files_pruned_by_time=sum(line.outcome == "pruned_by_time" for line in pruned),
             files_pruned_by_filter=sum(line.outcome == "pruned_by_filter" for line in files),
             files_read=sum(line.outcome == "read" for line in files),
             requests=requests,

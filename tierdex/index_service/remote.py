@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from tierdex.clock import Bell
 from tierdex.errors import UnavailableError
-from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,10 +92,8 @@ class RemoteFlush:
         with self._table.snapshot() as snapshot:
             return [
                 handle
-                for handle in snapshot.files
-                if handle.state in LOCAL_STATES
-                and handle.node == self._settings.node
-                and handle.item_count
+                for handle in snapshot.file_list.local()
+                if handle.node == self._settings.node and handle.item_count
             ]
 
     def _roll_when_due(self) -> None:

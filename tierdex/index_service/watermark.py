@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.paths import LOCAL_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -57,11 +56,7 @@ class Watermarks:
         # neither.
         with self._table.snapshot() as snapshot:
             remote = self._published(topic, queue_id)
-            local = [
-                handle
-                for handle in reversed(snapshot.files)
-                if handle.node == self._node and handle.state in LOCAL_STATES
-            ]
+            local = [handle for handle in snapshot.file_list.local() if handle.node == self._node]
             disk = os = remote
             is_durable = True
             lost = min(self._lost(), default=None)

@@ -4,17 +4,17 @@
 
     writers, one at a time            queries, never waiting
     insert / move / replace ...       with table.snapshot() as snapshot:
-      change the skip list                for handle in snapshot.overlap(begin, end): ...
+      a new list, O(log files)            for handle in snapshot.file_list.overlap(begin, end): ...
       publish a new version   ──────>     one reference read, one pin
 
-A *version* is the immutable list of handles after a change. A query pins the version that it reads;
+A *version* has the immutable list of handles after a change. A query pins the version that it reads;
 a handle that left the table is let go of when no version that contains it is pinned any more, and
 its reader is closed then. Versions form a queue, oldest first: reclaiming goes from its head.
 
 A pin needs no lock: it is set first, then the version is checked to be still the newest, and a
 writer publishes first, then looks at the pins: one of the two sees the other (hazard pointer).
 
-Depends on file_handle, file_state, skip_list and numpy.
+Depends on file_handle, file_state, paths and skip_list.
 """
 
 from __future__ import annotations
@@ -23,42 +23,125 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from tierdex.lifecycle.file_state import FileState, check_transition
-from tierdex.lifecycle.skip_list import SkipList
+from tierdex.lifecycle.file_state import check_transition
+from tierdex.lifecycle.paths import LOCAL_STATES
+from tierdex.lifecycle.skip_list import TIME_MAX, TIME_MIN, Bounds, SkipList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_state import FileState
 
-_LOOP_MAX: Final = 32  # up to here a plain loop beats numpy's fixed cost
-_INT64: Final = np.iinfo(np.int64)
+_Files = SkipList[tuple[int, str], "FileHandle"]
+_REBUILT_PART: Final = 8  # a change of more than one file in eight makes the list anew
+
+
+def _bounds_of(key: tuple[int, str], handle: FileHandle) -> Bounds:
+    """Return the times that a file may hold now or later, and the oldest file that it stands for."""
+    parts = () if handle.row is None else handle.row.parts
+    oldest = min((key, *((part.number, part.node) for part in parts)))
+    if handle.is_live:
+        return Bounds(TIME_MIN, TIME_MAX, oldest)
+    return Bounds(handle.fixed_min_time, handle.fixed_max_time, oldest)
+
+
+class FileList:
+    """The files at one moment: an immutable skip list by (number, node). Pins no reader."""
+
+    __slots__ = ("_files", "_local")
+
+    def __init__(self, files: _Files, local: _Files) -> None:
+        """`local` are those of `files` that lie in this folder, not yet published."""
+        self._files = files
+        self._local = local
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __iter__(self) -> Iterator[FileHandle]:
+        """Yield every file, newest first, as far as the caller goes."""
+        return self._files.descend()
+
+    def local(self) -> list[FileHandle]:
+        """Return the files that are not published yet, oldest first; the others are not looked at."""
+        return list(self._local)
+
+    def get(self, number: int, node: str) -> FileHandle | None:
+        return self._files.get((number, node))
+
+    def iterate(
+        self, low: tuple[int, str] | None = None, high: tuple[int, str] | None = None
+    ) -> Iterator[FileHandle]:
+        """Yield the files with low <= (number, node) <= high, oldest first."""
+        return self._files.iterate(low, high)
+
+    def overlap(
+        self,
+        begin: int | None = None,
+        end: int | None = None,
+        newest: tuple[int, str] | None = None,
+    ) -> Iterator[FileHandle]:
+        """Yield the files that may hold an entry in [begin, end], newest first; None is open.
+
+        Looks no further than the caller goes. `newest` leaves out files after that one.
+        """
+        low = TIME_MIN if begin is None else begin
+        high = TIME_MAX if end is None else end
+        for handle in self._files.descend(low, high, newest):
+            if handle.overlaps(begin, end):  # live files: asked now
+                yield handle
+
+    def across(self, number: int, node: str) -> Iterator[FileHandle]:
+        """Yield the files of this number or later that stand for this file or older ones, newest first."""
+        return self._files.across((number, node), (number, ""))
+
+    def changed(self, remove: Sequence[FileHandle], add: Sequence[FileHandle]) -> FileList:
+        """Return the files without some and with others. Raises KeyError."""
+        return FileList(
+            _changed(self._files, remove, add),
+            _changed(self._local, list(filter(_is_local, remove)), list(filter(_is_local, add))),
+        )
+
+    def check(self) -> list[str]:
+        """Return every broken invariant, in words."""
+        broken = self._files.check() + self._local.check()
+        if list(self._local) != list(filter(_is_local, self._files)):
+            broken.append("the local files are not those of all files")
+        return broken
+
+
+def _is_local(handle: FileHandle) -> bool:
+    return handle.state in LOCAL_STATES
+
+
+def _changed(files: _Files, remove: Sequence[FileHandle], add: Sequence[FileHandle]) -> _Files:
+    if (len(remove) + len(add)) * _REBUILT_PART > len(files):
+        gone = {handle.key for handle in remove}
+        kept = [handle for handle in files if handle.key not in gone]
+        both = sorted((*kept, *add), key=lambda handle: handle.key)
+        return SkipList(_bounds_of, [(handle.key, handle) for handle in both])
+    added = {handle.key: handle for handle in add}
+    for handle in remove:
+        successor = added.pop(handle.key, None)
+        if successor is None:
+            files = files.remove(handle.key)
+        else:
+            files = files.replace(handle.key, successor)
+    for key, handle in added.items():
+        files = files.insert(key, handle)
+    return files
 
 
 class _Version:
-    """An immutable list of handles, newest first, and what happens once it is out of use."""
+    """The files after a change, and what to let go of once all versions before are out of use."""
 
-    __slots__ = ("_times", "files", "pins", "retired")
+    __slots__ = ("files", "pins", "retired")
 
-    def __init__(self, files: tuple[FileHandle, ...]) -> None:
+    def __init__(self, files: FileList, retired: Sequence[FileHandle] = ()) -> None:
         self.files = files
         self.pins: set[object] = set()
-        self.retired: list[FileHandle] = []  # left the table with the next version
-        self._times: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
-
-    def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return (min_time, max_time), one element a file, built once; open-ended for live files."""
-        times = self._times
-        if times is None:
-            low = [_INT64.min if file.is_live else file.min_time for file in self.files]
-            high = [_INT64.max if file.is_live else file.max_time for file in self.files]
-            # Two threads may build it at the same time: equal arrays, either may stay.
-            times = self._times = (np.array(low, np.int64), np.array(high, np.int64))
-        return times
+        self.retired = retired  # left the table with this change
 
 
 class FileSnapshot:
@@ -72,34 +155,14 @@ class FileSnapshot:
         self.pin = object()
 
     @property
-    def files(self) -> tuple[FileHandle, ...]:
+    def file_list(self) -> FileList:
+        """Return the files to be searched. Who keeps it longer than the snapshot asks no reader."""
         return self._version.files
 
     @property
-    def min_time(self) -> NDArray[np.int64]:
-        """Return one int64 ms a file of `files`; the smallest int64 for a file that still grows."""
-        return self._version.times()[0]
-
-    @property
-    def max_time(self) -> NDArray[np.int64]:
-        return self._version.times()[1]
-
-    def overlap(self, begin: int | None = None, end: int | None = None) -> list[FileHandle]:
-        """Return the files that may hold an entry in [begin, end], newest first; None is open."""
-        files = self._version.files
-        if (begin is None and end is None) or len(files) <= _LOOP_MAX:
-            return [file for file in files if file.overlaps(begin, end)]
-        min_time, max_time = self._version.times()
-        mask = np.ones(len(files), np.bool_)
-        if end is not None:
-            mask &= min_time <= end
-        if begin is not None:
-            mask &= max_time >= begin
-        kept = (files[place] for place in np.flatnonzero(mask))
-        return [file for file in kept if file.overlaps(begin, end)]  # live files: asked now
-
-    def by_state(self, state: FileState) -> list[FileHandle]:
-        return [file for file in self._version.files if file.state is state]
+    def files(self) -> tuple[FileHandle, ...]:
+        """Return every file, newest first: O(files), for who needs all."""
+        return tuple(self._version.files)
 
     def release(self) -> None:
         """Let go; a second call does nothing. The handles' readers may be closed from here on."""
@@ -124,39 +187,27 @@ class FileTable:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._files: SkipList[tuple[int, str], FileHandle] = SkipList()
-        self.version = _Version(())
+        self.version = _Version(FileList(SkipList(_bounds_of), SkipList(_bounds_of)))
         self._versions = deque([self.version])
         self._reclaim_lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self.version.files)
 
     def snapshot(self) -> FileSnapshot:
         """Return the files as of now, pinned. O(1), no lock."""
         while True:
             version = self.version
-            snapshot = FileSnapshot(
-                self, version
-            )  # first: whatever is raised, its pin goes with it
+            snapshot = FileSnapshot(self, version)  # whatever is raised, its pin goes with it
             version.pins.add(snapshot.pin)
             if version is self.version:
                 return snapshot
-            version.pins.discard(
-                snapshot.pin
-            )  # a writer was faster: its reclaim may not have seen us
+            # A writer was faster: its reclaim may not have seen us.
+            version.pins.discard(snapshot.pin)
 
     def get(self, number: int, node: str) -> FileHandle | None:
-        return self._files.get((number, node))
-
-    def iterate(
-        self, low: tuple[int, str] | None = None, high: tuple[int, str] | None = None
-    ) -> Iterator[FileHandle]:
-        """Yield the files with low <= (number, node) <= high, oldest first, without a lock.
-
-        Files that come and go meanwhile may or may not be seen. Readers are not pinned.
-        """
-        return self._files.iterate(low, high)
+        """Return a file's newest handle, without a lock; its reader is not pinned."""
+        return self.version.files.get(number, node)
 
     def insert(self, *handles: FileHandle) -> None:
         """Add files; all become visible at once. Raises KeyError when one is there already."""
@@ -188,17 +239,7 @@ class FileTable:
         add, remove = tuple(add), tuple(remove)
         with self._lock:
             self._check_change(add, remove)
-            before = self.version
-            try:
-                for handle in remove:
-                    self._files.remove(handle.key)
-                for handle in add:
-                    self._files.insert(handle.key, handle)
-                self._publish(remove)
-            except BaseException:  # of a signal handler: all of the change, or nothing
-                if self.version is before:
-                    self._undo()
-                raise
+            self._publish(remove, add)
         self.reclaim()
 
     def reclaim(self) -> None:
@@ -206,58 +247,42 @@ class FileTable:
         retired: list[FileHandle] = []
         with self._reclaim_lock:
             # The oldest version first: a handle retired by version n may be in every one before n.
-            while len(self._versions) > 1 and not self._versions[0].pins:
-                retired += self._versions.popleft().retired
+            while self._versions[0] is not self.version and not self._versions[0].pins:
+                self._versions.popleft()
+                retired += self._versions[0].retired
         for handle in retired:
             handle.release()
 
     def check(self) -> list[str]:
         """Return every broken invariant, in words."""
-        broken = self._files.check()
-        if tuple(self._files)[::-1] != self.version.files:
-            broken.append("the newest version differs from the skip list")
-        return broken
+        return self.version.files.check()
 
     def _succeed(self, handle: FileHandle, **changes: Any) -> FileHandle:
         with self._lock:
             self._check_change((), (handle,))
             successor = handle.successor(**changes)
             assert successor.key == handle.key, "a file keeps its number"
-            before = self.version
-            try:
-                self._files.replace(handle.key, successor)
-                self._publish((handle,))
-            except BaseException:
-                if self.version is before:
-                    self._undo()
-                raise
+            self._publish((handle,), (successor,))
         self.reclaim()
         return successor
 
     def _check_change(self, add: Sequence[FileHandle], remove: Sequence[FileHandle]) -> None:
         gone = {handle.key for handle in remove}
-        if any(self._files.get(handle.key) is not handle for handle in remove):
+        if any(self.get(*handle.key) is not handle for handle in remove):
             raise KeyError("a handle to be removed or moved is not the newest of its file")
         taken = {handle.key for handle in add}
-        there = [key for key in taken - gone if self._files.get(key) is not None]
+        there = [key for key in taken - gone if self.get(*key) is not None]
         if len(taken) != len(add) or len(gone) != len(remove) or there:
             raise KeyError(f"a file is there already, or named twice: {there}")
 
-    def _undo(self) -> None:
-        """Make the newest version's files those of the skip list again. The caller holds the lock."""
-        files: SkipList[tuple[int, str], FileHandle] = SkipList()
-        for handle in reversed(self.version.files):
-            files.insert(handle.key, handle)
-        self._files = files
+    def _publish(self, remove: Sequence[FileHandle], add: Sequence[FileHandle]) -> None:
+        """Make the next version out of the newest one. The caller holds the lock."""
+        version = _Version(self.version.files.changed(remove, add), remove)
         with self._reclaim_lock:
-            if self._versions[-1] is not self.version:
-                self._versions.pop()  # nobody saw it
-
-    def _publish(self, retired: Sequence[FileHandle]) -> None:
-        """Make the skip list's files the newest version. The caller holds the lock."""
-        version = _Version(tuple(self._files)[::-1])
-        with self._reclaim_lock:
-            before = self.version
-            self._versions.append(version)
-            self.version = version  # visible to queries from here on
-            before.retired.extend(retired)  # last: were it not published, they would be in use
+            try:
+                self._versions.append(version)
+                self.version = version  # visible to queries from here on
+            except BaseException:  # of a signal handler: all of the change, or nothing
+                if self.version is not version and self._versions[-1] is version:
+                    self._versions.pop()  # nobody saw it
+                raise

@@ -1,55 +1,96 @@
-"""An ordered map that is read without a lock while one writer changes it.
+"""An ordered map as an immutable value, which is searched by key and by what its values cover.
 
 ::
 
-    level 2  head ─────────────────────> 30 ──────────────> None
-    level 1  head ────────> 20 ────────> 30 ────────> 50 ─> None
-    level 0  head ──> 10 ─> 20 ──> 25 ─> 30 ──> 40 ─> 50 ─> None
+    level 2   [                                                          ]
+    level 1   [           ] [ 30                                         ]
+    level 0   [ 10 20 25  ] [ 30        40 ] [ 50     60   70  ]
 
-Invariants:
-  1. level 0 links every key in ascending order; each level above links a subset of the one below;
-  2. a node is complete before it is linked, and is linked from the bottom up, one reference a level:
-     a reader on any level sees a sorted list at every moment;
-  3. an unlinked node keeps its own links, so that a reader standing on it finds its way on.
+It is a skip list that is linked by spans instead of by nodes: a key of height h begins a span on each level
+below h, and a span of a level holds the spans of the level below that begin in it. A key's height is drawn
+from its hash, so one set of keys has one shape, whatever came and went, and nothing is ever balanced.
 
-Writers serialise themselves (the owner's lock). A node's height comes from a mixed counter: as good
-as a coin for balance, and the same in every run. Depends on nothing.
+* **A change copies one span a level**, O(log n) in all, and gives a new list; the old one stays as it is
+  for whoever reads it, without a lock.
+* **Each span knows the hull of what is below it**: the least and greatest time, and the oldest key that a
+  value stands for (a merged file: its oldest part). A search enters only spans whose hull it meets. It costs
+  O(log n) and, for each value that it finds or that lies alone outside its neighbours' hull, O(log n).
+
+Depends on nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-HEIGHT_MAX: Final = 16  # one in two goes up: fine for some hundred thousand keys
-_MASK: Final = (1 << 64) - 1
+TOP: Final = 5  # level of the one span that holds everything; no key is higher
+_HEIGHT_BITS: Final = 3  # one key in eight begins a span, one in 64 one of the next level, ...
+TIME_MIN: Final = -(1 << 63)
+TIME_MAX: Final = (1 << 63) - 1
 
 
-class _Node(Generic[K, V]):
-    __slots__ = ("key", "links", "value")
+class Bounds(NamedTuple):
+    """What a value covers: times (int64 ms, inclusive), and the oldest key that it stands for."""
 
-    def __init__(self, key: K, value: V, height: int) -> None:
+    low: int
+    high: int
+    oldest: Any
+
+
+class _Entry:
+    """A key with its value: what the spans of level 0 hold."""
+
+    __slots__ = ("high", "key", "low", "oldest", "value")
+    children = ()
+
+    def __init__(self, key: Any, value: Any, bounds: Bounds) -> None:
         self.key = key
         self.value = value
-        self.links: list[_Node[K, V] | None] = [None] * height
+        self.low, self.high, self.oldest = bounds
+
+
+class _Span:
+    """A run of entries (level 0), or of spans of the level below.
+
+    `keys` are those of all entries; of spans, those that all but the first begin with.
+    """
+
+    __slots__ = ("children", "high", "keys", "low", "oldest")
+
+    def __init__(self, keys: tuple[Any, ...], children: tuple[Any, ...]) -> None:
+        self.keys = keys
+        self.children = children
+        filled = [child for child in children if child.oldest is not None]
+        self.low: int = min((child.low for child in filled), default=TIME_MAX)
+        self.high: int = max((child.high for child in filled), default=TIME_MIN)
+        # None: empty, as the span before the first key may be.
+        self.oldest: Any = min((child.oldest for child in filled), default=None)
 
 
 class SkipList(Generic[K, V]):
-    """Keys of one comparable type, each with a value; expected O(log n) a step."""
+    """Distinct keys of one comparable type, each with a value. Immutable; a change returns a new list."""
 
-    __slots__ = ("_count", "_head", "_inserted")
+    __slots__ = ("_bounds_of", "_count", "_root")
 
-    def __init__(self) -> None:
-        # The head's key is never compared.
-        self._head: _Node[K, V] = _Node(None, None, HEIGHT_MAX)  # type: ignore[arg-type]
-        self._count = 0
-        self._inserted = 0
+    def __init__(
+        self,
+        bounds_of: Callable[[K, V], Bounds],
+        items: Iterable[tuple[K, V]] = (),
+    ) -> None:
+        """Hold `items`, whose keys ascend: O(n). `bounds_of` says what a value covers."""
+        self._bounds_of = bounds_of
+        entries = [_Entry(key, value, bounds_of(key, value)) for key, value in items]
+        self._count = len(entries)
+        self._root = _built(entries)
 
     def __len__(self) -> int:
         return self._count
@@ -57,92 +98,222 @@ class SkipList(Generic[K, V]):
     def __iter__(self) -> Iterator[V]:
         return self.iterate()
 
+    # -- changes ---------------------------------------------------------------------------------
+
+    def insert(self, key: K, value: V) -> SkipList[K, V]:
+        """Return the list with a key that is not here. Raises KeyError when it is."""
+        if self._find(key) is not None:
+            raise KeyError(key)
+        entry = _Entry(key, value, self._bounds_of(key, value))
+        (root,) = _inserted(self._root, TOP, entry, _height_of(key))
+        return self._with(root, self._count + 1)
+
+    def replace(self, key: K, value: V) -> SkipList[K, V]:
+        """Return the list with another value of a key that is here. Raises KeyError."""
+        if self._find(key) is None:
+            raise KeyError(key)
+        entry = _Entry(key, value, self._bounds_of(key, value))
+        return self._with(_replaced(self._root, TOP, entry), self._count)
+
+    def remove(self, key: K) -> SkipList[K, V]:
+        """Return the list without a key. Raises KeyError when it is not here."""
+        if self._find(key) is None:
+            raise KeyError(key)
+        return self._with(_removed(self._root, TOP, key, _height_of(key)), self._count - 1)
+
+    def _with(self, root: _Span, count: int) -> SkipList[K, V]:
+        changed: SkipList[K, V] = SkipList.__new__(SkipList)
+        changed._bounds_of, changed._root, changed._count = self._bounds_of, root, count
+        return changed
+
+    # -- searches --------------------------------------------------------------------------------
+
     def get(self, key: K) -> V | None:
         """Return the value of `key`, None when it is absent."""
-        node = self._first_from(key)
-        return node.value if node is not None and node.key == key else None
-
-    def insert(self, key: K, value: V) -> None:
-        """Add a key that is not there. Raises KeyError when it is."""
-        before = self._nodes_before(key)
-        follower = before[0].links[0]
-        if follower is not None and follower.key == key:
-            raise KeyError(key)
-        height = self._next_height()
-        node = _Node(key, value, height)
-        for level in range(height):
-            node.links[level] = before[level].links[level]
-        for level in range(height):  # visible from the first of these stores on
-            before[level].links[level] = node
-        self._count += 1
-
-    def replace(self, key: K, value: V) -> V:
-        """Set the value of a key that is there and return the old one. Raises KeyError."""
-        node = self._first_from(key)
-        if node is None or node.key != key:
-            raise KeyError(key)
-        old, node.value = node.value, value
-        return old
-
-    def remove(self, key: K) -> V:
-        """Unlink a key, top level first, and return its value. Raises KeyError."""
-        before = self._nodes_before(key)
-        node = before[0].links[0]
-        if node is None or node.key != key:
-            raise KeyError(key)
-        for level in reversed(range(len(node.links))):
-            before[level].links[level] = node.links[level]
-        self._count -= 1
-        return node.value
+        entry = self._find(key)
+        return None if entry is None else entry.value
 
     def iterate(self, low: K | None = None, high: K | None = None) -> Iterator[V]:
         """Yield the values of low <= key <= high in ascending order; None is open."""
-        node = self._head.links[0] if low is None else self._first_from(low)
-        while node is not None and not (high is not None and node.key > high):  # type: ignore[operator]
+        stack: list[Any] = [self._root] if low is None else self._from(low)
+        while stack:
+            node = stack.pop()
+            if type(node) is _Span:
+                stack.extend(reversed(node.children))
+                continue
+            if high is not None and node.key > high:
+                return
             yield node.value
-            node = node.links[0]
+
+    def descend(
+        self, begin: int = TIME_MIN, end: int = TIME_MAX, high: K | None = None
+    ) -> Iterator[V]:
+        """Yield the values whose times may meet [begin, end], greatest key first, at most `high`."""
+        stack = self._up_to(high)
+        while stack:
+            node = stack.pop()
+            if node.low > end or node.high < begin:
+                continue
+            if type(node) is _Span:
+                stack.extend(node.children)
+            else:
+                yield node.value
+
+    def across(self, key: K, low: K) -> Iterator[V]:
+        """Yield the values of keys from `low` on that stand for `key` or older ones, greatest first."""
+        stack: list[Any] = [self._root]
+        while stack:
+            node = stack.pop()
+            if node.oldest is None or node.oldest > key:
+                continue
+            if type(node) is _Span:
+                stack.extend(node.children)
+            elif node.key < low:
+                return
+            else:
+                yield node.value
+
+    def _from(self, low: K) -> list[Any]:
+        """Return the nodes that hold all keys from `low` on, the least last."""
+        nodes: list[Any] = []
+        span = self._root
+        for _ in range(TOP):
+            place = bisect_right(span.keys, low)
+            nodes += reversed(span.children[place + 1 :])
+            span = span.children[place]
+        return [*nodes, *reversed(span.children[bisect_left(span.keys, low) :])]
+
+    def _up_to(self, high: K | None) -> list[Any]:
+        """Return the nodes that hold all keys up to `high`, the greatest last."""
+        if high is None:
+            return [self._root]
+        nodes: list[Any] = []
+        span = self._root
+        for _ in range(TOP):
+            place = bisect_right(span.keys, high)
+            nodes += span.children[:place]
+            span = span.children[place]
+        return nodes + list(span.children[: bisect_right(span.keys, high)])
+
+    def _find(self, key: K) -> _Entry | None:
+        span = self._root
+        for _ in range(TOP):
+            span = span.children[bisect_right(span.keys, key)]
+        place = bisect_left(span.keys, key)
+        is_here = place < len(span.keys) and span.keys[place] == key
+        return span.children[place] if is_here else None
 
     def check(self) -> list[str]:
         """Return every broken invariant, in words."""
+        entries = list(_entries(self._root, TOP))
+        keys = [entry.key for entry in entries]
         broken = []
-        below: set[K] | None = None
-        for level in range(HEIGHT_MAX):
-            keys = []
-            node = self._head.links[level]
-            while node is not None:
-                keys.append(node.key)
-                node = node.links[level]
-            if any(not a < b for a, b in pairwise(keys)):  # type: ignore[operator]
-                broken.append(f"level {level} is not ascending")
-            if below is None and len(keys) != self._count:
-                broken.append(f"level 0 links {len(keys)} keys, the count says {self._count}")
-            if below is not None and not below.issuperset(keys):
-                broken.append(f"level {level} links a key that level {level - 1} does not")
-            below = set(keys)
+        if any(not a < b for a, b in pairwise(keys)):
+            broken.append("the keys do not ascend")
+        if len(keys) != self._count:
+            broken.append(f"{len(keys)} keys are here, the count says {self._count}")
+        if _shape(self._root) != _shape(_built(entries)):
+            broken.append("spans or hulls are not those of the keys")
         return broken
 
-    def _first_from(self, key: K) -> _Node[K, V] | None:
-        """Return the first node whose key is not below `key`."""
-        node = self._head
-        for level in reversed(range(HEIGHT_MAX)):
-            while (follower := node.links[level]) is not None and follower.key < key:  # type: ignore[operator]
-                node = follower
-        return follower
 
-    def _nodes_before(self, key: K) -> list[_Node[K, V]]:
-        """Return the last node below `key` on each level."""
-        before = [self._head] * HEIGHT_MAX
-        node = self._head
-        for level in reversed(range(HEIGHT_MAX)):
-            while (follower := node.links[level]) is not None and follower.key < key:  # type: ignore[operator]
-                node = follower
-            before[level] = node
-        return before
+def _height_of(key: object) -> int:
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    mixed = int.from_bytes(digest, "little") | 1 << (TOP * _HEIGHT_BITS)
+    return ((mixed & -mixed).bit_length() - 1) // _HEIGHT_BITS
 
-    def _next_height(self) -> int:
-        self._inserted += 1
-        mixed = (self._inserted * 0x9E3779B97F4A7C15) & _MASK
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        mixed ^= mixed >> 31
-        trailing_zeros = (mixed & -mixed).bit_length() - 1 if mixed else HEIGHT_MAX
-        return min(trailing_zeros + 1, HEIGHT_MAX)
+
+def _built(entries: Sequence[_Entry]) -> _Span:
+    """Return the one span of the top level over entries in ascending order."""
+    heights = [_height_of(entry.key) for entry in entries]
+    begins: list[Any] = [entry.key for entry in entries]
+    nodes: list[Any] = list(entries)
+    for level in range(TOP + 1):
+        # A span begins at each node that is higher than the level; the first one at nothing.
+        cuts = [place for place, height in enumerate(heights) if height > level]
+        spans = []
+        for low, high in zip([0, *cuts], [*cuts, len(nodes)], strict=True):
+            keys = begins[low:high] if level == 0 else begins[low + 1 : high]
+            spans.append(_Span(tuple(keys), tuple(nodes[low:high])))
+        begins = [None, *(begins[place] for place in cuts)]
+        heights = [-1, *(heights[place] for place in cuts)]
+        nodes = spans
+    root: _Span = nodes[0]
+    return root
+
+
+def _inserted(span: _Span, level: int, entry: _Entry, height: int) -> tuple[_Span, ...]:
+    """Return what takes the span's place: one span, or two where `entry` begins the second."""
+    keys, children, key = span.keys, span.children, entry.key
+    place = bisect_right(keys, key)
+    if level == 0:
+        if height > 0:
+            return (
+                _Span(keys[:place], children[:place]),
+                _Span((key, *keys[place:]), (entry, *children[place:])),
+            )
+        return (
+            _Span(
+                (*keys[:place], key, *keys[place:]), (*children[:place], entry, *children[place:])
+            ),
+        )
+    parts = _inserted(children[place], level - 1, entry, height)
+    before, after = children[:place], children[place + 1 :]
+    if len(parts) == 1:
+        return (_Span(keys, (*before, *parts, *after)),)
+    if height > level:
+        return (
+            _Span(keys[:place], (*before, parts[0])),
+            _Span(keys[place:], (parts[1], *after)),
+        )
+    return (_Span((*keys[:place], key, *keys[place:]), (*before, *parts, *after)),)
+
+
+def _replaced(span: _Span, level: int, entry: _Entry) -> _Span:
+    children = span.children
+    if level == 0:
+        place = bisect_left(span.keys, entry.key)
+        child: Any = entry
+    else:
+        place = bisect_right(span.keys, entry.key)
+        child = _replaced(children[place], level - 1, entry)
+    return _Span(span.keys, (*children[:place], child, *children[place + 1 :]))
+
+
+def _removed(span: _Span, level: int, key: Any, height: int) -> _Span:
+    keys, children = span.keys, span.children
+    if level == 0:
+        place = bisect_left(keys, key)
+        return _Span(keys[:place] + keys[place + 1 :], children[:place] + children[place + 1 :])
+    place = bisect_right(keys, key)
+    if height < level:  # it begins nothing here
+        child = _removed(children[place], level - 1, key, height)
+        return _Span(keys, (*children[:place], child, *children[place + 1 :]))
+    child = _joined(children[place - 1], children[place], level - 1)
+    return _Span(
+        keys[: place - 1] + keys[place:],
+        (*children[: place - 1], child, *children[place + 1 :]),
+    )
+
+
+def _joined(left: _Span, right: _Span, level: int) -> _Span:
+    """Return one span in place of two, without the key that begins the second."""
+    if level == 0:
+        return _Span(left.keys + right.keys[1:], left.children + right.children[1:])
+    child = _joined(left.children[-1], right.children[0], level - 1)
+    return _Span(left.keys + right.keys, (*left.children[:-1], child, *right.children[1:]))
+
+
+def _entries(span: _Span, level: int) -> Iterator[_Entry]:
+    for child in span.children:
+        if level:
+            yield from _entries(child, level - 1)
+        else:
+            yield child
+
+
+def _shape(node: Any) -> Any:
+    """Return a span as nested tuples, to be compared."""
+    if type(node) is _Entry:
+        return node.key
+    return node.keys, node.low, node.high, node.oldest, tuple(map(_shape, node.children))
