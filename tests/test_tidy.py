@@ -34,7 +34,7 @@ LAYOUT_MODULES = (
     "indexfile/chained/kernels/",
     "indexfile/compacted/kernels/",
     "app/http/codecs/arrow_stream.py",
-    "index_service/cursor.py",
+    "index_service/requests/cursor.py",
 )
 STRUCT_BY_DTYPE = {
     "indexfile/schema.py"

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierdex.index_service.answer import Answer, Entry
-from tierdex.index_service.entry_columns import make_entry_columns
+from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.settings import Settings
 

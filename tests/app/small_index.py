@@ -10,9 +10,9 @@ import threading
 
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
-from tierdex.index_service.entry_columns import make_entry_columns
 from tierdex.index_service.file_info import NodeInfo
-from tierdex.index_service.request import (
+from tierdex.index_service.requests.put_columns import make_entry_columns
+from tierdex.index_service.requests.query import (
     INT32_MAX,
     check_integer,
     check_topic,

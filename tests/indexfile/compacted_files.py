@@ -6,10 +6,10 @@ import numpy as np
 
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN
 from tierdex.indexfile.compacted.file import CompactedFile, Lookup
 from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.compacted.writer import CompactedWriter
+from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.statistics import RowBounds
 

@@ -12,14 +12,14 @@ from tests.torture.form import PATH, REFUSALS, Form
 from tests.torture.guarded_memory import GuardedFiles, GuardedMemory
 from tests.torture.specimens import LARGE, NODE, TOPICS, make_specimens
 from tierdex.errors import CorruptFileError, NotFoundError
-from tierdex.index_service.batch_pages import ask_published
-from tierdex.index_service.page_cache import PageCache
-from tierdex.index_service.published import PublishedFile
-from tierdex.index_service.reader import Budget, FileMeter
-from tierdex.index_service.sidecar_cache import SidecarCache
+from tierdex.index_service.batch.published_files import ask_published
+from tierdex.index_service.readers.file_reader import Budget, FileMeter
+from tierdex.index_service.readers.page_cache import PageCache
+from tierdex.index_service.readers.published_file import PublishedFile
+from tierdex.index_service.readers.sidecar_cache import SidecarCache
 from tierdex.indexfile.chained.file import ChainedFile
-from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
 from tierdex.lifecycle.paths import DataPaths
 from tierdex.testing.scheduler import InlineExecutor
 

@@ -31,7 +31,7 @@ _LOOKED_AT = tuple(
     f"{_ROOT}/{part}" for part in (
         "index_service/", "lifecycle/", "compactor/", "indexfile/chained", "indexfile/batch",
         "indexfile/compacted/file.py", "indexfile/compacted/sidecar.py", "fileparts/dictionary.py",
-        "fileparts/filter.py", "indexfile/chained/predecessor.py", "indexfile/chained/reserved_blocks.py",
+        "fileparts/filter.py", "indexfile/predecessor.py", "indexfile/chained/reserved_blocks.py",
     )
 )  # fmt: skip
 # Locks that were made long before ours are, of a dataclass, of numba's compiler (which calls what

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from tierdex.index_service.disk_errors import disk_error, is_of_the_disk
 
 if TYPE_CHECKING:
-    from tierdex.index_service.parts import Parts
-    from tierdex.index_service.writer import Writer
+    from tierdex.index_service.components import Parts
+    from tierdex.index_service.ingest.writer import Writer
 
 
 class Asking:

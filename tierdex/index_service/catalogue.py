@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tierdex.compactor.expire import due_for_expiry, expire
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, NodeInfo, describe_handle
-from tierdex.index_service.published import PublishedFile
-from tierdex.index_service.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
-from tierdex.index_service.topic_names import TopicNames
+from tierdex.index_service.readers.published_file import PublishedFile
+from tierdex.index_service.view.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
+from tierdex.index_service.view.topic_names import TopicNames
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.compactor.parts import CompactorParts
-    from tierdex.index_service.nodes import Nodes
-    from tierdex.index_service.surroundings import ViewSurroundings
+    from tierdex.index_service.view.manifest_follower import Nodes
+    from tierdex.index_service.view.read_view import ViewSurroundings
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
 

@@ -19,7 +19,7 @@ from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.index_service.asking import Asking, refuse_closed
 from tierdex.index_service.disk_errors import with_disk_errors
 from tierdex.index_service.health import CLOSED, NotReady
-from tierdex.index_service.request import (
+from tierdex.index_service.requests.query import (
     DEFAULT_MAX_COUNT,
     INT32_MAX,
     check_integer,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
+    from tierdex.index_service.components import Parts, WritingParts
     from tierdex.index_service.file_info import FileInfo, NodeInfo
-    from tierdex.index_service.parts import Parts, WritingParts
-    from tierdex.index_service.writer import Writer
+    from tierdex.index_service.ingest.writer import Writer
     from tierdex.indexfile.schema import Schema
     from tierdex.storage_layer.base import Store
 
@@ -213,7 +213,7 @@ class Index:
         `queue_id`, `offset`, `size`, or the fields of `schema`. The batch is checked whole before
         any of it is written. Raises like `put`, naming ``entries[row].field``.
         """
-        from tierdex.index_service.entry_columns import make_entry_columns
+        from tierdex.index_service.requests.put_columns import make_entry_columns
 
         self._refuse_closed()  # first: in a child of fork nothing else may be called
         _check_level(durability)

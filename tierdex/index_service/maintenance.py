@@ -13,8 +13,8 @@ from tierdex.errors import FencedError, UnavailableError
 if TYPE_CHECKING:
     from tierdex.compactor.owner_sign import OwnerSign
     from tierdex.compactor.worker import Compactor
-    from tierdex.index_service.surroundings import ViewSurroundings
-    from tierdex.index_service.writer import Writer
+    from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.view.read_view import ViewSurroundings
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)

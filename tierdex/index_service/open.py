@@ -28,10 +28,17 @@ from tierdex.index_service.folder_node import (
     settle_node,
 )
 from tierdex.index_service.folder_owner import FolderOwner
-from tierdex.index_service.local_view import LocalView
 from tierdex.index_service.open_writing import open_writing
-from tierdex.index_service.surroundings import ViewSurroundings
-from tierdex.index_service.view import Seams, View, close_view, make_parts, open_view, start_threads
+from tierdex.index_service.opening import (
+    Seams,
+    View,
+    close_view,
+    make_parts,
+    open_view,
+    start_threads,
+)
+from tierdex.index_service.view.folder_follower import LocalView
+from tierdex.index_service.view.read_view import ViewSurroundings
 from tierdex.lifecycle.manifest_log import list_nodes
 from tierdex.lifecycle.node_reading import READING_ERRORS
 from tierdex.lifecycle.paths import DataPaths
@@ -43,7 +50,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.claiming import Claiming
-    from tierdex.index_service.parts import Parts
+    from tierdex.index_service.components import Parts
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 

@@ -28,6 +28,7 @@ from tierdex.errors import (
 )
 from tierdex.index_service.background import WorkerThread
 from tierdex.index_service.catalogue import Catalogue
+from tierdex.index_service.components import Parts, WritingParts
 from tierdex.index_service.folder_node import (
     read_folder_node,
     settle_node,
@@ -35,14 +36,20 @@ from tierdex.index_service.folder_node import (
 )
 from tierdex.index_service.folder_number import FolderNumber
 from tierdex.index_service.folder_owner import FolderOwner
-from tierdex.index_service.local_recovery import LocalMending, drop_behind_a_gap, open_local
+from tierdex.index_service.ingest.remote_flush import RemoteFlush
+from tierdex.index_service.ingest.writer import Writer
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
-from tierdex.index_service.parts import Parts, WritingParts
-from tierdex.index_service.quarantine import Quarantine
-from tierdex.index_service.remote import RemoteFlush
-from tierdex.index_service.surroundings import ViewSurroundings
-from tierdex.index_service.view import Seams, View, close_view, make_parts, open_view, start_threads
-from tierdex.index_service.writer import Writer
+from tierdex.index_service.opening import (
+    Seams,
+    View,
+    close_view,
+    make_parts,
+    open_view,
+    start_threads,
+)
+from tierdex.index_service.view.local_recovery import LocalMending, drop_behind_a_gap, open_local
+from tierdex.index_service.view.quarantine import Quarantine
+from tierdex.index_service.view.read_view import ViewSurroundings
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
@@ -55,7 +62,7 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.claiming import Claiming
-    from tierdex.index_service.nodes import Nodes
+    from tierdex.index_service.view.manifest_follower import Nodes
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.lifecycle.ownership import OwnedNode

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from tierdex.fileparts.dictionary import Dictionaries
-from tierdex.indexfile.chained.view import Lookup
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.writer import CompactedWriter
 from tierdex.indexfile.hashing import key_hash
+from tierdex.indexfile.lookup import Lookup
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds
 

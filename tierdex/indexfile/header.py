@@ -15,8 +15,8 @@ import numpy as np
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.fileparts.layout import BLOCK_BYTES, FORMAT_VERSION, round_up
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.predecessor import decode_predecessor
 from tierdex.indexfile.layout import Form
+from tierdex.indexfile.predecessor import decode_predecessor
 from tierdex.indexfile.schema import Schema
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.entry_columns import EntryColumns, make_entry_columns
+from tierdex.index_service.requests.put_columns import EntryColumns, make_entry_columns
 from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.hashing import key_hashes, message_id_hashes
 from tierdex.indexfile.layout import KIND_BIT

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from tierdex.index_service.repeats import first_of_each
+from tierdex.index_service.requests.repeats import first_of_each
 from tierdex.pipeline.arrow_columns import arrow_type
 
 if TYPE_CHECKING:

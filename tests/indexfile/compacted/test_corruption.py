@@ -6,9 +6,9 @@ import pytest
 from tests.indexfile import compacted_files as files
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
-from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN
 from tierdex.indexfile.check import check_compacted, check_file
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
 
 ROWS = files.make_rows(900, distinct=600)
 DATA = files.write(ROWS)

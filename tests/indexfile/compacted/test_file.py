@@ -5,8 +5,8 @@ from tests.indexfile import compacted_files as files
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN
 from tierdex.indexfile.compacted.file import CompactedFile, Lookup, PageSpan
+from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
 
 HOT = 1 << 63
 

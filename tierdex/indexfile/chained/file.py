@@ -27,10 +27,11 @@ from tierdex.indexfile.chained.old_pages import write_recovered
 from tierdex.indexfile.chained.reader import Published
 from tierdex.indexfile.chained.seal import read_tail
 from tierdex.indexfile.chained.tally import Tally
-from tierdex.indexfile.chained.view import ChainedView, Lookup, Matches
+from tierdex.indexfile.chained.view import ChainedView, Matches
 from tierdex.indexfile.chained.writer import ChainedWriter, FileFullError
 from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
 from tierdex.indexfile.layout import Form
+from tierdex.indexfile.lookup import Lookup
 
 if TYPE_CHECKING:
     from pathlib import Path

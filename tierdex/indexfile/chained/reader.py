@@ -20,7 +20,7 @@ from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.check import Proof, prove
 from tierdex.indexfile.chained.kernels import chain_lookup as k
-from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN, ChainedView, Lookup, Matches
+from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.statistics import RowBounds, RowMeasure
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.chained.tally import Tally
+    from tierdex.indexfile.chained.view import ChainedView, Matches
     from tierdex.indexfile.header import FileHeader
     from tierdex.indexfile.schema import Schema
 

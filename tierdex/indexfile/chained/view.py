@@ -21,6 +21,7 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.chained.kernels import chain_columns as columns_k
 from tierdex.indexfile.chained.kernels import chain_lookup as k
 from tierdex.indexfile.chained.kernels import chain_walk as walk_k
+from tierdex.indexfile.lookup import without_long
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
@@ -28,20 +29,10 @@ if TYPE_CHECKING:
 
     from tierdex.indexfile.header import FileHeader
 
-TIME_MIN = -(1 << 63)
-TIME_MAX = (1 << 63) - 1
 _STEPS = 65_536  # items that one call of the kernel walks at most: a hot chain reports on its way
 _FEW_STEPS = 256  # items that a lookup in one step walks at most
 _CHUNKS = (16, 256, 4096)  # rows of the first, second and later chunks of a find
 _DISTINCT = 64  # hashes of a long chain that are walked for one by one
-
-
-class Lookup(NamedTuple):
-    """What to look for. `topic` is None for a message ID, which is found under every topic."""
-
-    key_hash: int
-    kind: int
-    topic: str | None
 
 
 class Matches(NamedTuple):
@@ -53,18 +44,6 @@ class Matches(NamedTuple):
     offsets: np.ndarray
     rows: np.ndarray
     walked: int
-
-
-def without_long(
-    sizes: np.ndarray, given_up: np.ndarray, most_rows: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Take out lookups that were given up (b1), or found more rows than that; `sizes` are the rows.
-
-    Returns (mask of the rows that stay, offsets of what stays, i8, the lookups taken out, i8).
-    """
-    long = given_up | (sizes > most_rows)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(long, 0, sizes))])
-    return np.repeat(~long, sizes), offsets, np.flatnonzero(long)
 
 
 class BlockChecksums(NamedTuple):

@@ -21,14 +21,10 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.chained import batch_append
 from tierdex.indexfile.chained.check import prove
 from tierdex.indexfile.chained.kernels.chain_lookup import V_ROWS, V_SLOTS
-from tierdex.indexfile.chained.predecessor import (
-    Predecessor,
-    decode_predecessor,
-    encode_predecessor,
-)
 from tierdex.indexfile.chained.reader import ChainedReader
 from tierdex.indexfile.chained.reserved_blocks import ReservedBlocks
 from tierdex.indexfile.chained.seal import encode_tail, rows_end
+from tierdex.indexfile.predecessor import Predecessor, decode_predecessor, encode_predecessor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

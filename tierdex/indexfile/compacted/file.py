@@ -20,7 +20,6 @@ from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
 from tierdex.fileparts.memory import thread_buffer
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.view import TIME_MAX, TIME_MIN, Lookup, without_long
 from tierdex.indexfile.compacted.check import find_damage
 from tierdex.indexfile.compacted.kernels import page_batch as batch
 from tierdex.indexfile.compacted.kernels import page_lookup as k
@@ -28,6 +27,7 @@ from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.compacted.sidecar import PageSpan, Sidecar
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
+from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup, without_long
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 

@@ -1,0 +1,322 @@
+"""Lookups that memory alone answers give what the full query gives, from both local forms."""
+
+from __future__ import annotations
+
+import tempfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.index_service.conftest import SMALL, offsets, put
+from tierdex import Index
+from tierdex.clock import ManualClock
+from tierdex.errors import BacklogFullError, TierdexError
+from tierdex.ids import SeededIds
+from tierdex.index_service.requests.query import make_request
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import FaultyStore
+
+
+@pytest.fixture
+def store():
+    return FaultyStore(MemoryStore(), ids=SeededIds(1), clock=ManualClock())
+
+
+@pytest.fixture
+def index(make_index, store):
+    """Four compacted files and an unsealed one; k0 lies in all of them, k1 .. k4 in one each."""
+    index = make_index(store=store, filter_bits=16)
+    for number in range(5):
+        put = {"topic": "orders", "queue_id": 0, "size": 10, "timestamp": 1000 + number}
+        index.put(keys=["k0"], offset=number, **put)
+        index.put(keys=[f"k{number}"], message_id=f"m{number}", offset=100 + number, **put)
+        if number < 4:
+            index.roll()
+    with store.outage(), pytest.raises(TierdexError):
+        index.run_compaction()
+    assert [info.state for info in index.files()] == ["unsealed", *["compacted"] * 4]
+    return index
+
+
+def full_answer(index, **lookup):
+    request = make_request(index._settings, **lookup)
+    return index._queries.run(request, explain=False, fail=False)
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        {"topic": "orders", "key": "k0"},
+        {"topic": "orders", "key": "k2"},
+        {"topic": "orders", "key": "k0", "begin": 1001, "end": 1002},
+        {"topic": "orders", "key": "absent"},
+        {"message_id": "m3"},
+        {"message_id": "m9"},
+    ],
+)
+def test_an_answer_from_memory_equals_the_full_one(index, lookup):
+    index.query(topic="orders", key="k0")  # teaches the topic
+    answer = index.query_local(**lookup)
+    assert answer is not None
+    assert answer.entries == full_answer(index, **lookup).entries
+
+
+# -- published files --------------------------------------------------------------------------------
+
+
+@st.composite
+def histories(draw):
+    """Messages in arrival order, cut into files, and the state that each file reaches."""
+    message = st.fixed_dictionaries(
+        {
+            "topic": st.sampled_from(["a", "b"]),
+            "keys": st.lists(st.sampled_from("xyz"), max_size=2),
+            "message_id": st.sampled_from([None, "m1", "m2"]),
+            "queue_id": st.integers(0, 1),
+            "offset": st.integers(0, 3),
+            "size": st.just(10),
+            "timestamp": st.integers(1000, 1004),
+        }
+    ).filter(lambda m: m["keys"] or m["message_id"])
+    return draw(st.lists(st.lists(message, min_size=1, max_size=6), min_size=1, max_size=4))
+
+
+TIMES = st.none() | st.integers(999, 1005)
+
+
+@settings(deadline=None)
+@given(
+    files=histories(),
+    published=st.integers(1, 4),
+    names=st.sampled_from([("a", "x"), ("a", "z"), ("b", "y"), ("c", "x"), (None, "m1")]),
+    begin=TIMES,
+    end=TIMES,
+    max_count=st.sampled_from([1, 2, 64]),
+)
+def test_cached_pages_answer_what_the_full_query_answers(
+    files, published, names, begin, end, max_count
+):
+    """A lookup whose pages the full query has read is answered without the store, and equally."""
+    topic, name = names
+    lookup = {"topic": topic, "key" if topic else "message_id": name, "max_count": max_count}
+    if begin is None or end is None or begin <= end:
+        lookup |= {"begin": begin, "end": end}
+    clock = ManualClock()
+    store = FaultyStore(MemoryStore(), ids=SeededIds(1), clock=clock)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Index.open(folder, store=store, clock=clock, ids=SeededIds(2), **SMALL) as index,
+    ):
+        for number, messages in enumerate(files):
+            for message in messages:
+                index.put(**message)
+            if number < published:
+                index.roll()
+                index.run_compaction()
+        expected = index.query(**lookup)  # teaches the topic, reads the pages
+        with store.outage():
+            answer = index.query_local(**lookup)
+            full = full_answer(index, **lookup)
+        assert full.entries == expected.entries
+        if len(expected.entries) < max_count:
+            assert answer is not None
+            assert (answer.entries, answer.complete) == (expected.entries, True)
+        else:
+            assert answer is None  # the cursor's business
+        assert index.query_local(**lookup, cursor="") is None
+    assert index.query_local(**lookup) is None  # closed
+
+
+@pytest.fixture
+def published(make_index, store):
+    """Two published files and an unsealed one; k0 lies in all, k1 .. k3 in one each."""
+    index = make_index(store=store)
+    for number in range(3):
+        put(index, "k0", number)
+        put(index, f"k{number + 1}", 100 + number)
+        if number < 2:
+            index.roll()
+            index.run_compaction()
+    index.flush("os")
+    assert [info.state for info in index.files()] == ["unsealed", "uploaded", "uploaded"]
+    return index
+
+
+def test_published_key_is_answered_from_cached_pages_without_a_request(published, store):
+    published.query("orders", key="k0")
+    with store.outage():
+        assert offsets(published.query_local("orders", key="k0")) == [2, 1, 0]
+        assert offsets(published.query_local("orders", key="k1")) == [100]
+        assert offsets(published.query_local("orders", key="k0", end=1001)) == [1, 0]
+        assert published.query_local("orders", key="absent").entries == []
+
+
+def test_published_key_whose_page_is_not_in_memory_is_left_to_the_full_query(published, store):
+    published.query("orders", key="absent")  # opens nothing that the filters do not let through
+    calls = store.calls("get")
+    assert published.query_local("orders", key="k1") is None
+    assert store.calls("get") == calls
+    assert offsets(published.query("orders", key="k1")) == [100]
+    assert offsets(published.query_local("orders", key="k1")) == [100]
+
+
+def test_damaged_page_in_memory_is_never_an_answer(published):
+    published.query("orders", key="k1")
+    pages = published._parts.surroundings._nodes._pages
+    for place, data in list(pages._ranges.items()):
+        pages._ranges[place] = bytes(byte ^ 0x55 for byte in data)
+    assert published.query_local("orders", key="k1") is None
+    assert offsets(published.query("orders", key="k1")) == [100]  # fetched again
+    assert offsets(published.query_local("orders", key="k1")) == [100]
+
+
+def test_published_key_under_retention_is_left_to_the_full_query(make_index, store, clock):
+    index = make_index(store=store, topic_retention={"orders": 60.0})
+    put(index, "a", 1)
+    index.roll()
+    index.run_compaction()
+    assert offsets(index.query("orders", key="a")) == [1]
+    clock.advance(61.0)
+    index.refresh()
+    assert index.query_local("orders", key="a") is None
+    assert index.query("orders", key="a").entries == []
+
+
+def test_published_hot_key_is_left_to_the_full_query(make_index, store):
+    index = make_index(store=store)
+    for offset in range(40):
+        put(index, "hot", offset)
+    put(index, "cold", 0)
+    index.roll()
+    index.run_compaction()
+    assert len(index.query("orders", key="hot").entries) == 40
+    assert index.query_local("orders", key="hot") is None
+    assert len(index.query_local("orders", key="cold").entries) == 1
+
+
+# -- local files ------------------------------------------------------------------------------------
+
+
+def test_a_key_in_every_file_comes_newest_file_first(index):
+    index.query(topic="orders", key="k0")
+    answer = index.query_local("orders", key="k0")
+    assert [entry.offset for entry in answer.entries] == [4, 3, 2, 1, 100, 0]
+
+
+def test_filters_of_no_bits_leave_files_to_be_asked(make_index, store):
+    index = make_index(store=store, filter_bits=0)
+    index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
+    index.roll()
+    with store.outage(), pytest.raises(TierdexError):
+        index.run_compaction()
+    index.query("t", key="a")
+    assert [entry.offset for entry in index.query_local("t", key="a").entries] == [1]
+    assert index.query_local("t", key="b").entries == []
+
+
+def test_nothing_is_told_from_memory_while_a_file_is_missing(make_index, tmp_path):
+    index = make_index()
+    index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
+    index.query("t", key="a")
+    assert index.query_local("t", key="a").complete
+    damaged = tmp_path / "data" / "quarantine" / "sealed-7"
+    damaged.write_bytes(b"x")
+    index.refresh()
+    assert index.query_local("t", key="a") is None
+    assert not index.query("t", key="a").complete
+    damaged.unlink()
+    index.refresh()
+    assert index.query_local("t", key="a").complete
+
+
+def test_what_was_received_and_cannot_be_written_is_not_told_from_memory(make_index, monkeypatch):
+    index = make_index()
+    index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
+    index.query("t", key="a")
+    index.put(topic="t", keys=["a"], queue_id=0, offset=2, size=1, timestamp=1)
+
+    def refuse():
+        raise BacklogFullError("full", retry_after_s=1.0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index._writer, "flush_buffer", refuse)
+        assert index.query_local("t", key="a") is None
+        assert not index.query("t", key="a").complete
+    assert len(index.query_local("t", key="a").entries) == 2
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        {"topic": "orders"},
+        {"key": "k0"},
+        {"topic": "orders", "key": 5},
+        {"topic": "orders", "key": ""},
+        {"topic": "orders", "key": "\ud800"},
+        {"topic": ["orders"], "key": "k0"},
+        {"topic": "orders", "message_id": "m3", "key": "k0"},
+        {"topic": "orders", "key": "k0", "max_count": 2.0},
+        {"topic": "orders", "key": "k0", "max_count": 0},
+        {"topic": "orders", "key": "k0", "begin": "1"},
+        {"topic": "orders", "key": "k0", "begin": 2, "end": 1},
+    ],
+)
+def test_lookup_that_is_wrong_is_not_answered_from_memory(index, lookup):
+    index.query("orders", key="k0")
+    assert index.query_local(**lookup) is None
+    with pytest.raises(TierdexError):
+        index.query(**lookup)
+
+
+def test_wrong_name_is_not_answered_by_an_index_without_files(make_index):
+    index = make_index()
+    assert index.query("orders", key="k0").entries == []
+    assert index.query_local("orders", key="k0").entries == []
+    assert index.query_local("orders", key=5) is None
+
+
+def test_closed_index_answers_nothing_from_memory(index):
+    index.query("orders", key="k0")
+    index.close()
+    assert index.query_local("orders", key="k0") is None
+    assert index._parts.local_queries._files.sources == ()
+    assert index._parts.local_queries._plans == {}
+
+
+def test_location_repeated_in_two_files_that_are_not_compacted_is_told_once(make_index):
+    index = make_index()
+    for _ in range(2):
+        put(index, "a", 1)
+        index.roll()
+    put(index, "a", 2)
+    index.query("orders", key="a")
+    assert offsets(index.query_local("orders", key="a")) == [2, 1]
+
+
+def test_topic_that_comes_to_a_file_late_is_found_there(make_index):
+    index = make_index()
+    put(index, "a", 1, topic="other")
+    for offset in range(3):
+        index.query("orders", key="a")
+        put(index, "a", offset)
+        answer = index.query_local("orders", key="a")
+        assert offsets(answer) == list(range(offset, -1, -1))
+    index.query_local("orders", key="absent")
+    plan = index._parts.local_queries._plans["orders"]
+    assert len(plan.newest) == 1
+    assert not plan.asks_others
+
+
+def test_no_file_is_kept_for_a_topic_that_nobody_asks_for_any_more(make_index):
+    index = make_index()
+    put(index, "a", 1, topic="seldom")
+    put(index, "a", 1)
+    for topic in ("seldom", "orders"):
+        index.query(topic, key="a")
+        assert index.query_local(topic, key="a").entries
+    assert set(index._parts.local_queries._plans) == {"seldom", "orders"}
+    index.roll()
+    put(index, "a", 2)
+    assert offsets(index.query_local("orders", key="a")) == [2, 1]
+    assert set(index._parts.local_queries._plans) == {"orders"}

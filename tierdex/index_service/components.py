@@ -1,0 +1,130 @@
+"""The parts of an open index, and how they are closed.
+
+Depends on errors, and on the other modules of index_service for their types only.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tierdex.errors import ClosedError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from tierdex.clock import Clock
+    from tierdex.compactor.worker import Compactor
+    from tierdex.errors import TierdexError
+    from tierdex.filesystem import FolderLock
+    from tierdex.index_service.background import WorkerThread
+    from tierdex.index_service.batch.executor import BatchQueryRunner
+    from tierdex.index_service.catalogue import Catalogue
+    from tierdex.index_service.ingest.remote_flush import RemoteFlush
+    from tierdex.index_service.ingest.watermark import Watermarks
+    from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.maintenance import Maintenance
+    from tierdex.index_service.query.executor import QueryRunner
+    from tierdex.index_service.query.in_memory import LocalQueries
+    from tierdex.index_service.readers.sidecar_cache import SidecarCache
+    from tierdex.index_service.requests.put import PutChecker
+    from tierdex.index_service.view.read_view import ViewSurroundings
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
+
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 8.0  # for all background work together; a server has 10 s to end
+
+
+@dataclass(kw_only=True)
+class WritingParts:
+    """What only the owner of a data folder has."""
+
+    writer: Writer
+    remote: RemoteFlush
+    compactor: Compactor
+    maintenance: Maintenance
+    lock: FolderLock
+
+
+@dataclass(kw_only=True)
+class Parts:
+    """Everything behind the facade. `writing` is None in a read-only index."""
+
+    settings: Settings
+    clock: Clock
+    store: Store
+    table: FileTable
+    sidecars: SidecarCache
+    surroundings: ViewSurroundings
+    queries: QueryRunner
+    local_queries: LocalQueries
+    batch_queries: BatchQueryRunner
+    catalogue: Catalogue
+    watermarks: Watermarks
+    checker: PutChecker
+    executor: Executor
+    writing: WritingParts | None = None
+    threads: list[WorkerThread] = field(default_factory=list)
+    refusal: TierdexError | None = None  # why every call is refused: closed, or a child of fork
+
+    def close(self) -> None:
+        """Sync what was received, stop the threads, give back files and lock; done once.
+
+        Work that does not end in time keeps the folder's lock until it does: nobody else may move
+        files meanwhile. Raises what the sync raises, after everything else is closed all the same.
+        """
+        if self.refusal is not None:  # a child of fork has nothing that it could close, either
+            return
+        self.refusal = ClosedError("the index was closed")
+        # Now, not when the collector of cycles comes by: each open file is a descriptor.
+        self.local_queries.close()
+        with ExitStack() as closing:  # from the last line up, each whatever became of the others
+            closing.callback(self._stop_and_release)
+            if self.writing is not None:
+                closing.callback(self.writing.writer.close)
+
+    def _stop_and_release(self) -> None:
+        has_stopped = self._stop()
+        with ExitStack() as closing:
+            if self.writing is not None:
+                closing.callback(_release, self.writing, at_once=has_stopped)
+            closing.callback(self.store.close)
+            closing.callback(self.sidecars.close)
+            closing.callback(self._close_files)
+            closing.callback(self.executor.shutdown, wait=False, cancel_futures=True)
+
+    def _close_files(self) -> None:
+        with self.table.snapshot() as snapshot:
+            self.table.remove(*snapshot.files)
+
+    def _stop(self) -> bool:
+        """Ask everything to stop and wait for it; say whether all did."""
+        deadline = self.clock.monotonic() + STOP_TIMEOUT_S
+        for thread in self.threads:
+            thread.ask_to_stop()
+        has_stopped = True
+        if self.writing is not None:
+            has_stopped = self.writing.compactor.stop(STOP_TIMEOUT_S)
+        for thread in self.threads:
+            has_stopped &= thread.stop(max(0.0, deadline - self.clock.monotonic()))
+        return has_stopped
+
+
+def _release(writing: WritingParts, *, at_once: bool) -> None:
+    """Give the folder back, or let a thread do it once the compactor has ended its unit of work."""
+    if at_once:
+        writing.lock.release()
+        return
+    logger.warning("closing goes on in the background: a unit of work has not ended yet")
+
+    def release_later() -> None:
+        writing.compactor.stop(-1)
+        writing.lock.release()
+
+    threading.Thread(target=release_later, name="tierdex-release", daemon=True).start()

@@ -1,0 +1,1 @@
+"""Puts: from a checked entry to the active file, and the levels of acknowledgement."""

@@ -1,0 +1,214 @@
+"""What single puts go through without a lock: rows that wait in memory, and the way into the open file.
+
+::
+
+    gather ---> rows that wait --- gathered, drop ---> one batch, when the writer comes for them
+    append ---> the open file, one batch a message
+
+`gather` and `append` are kernels (single_puts): each call is one step for every Python thread, checks
+what it is given, and returns 0 with nothing done when a put has to go the long way. That is also how
+the ways are shut while the writer, under its lock, touches what they touch: `shut` for the file, and
+`take` and `drop` for the rows, for the moment that they need. An entry leaves the buffer only after
+its batch was written.
+
+Topics have numbers here, given when the writer first meets them; a number is never given twice.
+
+Depends on put_request, indexfile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tierdex.fileparts.memory import address
+from tierdex.indexfile.chained.kernels import single_puts as k
+from tierdex.indexfile.columns import ItemRows
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
+from tierdex.indexfile.layout import KIND_BIT, TOPIC_MASK
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierdex.index_service.requests.put import CheckedPut
+    from tierdex.indexfile.chained.file import ChainedFile
+
+# Items that a file takes without the writer looking: at room, the disk's budget, what comes next.
+_ITEMS_BETWEEN_LOOKS: Final = 1024
+_TOPICS_REMEMBERED: Final = 65_536
+_ROW_BYTES: Final = MESSAGE_SCHEMA.item_bytes
+_U64: Final = (1 << 64) - 1
+_pack_row = MESSAGE_SCHEMA.packer().pack
+
+
+class PutBuffer:
+    """Rows of messages that are received and not yet written, and whether a file takes them directly.
+
+    Everything but `gather` and `append` is called under the writer's lock, `refuse` and `shut` by
+    anybody.
+    """
+
+    __slots__ = (
+        "_cells", "_file", "_is_refusing", "_names", "_room", "_rows", "_tags", "address", "topics",
+        "waits", "ways",
+    )  # fmt: skip
+
+    def __init__(self, entries: int, item_capacity: int, max_key_bytes: int) -> None:
+        """Gather so many entries of one name, fewer of more names: what one file surely takes."""
+        self._room = min(entries, item_capacity)
+        self._rows = np.zeros(self._room * _ROW_BYTES, np.uint8)
+        self._tags = np.zeros(_TOPICS_REMEMBERED, np.uint32)
+        # Its first byte is 1 while entries wait: the quickest question that Python can ask.
+        self.waits = bytearray(8 * k.WORDS_LENGTH)
+        self._cells = memoryview(self.waits).cast("q")
+        self._cells[k.W_ROWS] = address(self._rows)
+        self._cells[k.W_MOST_BYTES] = max_key_bytes
+        self._cells[k.W_ID_SEED] = signed_bits(MESSAGE_ID_SEED)
+        self._cells[k.W_TAGS] = address(self._tags)
+        self.address = address(np.frombuffer(self.waits, np.uint8))
+        # Level -> kernel; none before the first topic is known, so that nobody waits to load them.
+        self.ways: dict[str, Any] = {}
+        # The seed of a topic's keys (as i8) and its number, which both kernels want.
+        self.topics: dict[str, tuple[int, int]] = {}
+        self._names: list[str] = []
+        self._file: ChainedFile | None = None
+        self._is_refusing = False
+        self._open()
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def learn(self, topic: str) -> bool:
+        """Give a legal topic a number, if it has none; False when there is no place for it."""
+        if topic in self.topics:
+            return True
+        if len(self._names) >= _TOPICS_REMEMBERED:
+            return False
+        if not self.ways:
+            self.ways["received"], self.ways["os"] = k.load()
+        self._names.append(topic)  # the name first: whoever finds the number finds the name
+        number = self._cells[k.W_FIRST_TOPIC] + len(self._names) - 1
+        self.topics[topic] = signed_bits(topic_seed(topic)), number
+        return True
+
+    def forget_topics(self) -> None:
+        """Make place for new topics, unless entries wait that have old ones."""
+        self._shut_rows()
+        if not self._cells[k.W_COUNT]:
+            self.close_file()
+            self._cells[k.W_FIRST_TOPIC] += len(self._names)  # who holds a number is refused
+            self.topics.clear()
+            self._names.clear()
+        self._open()
+
+    def _place_of(self, topic: str) -> int:
+        return self.topics[topic][1] - int(self._cells[k.W_FIRST_TOPIC])
+
+    # -- either way -----------------------------------------------------------------------------
+
+    def put(self, entry: CheckedPut, level: str) -> bool:
+        """Put a checked entry as `Index.put` tries to: its values are plain by now, its topic known."""
+        topic, keys, message_id, *location = entry
+        seed, number = self.topics[topic]
+        way = self.ways[level]
+        return bool(way(self.address, list(keys), message_id, seed, number, *location))
+
+    # -- rows that wait --------------------------------------------------------------------------
+
+    def rows_of(self, entry: CheckedPut) -> bytes:
+        """Return an entry as rows that may wait: keys, then the message ID. Its topic is known."""
+        topic, keys, message_id, *location = entry
+        tag = self._place_of(topic)
+        seed = self.topics[topic][0] & _U64
+        rows = [_pack_row(seeded_hash(key, seed), 0, tag, *location) for key in keys]
+        if message_id is not None:
+            value = seeded_hash(message_id, MESSAGE_ID_SEED)
+            rows.append(_pack_row(value, 0, KIND_BIT | tag, *location))
+        return b"".join(rows)
+
+    def take(self, rows: bytes) -> bool:
+        """Put an entry's rows behind those that wait; False when there is no room."""
+        self._shut_rows()
+        begin = self._cells[k.W_COUNT] * _ROW_BYTES
+        end = begin + len(rows)
+        fits = end <= len(self._rows)
+        if fits:
+            self._rows.data[begin:end] = rows
+            self._cells[k.W_COUNT] = end // _ROW_BYTES
+            self._cells[k.W_WAITS] = 1
+        self._open()
+        return fits
+
+    def can_hold(self, rows: bytes) -> bool:
+        """Say whether `take` would take an entry's rows if none waited."""
+        return len(rows) <= len(self._rows)
+
+    def gathered(self) -> ItemRows | None:
+        """Return the rows that wait, which one batch holds; they stay until `drop`."""
+        count = self._cells[k.W_COUNT]
+        return self.items_of(self._rows.data[: count * _ROW_BYTES]) if count else None
+
+    def items_of(self, data: bytes | memoryview) -> ItemRows:
+        """Return rows that wait, or might, as what a file takes."""
+        rows = np.frombuffer(bytearray(data), MESSAGE_SCHEMA.dtype)
+        numbers = rows["tag"] & np.uint32(TOPIC_MASK)
+        if (numbers == numbers[0]).all():
+            used, tags = numbers[:1], np.uint32(0)
+        else:
+            used, indexes = np.unique(numbers, return_inverse=True)
+            tags = indexes.astype(np.uint32)
+        rows["tag"] = (rows["tag"] & np.uint32(KIND_BIT)) | tags
+        return ItemRows(rows, [self._names[number] for number in used.tolist()])
+
+    def drop(self, count: int) -> None:
+        """Forget the oldest `count` rows: they are written."""
+        self._shut_rows()
+        left = self._cells[k.W_COUNT] - count
+        begin, size = count * _ROW_BYTES, left * _ROW_BYTES
+        self._rows[:size] = self._rows[begin : begin + size]
+        self._cells[k.W_COUNT] = left
+        self._cells[k.W_WAITS] = left > 0
+        self._open()
+
+    def _shut_rows(self) -> None:
+        self._cells[k.W_ROOM] = 0
+
+    def _open(self) -> None:
+        self._cells[k.W_ROOM] = self._room
+        if self._is_refusing:  # looked at last: `refuse` may have come in between
+            self._shut_rows()
+
+    # -- the open file ---------------------------------------------------------------------------
+
+    def open_to(self, file: ChainedFile, topics: Iterable[str]) -> None:
+        """Let messages into `file` for a while, those of `topics` too, which it has just taken."""
+        assert not self._cells[k.W_TALLY], "open while the file was touched"
+        if file is not self._file:
+            self.close_file()
+            self._file = file
+        for topic in topics:
+            if topic in self.topics:
+                index = file.dictionaries.index(TOPIC_DICTIONARY, topic)
+                self._tags[self._place_of(topic)] = 1 + index
+        most, last = file.room_for_singles(_ITEMS_BETWEEN_LOOKS)
+        self._cells[k.W_MOST_ITEMS], self._cells[k.W_LAST_ROW] = most, last
+        self._cells[k.W_TALLY] = file.tally_address()
+        if self._is_refusing or file.suspect:  # looked at last, as in `_open`
+            self.shut()
+
+    def shut(self) -> None:
+        """Let no message into the open file; nobody is half way through when this returns."""
+        self._cells[k.W_TALLY] = 0
+
+    def close_file(self) -> None:
+        """Let go of the open file."""
+        self.shut()
+        self._file = None
+        self._tags[: len(self._names)] = 0
+
+    def refuse(self) -> None:
+        """Take no more entries, neither way, from now on."""
+        self._is_refusing = True
+        self._shut_rows()
+        self.shut()

@@ -1,0 +1,388 @@
+"""The one place that accepts entries: buffer, append, roll, and the levels of acknowledgement.
+
+::
+
+    put ---> PutBuffer ---> rows that wait --+
+    put_batch -------------------------------+--> ActiveFile --full or old--> rolled, sealed in background
+             PutBuffer ---> message by message --^   |                  ^
+    flush("os")  -----------+                        |                  |
+    flush("disk") -------------------------- DiskLevel: msync       NextFile, made ahead of time
+
+What makes each level true:
+
+* received -- the entry is in this process's memory (the put buffer)
+* os       -- its batch is in the page cache: items, links, slots, then the batch's checksum were
+              stored into a shared mapping, so a killed process loses nothing
+* disk     -- the rows were msync'ed and the folder's entry of the file was synced
+* remote   -- its file is listed in the node's manifest
+
+Lock order: `sync_lock` (shared with the compactor, which seals under it) before `_lock`, `_lock` before
+the next file's. `_lock` guards the active file and is never held during a sync or anything that waits
+for the store: a put waits for other puts and for a roll (one rename) only. Most single puts take no
+lock at all (see PutBuffer): whoever touches the active file shuts their way first.
+
+Depends on lifecycle, indexfile, settings, seams. Must not import compactor or storage_layer.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tierdex.errors import ClosedError, InvalidRequestError, UnavailableError
+from tierdex.index_service.disk_errors import disk_error
+from tierdex.index_service.health import CLOSED, FENCED, NO_FILE, NotReady
+from tierdex.index_service.ingest.active_file import ActiveFile
+from tierdex.index_service.ingest.direct_puts import PutBuffer
+from tierdex.index_service.ingest.disk_budget import DiskBudget
+from tierdex.index_service.ingest.group_commit import DiskLevel
+from tierdex.index_service.ingest.item_columns import item_count, parts_of_columns
+from tierdex.index_service.ingest.next_file import NextFile, reserve_ahead
+from tierdex.indexfile.chained.file import FileFullError
+from tierdex.indexfile.columns import ItemRows
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+    from tierdex.index_service.requests.put import CheckedPut
+    from tierdex.index_service.requests.put_columns import EntryColumns
+    from tierdex.indexfile.chained.file import ChainedFile
+    from tierdex.indexfile.columns import ItemColumns
+    from tierdex.indexfile.schema import Schema
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_number import NextNumber
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.settings import Settings
+
+_SPLIT_FRACTION = 4  # a batch above a quarter of a file is split over files instead of wasting room
+
+
+class Writer:
+    """Puts entries into the node's unsealed file.
+
+    Thread safety: every method may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        filesystem: FileSystem,
+        clock: Clock,
+        ids: IdSource,
+        paths: DataPaths,
+        table: FileTable,
+        numbers: NextNumber,
+        sync_lock: threading.Lock,
+        on_rolled: Callable[[], None],
+        on_short_of_room: Callable[[], None],
+    ) -> None:
+        """Put into files of `paths`.
+
+        `on_rolled` lets the compactor know of work; `on_short_of_room` asks for `prepare_next` soon.
+        """
+        self._item_capacity = settings.item_capacity
+        self._on_short_of_room = on_short_of_room
+        self._is_asked_for_room = False
+        self._lock = threading.RLock()
+        # What `Index.put` goes through.
+        self.puts = PutBuffer(
+            settings.put_buffer_entries, settings.item_capacity, settings.max_key_bytes
+        )
+        self._budget = DiskBudget(settings, filesystem, clock, table, paths.root)
+        self._next_file = NextFile(settings, filesystem, clock, ids, paths.ready)
+        self._disk = DiskLevel(filesystem, paths, table, sync_lock, self._retire_suspect)
+        self.note_loss = self._disk.note_loss
+        self.durable_ends = self._disk.durable_ends
+        self._active = ActiveFile(
+            settings,
+            filesystem,
+            clock,
+            paths=paths,
+            table=table,
+            numbers=numbers,
+            next_file=self._next_file,
+            disk=self._disk,
+            puts=self.puts,
+            on_rolled=on_rolled,
+        )
+        self._refusal: Exception | None = None
+        self._unwritten: str | None = None
+
+    def resume(self, handle: FileHandle | None) -> None:
+        """Go on with the newest unsealed file that recovery found, if there is one."""
+        if handle is not None:
+            self._active.resume(handle)
+
+    @property
+    def active(self) -> FileHandle | None:
+        """Return the file that takes the next batch; it must not be sealed."""
+        return self._active.handle
+
+    # -- puts ------------------------------------------------------------------------------------
+
+    def receive(self, entry: CheckedPut) -> None:
+        """Take one checked entry at level `received`; an error means that it was not taken."""
+        with self._lock:
+            self._admit(entry.topic)
+            if self.puts.put(entry, "received"):
+                return
+            rows = self.puts.rows_of(entry)
+            while not self.puts.take(rows):
+                self._flush_locked()
+                if not self.puts.can_hold(rows):
+                    self._append_locked([self.puts.items_of(rows)], MESSAGE_SCHEMA)
+                    return
+
+    def write(self, entry: CheckedPut) -> None:
+        """Write one checked entry at level `os`; an error means that it was not taken."""
+        with self._lock:
+            self._admit(entry.topic)
+            if not self.puts.put(entry, "os"):
+                self._flush_locked()  # put order is kept
+                rows = self.puts.items_of(self.puts.rows_of(entry))
+                self._append_locked([rows], MESSAGE_SCHEMA)
+
+    def _admit(self, topic: str) -> None:
+        self.check_accepts()
+        while not self.puts.learn(topic):
+            self._flush_locked()
+            self.puts.forget_topics()
+
+    @property
+    def has_buffered(self) -> bool:
+        """Say whether entries wait in the put buffer."""
+        return self.puts.waits[0] != 0
+
+    def flush_buffer(self) -> None:
+        """Bring every received entry to level `os`, also when no more are accepted.
+
+        Raises BacklogFullError when the disk is full: the entries stay in the buffer and are
+        written by the first flush after space returned.
+        """
+        with self._lock:
+            self._flush_locked()
+
+    def _flush_locked(self) -> None:
+        rows = self.puts.gathered()
+        if rows is not None:
+            self._append_locked([rows], MESSAGE_SCHEMA)
+            self.puts.drop(rows.row_count)
+
+    def show_buffered(self) -> None:
+        """Write what was received before a query; what cannot be written is named by `unwritten`."""
+        try:
+            self.flush_buffer()
+        except UnavailableError as error:
+            self._unwritten = str(error)
+        else:
+            self._unwritten = None
+
+    def unwritten(self) -> str | None:
+        """Return why received entries could not be shown to the last query, None when they were."""
+        if self._unwritten is None:
+            return None
+        return self._unwritten if self.has_buffered else None
+
+    def append(self, columns: EntryColumns, schema: Schema) -> None:
+        """Write a checked batch at level `os`: all of it, or an error and (usually) none.
+
+        A batch too large for one file is split in order; when the disk fills up in between, an
+        error is raised and a prefix of the batch, never acknowledged, may stay.
+        """
+        with self._lock:
+            self.check_accepts()
+            self._flush_locked()  # put order is kept
+            first = 0
+            while first < columns.count:
+                count = self._rows_for_next_append(columns, columns.count - first, schema)
+                self._append_locked(parts_of_columns(columns, first, count), schema)
+                first += count
+
+    def _rows_for_next_append(self, columns: EntryColumns, rows: int, schema: Schema) -> int:
+        """Return how many of `rows` go into the active file, after rolling when that is better."""
+        items_per_row = (columns.keys is not None) + (columns.message_ids is not None)
+        rows_of_file = max(1, self._item_capacity // items_per_row)
+        file = self._active.file_for(schema)
+        if file is None:
+            return min(rows, rows_of_file)
+        self.puts.shut()  # or they would take the room that is counted here
+        room = file.room() // items_per_row
+        if rows <= room:
+            return rows
+        if room == 0 or rows * items_per_row * _SPLIT_FRACTION <= file.item_capacity:
+            self._active.roll("full", schema)
+            room = rows_of_file
+        return min(rows, max(1, room))
+
+    def _append_locked(self, parts: Sequence[ItemColumns | ItemRows], schema: Schema) -> None:
+        """Write a batch, into the next file if the active one has no room for it."""
+        self.puts.shut()
+        try:
+            file = self._append_to_active(parts, schema)
+        except OSError as error:
+            raise disk_error(error) from error
+        if schema == MESSAGE_SCHEMA:
+            rows = parts[0]
+            self.puts.open_to(file, rows.topics if isinstance(rows, ItemRows) else ())
+        if not self._is_asked_for_room and self._lacks_room(file):
+            self._is_asked_for_room = True
+            self._on_short_of_room()
+
+    def _append_to_active(
+        self, parts: Sequence[ItemColumns | ItemRows], schema: Schema
+    ) -> ChainedFile:
+        """Append to the active file, or to a new one; return it. Raises OSError too."""
+        if not isinstance(self._refusal, ClosedError):
+            self._budget.check()  # closing: what was received is written if the disk takes it
+        items = item_count(parts)
+        file = self._active.file_for(schema)
+        if file is None or file.room() < items:
+            file = self._active.roll("full", schema)
+        try:
+            file.append(parts)
+        except FileFullError:
+            file = self._active.roll("full", schema)
+            _append_to_fresh_file(file, parts, items)
+        return file
+
+    def _lacks_room(self, file: ChainedFile) -> bool:
+        """Say whether `prepare_next` has something to do that puts would else wait for."""
+        return file.is_short_of_room or (not self._next_file.is_made and _is_half_full(file))
+
+    # -- refusal ---------------------------------------------------------------------------------
+
+    def refuse(self, error: Exception) -> None:
+        """Refuse every further put with `error` (fenced)."""
+        if not isinstance(self._refusal, ClosedError):
+            self._refusal = error
+            self.puts.refuse()
+
+    def check_accepts(self) -> None:
+        """Raise FencedError or ClosedError when no more puts are accepted."""
+        refusal = self._refusal
+        if refusal is not None:
+            raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up
+
+    def look_again(self) -> None:
+        """Let the next put find out anew whether there is room: the compactor made some."""
+        with self._lock:
+            self._budget.look_again()
+            self.puts.shut()
+
+    def health(self) -> list[NotReady]:
+        """Return why puts are refused until somebody mends it; empty when they are not."""
+        refusal, trouble = self._refusal, self._active.trouble
+        reasons = []
+        if refusal is not None:
+            reason = CLOSED if isinstance(refusal, ClosedError) else FENCED
+            reasons.append(NotReady(reason, str(refusal)))
+        if trouble is not None:
+            reasons.append(NotReady(NO_FILE, trouble))
+        return reasons
+
+    # -- roll ------------------------------------------------------------------------------------
+
+    def roll(self) -> bool:
+        """Close the active file for puts, when it holds anything; say whether it did."""
+        with self._lock:
+            self._flush_locked()
+            return self._active.retire("asked for")
+
+    def roll_when_old(self) -> bool:
+        """Roll a file older than `roll_after` that holds anything."""
+        with self._lock:
+            return self._active.is_older_than(1) and self._active.retire("old")
+
+    def prepare_next(self) -> None:
+        """Reserve blocks and make the next file ahead of time, so that no put waits for the disk.
+
+        Puts go on meanwhile: `_lock` is not held while the disk works, nor is `sync_lock` asked for,
+        under which a seal may sync a whole file. Called every half a second, it has the next put
+        look at the budget too, which may else take its time when puts are rare.
+        """
+        self._is_asked_for_room = False
+        self.puts.shut()
+        file = self._active.file
+        if file is not None and self._refusal is None:
+            reserve_ahead(file)
+        with self._lock:
+            if self._refusal is None:
+                self._active.try_again()
+            file, handle = self._active.file, self._active.handle
+            if self._next_file.is_made or file is None or self._refusal is not None:
+                return
+            if not _is_half_full(file) and not self._active.is_older_than(0.5):
+                return
+        assert handle is not None
+        with self._next_file.lock:
+            ready = self._next_file.make_ahead(file.schema) if self._refusal is None else None
+        if ready is not None:  # not under the lock: a roll may take it meanwhile
+            reserve_ahead(ready, file.bytes_used // 4)
+        try:
+            self._disk.make_name_durable(handle.number)  # the next roll wants it so
+        except OSError as error:
+            raise disk_error(error) from error
+
+    # -- durability ------------------------------------------------------------------------------
+
+    def flush_disk(self) -> None:
+        """Bring everything received to level `disk`; callers share one sync (group commit).
+
+        Raises UnavailableError after a failed sync: the file takes no more batches, what it holds
+        beyond the last good sync is acknowledged only once the compactor has re-read and rewritten
+        it.
+        """
+        self.flush_buffer()
+        self._disk.tell_loss()
+        self._disk.sync()
+
+    def _retire_suspect(self, handle: FileHandle) -> None:
+        self.puts.shut()
+        with self._lock:
+            if self._active.handle is handle:
+                self._active.let_go("a sync failed")
+
+    # -- end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Refuse puts, then write and sync what was received. Raises what the flush raises."""
+        with self._lock:
+            if isinstance(self._refusal, ClosedError):
+                return
+            self._refusal = ClosedError("the index was closed")
+            self.puts.refuse()
+        try:
+            # A fenced owner's too: its folder keeps them, and `tierdex adopt` publishes them.
+            self.flush_disk()
+        except UnavailableError as error:
+            if not self.has_buffered:
+                raise
+            raise UnavailableError(
+                f"{error}; closed all the same: what was only `received` is lost, put it again"
+            ) from error
+        finally:
+            with self._lock, self._next_file.lock:
+                self._next_file.drop()
+
+
+def _append_to_fresh_file(
+    file: ChainedFile, parts: Sequence[ItemColumns | ItemRows], items: int
+) -> None:
+    try:
+        file.append(parts)
+    except FileFullError as error:
+        raise InvalidRequestError(
+            f"{items} items in one entry do not fit into a file of {file.item_capacity} items; "
+            "raise `item_capacity`",
+            field="keys",
+        ) from error
+
+
+def _is_half_full(file: ChainedFile) -> bool:
+    return file.item_count * 2 >= file.item_capacity

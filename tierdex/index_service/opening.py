@@ -1,0 +1,179 @@
+"""What reading needs, whoever writes: store, table, caches and manifests of one view.
+
+Depends on the modules that queries are made of.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tierdex.compactor.queue_table import QueueTables
+from tierdex.index_service.batch.executor import BatchQueryRunner
+from tierdex.index_service.components import Parts
+from tierdex.index_service.ingest.watermark import Watermarks
+from tierdex.index_service.query.executor import QueryRunner
+from tierdex.index_service.query.in_memory import LocalQueries
+from tierdex.index_service.readers.page_cache import PageCache
+from tierdex.index_service.readers.read_threads import ReadThreads
+from tierdex.index_service.readers.sidecar_cache import SidecarCache
+from tierdex.index_service.requests.put import PutChecker
+from tierdex.index_service.view.manifest_follower import Nodes
+from tierdex.index_service.view.published_ends import PublishedEnds
+from tierdex.index_service.view.rocketmq_source import RocketmqView
+from tierdex.lifecycle.file_table import FileTable
+from tierdex.storage_layer.open import open_store
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+    from tierdex.index_service.background import WorkerThread
+    from tierdex.index_service.catalogue import Catalogue
+    from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.view.read_view import ViewSurroundings
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
+
+
+@dataclass(frozen=True)
+class Seams:
+    """The ways out of this thread; real ones unless a test or a simulation gives others."""
+
+    clock: Clock
+    ids: IdSource
+    filesystem: FileSystem
+    executor: Executor | None = None  # runs look-ahead reads; None: threads of our own
+
+
+@dataclass(frozen=True)
+class View:
+    """What reading needs, whoever writes."""
+
+    settings: Settings
+    seams: Seams
+    store: Store
+    owns_store: bool  # opened here, from a url
+    table: FileTable
+    sidecars: SidecarCache
+    nodes: Nodes
+    queue_tables: QueueTables
+    rocketmq: RocketmqView | None
+    executor: Executor
+
+
+def open_view(
+    paths: DataPaths | None,
+    store: str | Store | None,
+    rocketmq: Path | None,
+    settings: Settings,
+    seams: Seams,
+) -> View:
+    if store is None:
+        store = "memory://none" if paths is None else str(paths.root / "store")
+    owns_store = isinstance(store, str | os.PathLike)
+    if isinstance(store, str | os.PathLike):
+        store = open_store(
+            store,
+            settings=settings,
+            clock=seams.clock,
+            ids=seams.ids,
+            filesystem=seams.filesystem,
+        )
+    table = FileTable()
+    sidecars = SidecarCache(
+        seams.filesystem, paths, settings.sidecar_cache_bytes, read_only=settings.read_only
+    )
+    nodes = Nodes(
+        settings=settings,
+        clock=seams.clock,
+        ids=seams.ids,
+        store=store,
+        table=table,
+        sidecars=sidecars,
+        pages=PageCache(settings.page_cache_bytes),
+    )
+    executor = seams.executor or ReadThreads(4 * settings.look_ahead)
+    ancestor = None if rocketmq is None else RocketmqView(seams.filesystem, rocketmq, table)
+    return View(
+        settings=settings,
+        seams=seams,
+        store=store,
+        owns_store=owns_store,
+        table=table,
+        sidecars=sidecars,
+        nodes=nodes,
+        queue_tables=QueueTables(store),
+        rocketmq=ancestor,
+        executor=executor,
+    )
+
+
+def close_view(view: View) -> None:
+    """Give back what an opening that failed had opened."""
+    view.executor.shutdown(wait=False)
+    with view.table.snapshot() as snapshot:
+        view.table.remove(*snapshot.files)
+    if view.owns_store:
+        view.store.close()
+
+
+def make_parts(
+    view: View,
+    surroundings: ViewSurroundings,
+    catalogue: Catalogue,
+    writer: Writer | None = None,
+) -> Parts:
+    settings, seams = view.settings, view.seams
+    queries = QueryRunner(
+        settings=settings,
+        clock=seams.clock,
+        table=view.table,
+        surroundings=surroundings,
+        executor=view.executor,
+    )
+    return Parts(
+        settings=settings,
+        clock=seams.clock,
+        store=view.store,
+        table=view.table,
+        sidecars=view.sidecars,
+        surroundings=surroundings,
+        queries=queries,
+        local_queries=LocalQueries(
+            clock=seams.clock,
+            table=view.table,
+            nodes=view.nodes,
+            settings=settings,
+            writer=writer,
+        ),
+        batch_queries=BatchQueryRunner(
+            settings, seams.clock, view.table, surroundings, queries, view.executor
+        ),
+        catalogue=catalogue,
+        watermarks=Watermarks(
+            view.table,
+            settings.node,
+            PublishedEnds(view.nodes, view.queue_tables, settings.node).of,
+            writer.durable_ends if writer is not None else lambda number: {},
+            lambda: surroundings.lost_numbers(settings.node),
+        ),
+        checker=PutChecker(settings.max_key_bytes, settings.item_capacity),
+        executor=view.executor,
+    )
+
+
+def start_threads(parts: Parts, threads: list[WorkerThread]) -> None:
+    parts.threads = threads
+    try:
+        for thread in threads:
+            thread.start()
+    except BaseException:  # of a signal handler: the opening fails, and nothing may go on behind it
+        for thread in threads:
+            thread.ask_to_stop()
+        raise

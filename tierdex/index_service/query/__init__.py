@@ -1,0 +1,1 @@
+"""One query: plan, fast path from memory, executor, pages of answers."""

@@ -1,0 +1,272 @@
+"""Which entries of a query's walk belong to the page that is asked for, and where the next one begins.
+
+::
+
+    walk, newest first:   new since then | pages before ......... C | this page ......... | the next
+                                                            `cursor`^
+
+A page is taken in one of two ways.
+
+**By a jump**, nearly always: C is looked for where it lay in its file, whose form is the same as then.
+Files before are not asked, items before are not walked: a page costs its entries. What lies behind C
+is owed, unless it repeats what was returned. The cursor's `Floors` rule that out for all but replayed
+entries and those out of order.
+
+**By a walk**, where C is not there (its file was compacted or merged), or the floors do not rule out
+that an entry was returned. From the newest file on everything is passed over up to C. Most of it was
+returned by the pages before, and is not returned again where it is repeated. What was put meanwhile
+was not: an entry of it that is repeated behind C is still owed. The cursor's sum tells the two apart:
+what was returned lies next to C, and adds up to it. Where no such stretch does (another node published
+in between), nothing counts as returned: rather an entry twice than one never.
+
+Entries may move over C. A merge moves them where files of other nodes lie in between. Compaction and
+merge keep the newest of an entry's repeats: one that was put again behind C's back, into C's file,
+takes the older one there with it. Such a cursor has expired.
+
+Depends on cursor, plan, repeats and lifecycle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tierdex.errors import CursorExpiredError
+from tierdex.index_service.query.plan import find_covering
+from tierdex.index_service.requests.cursor import MERGES_BYTES, NO_PLACE, SUM_MODULUS, Cursor
+from tierdex.index_service.requests.repeats import Floors, fingerprints_of, first_of_each
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.paths import parse_file_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierdex.index_service.requests.repeats import Identity
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileList
+
+_CHAINED: Final = bytes(16)
+_MOST_PASSED: Final = 4096  # items that a jump passes over in search of its entry: some pages' rows
+
+
+class WalkNeededError(Exception):
+    """A jump does not tell this page: take it by a walk."""
+
+
+class Page:
+    """One page of one walk. One thread."""
+
+    def __init__(self, cursor: Cursor | None, files: FileList, *, may_jump: bool) -> None:
+        """`files` are all of the snapshot. Raises CursorExpiredError when they cannot bridge."""
+        self._before = self._cursor = cursor
+        self._cursors = CursorMaker(files)
+        self._file = None if cursor is None else self._cursors.file_of(cursor)
+        self._floors = Floors() if cursor is None else cursor.floors
+        self._jumps = may_jump and self._may_jump()
+        self._passed: list[np.ndarray] = []  # fingerprints, hidden ones left out
+        self._passed_here: list[np.ndarray] = []  # in the cursor's file
+        self._passed_count = 0
+        self._returned: set[tuple[int, int]] = set()
+        self._entries: dict[Identity, int] = {}  # and the place of each
+
+    def _may_jump(self) -> bool:
+        cursor, file = self._cursor, self._file
+        if cursor is None or file is None or cursor.place == NO_PLACE:
+            return False
+        return _form_of(file) == cursor.form
+
+    @property
+    def newest(self) -> tuple[int, str] | None:
+        """Return the key of the newest file that this page is in; None: any."""
+        return self._file.key if self._jumps and self._file is not None else None
+
+    def place_in(self, handle: FileHandle) -> int | None:
+        """Return where to begin in a file; None: at its newest item."""
+        jumps_here = self._jumps and self._cursor is not None and handle is self._file
+        return self._cursor.place if jumps_here and self._cursor is not None else None
+
+    @property
+    def is_begun(self) -> bool:
+        """Say whether the cursor's entry was met, or there is none."""
+        return self._cursor is None
+
+    def pass_over(self, handle: FileHandle, found: np.ndarray, hidden: np.ndarray) -> int:
+        """Take note of the walk's next entries up to the cursor's; return how many do not count.
+
+        `found` are fingerprints (u8[n, 2]), `hidden` b1[n]. Raises CursorExpiredError and
+        WalkNeededError.
+        """
+        assert self._cursor is not None
+        end = len(found)
+        if handle is self._file:
+            wanted = np.frombuffer(self._cursor.fingerprint, np.uint64)
+            met = np.flatnonzero((found == wanted).all(1))
+            if len(met):
+                self._note(found[: met[0] + 1], hidden[: met[0] + 1], is_here=True)
+                self._begin(handle, self._cursor)
+                return int(met[0]) + 1
+        self._note(found, hidden, is_here=handle is self._file)
+        if self._jumps and self._passed_count > _MOST_PASSED:
+            raise WalkNeededError
+        return end
+
+    def _note(self, found: np.ndarray, hidden: np.ndarray, *, is_here: bool) -> None:
+        self._passed_count += len(found)
+        if self._jumps:
+            return
+        shown = found[~hidden]
+        self._passed.append(shown)
+        if is_here:
+            self._passed_here.append(shown)
+
+    def _begin(self, handle: FileHandle, cursor: Cursor) -> None:
+        """The cursor's entry is met: all that follow count."""
+        self._cursor = None
+        if self._jumps:
+            return
+        returned = _stretch(np.concatenate(self._passed), cursor.returned)
+        if _form_of(handle) not in (_CHAINED, cursor.form):
+            # Its own fingerprint is the last: it was returned, even if it is hidden by now.
+            here = np.concatenate(self._passed_here)
+            own = np.frombuffer(cursor.fingerprint, np.uint64)[None]
+            known = np.concatenate([returned, own])
+            every = np.concatenate([known, here])
+            if first_of_each([every[:, 1], every[:, 0]])[len(known) :].any():
+                raise CursorExpiredError(
+                    f"entries came into file {cursor.file_id} before it was compacted or merged; "
+                    "query again without cursor",
+                    field="cursor",
+                )
+        self._returned = set(map(tuple, returned.tolist()))
+        self._passed, self._passed_here = [], []
+
+    def takes(self, identity: Identity, place: int, *, is_hidden: bool) -> bool:
+        """Say whether an entry behind the cursor is one of this page; it then counts as returned.
+
+        Raises WalkNeededError.
+        """
+        if is_hidden or identity in self._entries:
+            return False
+        if not self._floors.clears(identity):
+            if self._jumps:
+                raise WalkNeededError
+            if tuple(fingerprints_of([identity])[0].tolist()) in self._returned:
+                return False
+        self._entries[identity] = place
+        return True
+
+    def begins_in(self, handle: FileHandle) -> bool:
+        """Say whether the cursor's entry must be in this file, and was not met so far."""
+        return self._cursor is not None and handle is self._file
+
+    def check_begun(self, handle: FileHandle | None = None) -> None:
+        """Raise CursorExpiredError if the entry was not met, in `handle` or (None) anywhere.
+
+        WalkNeededError if it was only not met where it lay.
+        """
+        if self._cursor is not None and (handle is None or handle is self._file):
+            if self._jumps:
+                raise WalkNeededError
+            raise CursorExpiredError(
+                f"the entry that the cursor names is no longer in file {self._cursor.file_id}; "
+                "query again without cursor",
+                field="cursor",
+            )
+
+    def next_cursor(self, digest: bytes, file_id: str) -> str:
+        """Return where the page after this one begins: behind its last entry, in `file_id`."""
+        place = next(reversed(self._entries.values()))
+        return self._cursors.after(digest, file_id, self._entries, place, self._before)
+
+
+def _form_of(handle: FileHandle) -> bytes:
+    """Return what changes when a file is compacted or merged, and at no other time."""
+    is_chained = handle.state in (FileState.UNSEALED, FileState.SEALED)
+    return _CHAINED if is_chained else handle.uuid
+
+
+class CursorMaker:
+    """Makes and places cursors over the files of one snapshot. One thread."""
+
+    def __init__(self, files: FileList) -> None:
+        self._files = files
+        self._places: dict[str, tuple[bytes, bytes]] = {}
+
+    def after(
+        self,
+        digest: bytes,
+        file_id: str,
+        page: Iterable[Identity],
+        place: int = NO_PLACE,
+        before: Cursor | None = None,
+    ) -> str:
+        """Return the cursor behind the last entry of `page`, which is in file `file_id` at `place`.
+
+        `before` is the cursor that the page began with.
+        """
+        identities = list(page)
+        found = fingerprints_of(identities)
+        floors, total = Floors(), sum(found[:, 0].tolist())
+        if before is not None:
+            floors, total = before.floors, total + before.returned
+        known = self._places.get(file_id)
+        if known is None:
+            file = find_covering(self._files, file_id)
+            form = _CHAINED if file is None else _form_of(file)
+            known = self._places[file_id] = (self._merges_across(file_id), form)
+        return Cursor(
+            digest,
+            found[-1].tobytes(),
+            total % SUM_MODULUS,
+            *known,
+            place,
+            file_id,
+            floors.lowered(identities),
+        ).encode()
+
+    def file_of(self, cursor: Cursor) -> FileHandle:
+        """Return the file that holds the cursor's entry now. Raises CursorExpiredError."""
+        file_id = cursor.file_id
+        found = find_covering(self._files, file_id)
+        if found is None:
+            raise CursorExpiredError(
+                f"the file {file_id} was expired or merged away; query again without cursor",
+                field="cursor",
+            )
+        low, high = sorted((parse_file_id(file_id), found.key))
+        # What lies between changed sides: it was before the cursor, and is behind its file now.
+        between = self._files.iterate(low, high)
+        changed_sides = any(low < handle.key < high for handle in between)
+        if changed_sides or self._merges_across(file_id) != cursor.merges:
+            raise CursorExpiredError(
+                f"files on both sides of {file_id} were merged; query again without cursor",
+                field="cursor",
+            )
+        return found
+
+    def _merges_across(self, file_id: str) -> bytes:
+        """Return what stands for the merged files with parts on both sides of a file's place."""
+        place = parse_file_id(file_id)
+        digest = None
+        for handle in self._files.across(*place):  # a merged file has the number of its newest part
+            parts = () if handle.row is None else handle.row.parts
+            places = {handle.key, *((part.number, part.node) for part in parts)}
+            if place not in places and min(places) < place < max(places):
+                digest = digest or hashlib.blake2b(digest_size=MERGES_BYTES)
+                digest.update(handle.uuid)
+        return bytes(MERGES_BYTES) if digest is None else digest.digest()
+
+
+def _stretch(passed: np.ndarray, total: int) -> np.ndarray:
+    """Return the fingerprints (u8[n, 2]), going back from the cursor, that add up to `total`.
+
+    Of one that comes several times the last counts. None when none do.
+    """
+    backwards = passed[::-1]
+    distinct = backwards[first_of_each([backwards[:, 1], backwards[:, 0]])]
+    ends = np.flatnonzero(np.cumsum(distinct[:, 0], dtype=np.uint64) == np.uint64(total))
+    count = int(ends[0]) + 1 if len(ends) else 0
+    stretch: np.ndarray = distinct[:count]
+    return stretch

@@ -1,0 +1,76 @@
+"""Which files a query must ask, newest first, and why the others need not be.
+
+Pure, and lazy: the list of files is walked as far as the query goes, past whole runs of files whose times
+lie elsewhere. A file is asked when its **[min, max] entry time
+overlaps** the query's range (not when it began inside it: late messages and backfills are normal)
+and its topics, where the manifest lists them, include the one asked for. Filters are not looked at
+here, since a published file's filter may have to be fetched.
+
+Depends on lifecycle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.lifecycle.paths import parse_file_id
+from tierdex.lifecycle.topic_set import topic_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from tierdex.index_service.requests.query import QueryRequest
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileList
+
+
+class Rest(NamedTuple):
+    """The files that a query did not ask, newest first, by the reason: for explain."""
+
+    skipped: list[FileHandle]
+    pruned_by_time: list[FileHandle]
+    pruned_by_topic: list[FileHandle]
+
+
+class Plan:
+    """What one query has to ask of the files of one snapshot. One thread."""
+
+    def __init__(self, files: FileList, request: QueryRequest) -> None:
+        self._files = files
+        self._begin, self._end = request.begin, request.end
+        self._topic = None if request.topic is None else topic_hash(request.topic)
+
+    def candidates(self, newest: tuple[int, str] | None = None) -> Iterator[FileHandle]:
+        """Yield the files to ask, newest first, as far as the caller goes; from `newest` on."""
+        for handle in self._files.overlap(self._begin, self._end, newest):
+            if self._may_hold_topic(handle):
+                yield handle
+
+    def rest(self, asked: Container[str]) -> Rest:
+        """Return all files but those whose ID was asked: O(files)."""
+        rest = Rest([], [], [])
+        for handle in self._files:
+            if handle.file_id in asked:
+                continue
+            if not handle.overlaps(self._begin, self._end):
+                rest.pruned_by_time.append(handle)
+            elif self._may_hold_topic(handle):
+                rest.skipped.append(handle)
+            else:
+                rest.pruned_by_topic.append(handle)
+        return rest
+
+    def _may_hold_topic(self, handle: FileHandle) -> bool:
+        return self._topic is None or handle.topics is None or self._topic in handle.topics
+
+
+def find_covering(files: FileList, file_id: str) -> FileHandle | None:
+    """Return the file that holds the entries of `file_id`: itself, or what it was merged into."""
+    number, node = parse_file_id(file_id)
+    if (handle := files.get(number, node)) is not None:
+        return handle
+    for handle in files.across(number, node):
+        parts = () if handle.row is None else handle.row.parts
+        if any((part.number, part.node) == (number, node) for part in parts):
+            return handle
+    return None

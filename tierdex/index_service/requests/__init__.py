@@ -1,0 +1,1 @@
+"""What callers give: checked requests, put columns, cursors."""

@@ -1,0 +1,91 @@
+"""A checked single put, whatever the caller gave.
+
+The kernels that take a plain message check it themselves; everything else comes here, where a wrong
+field is named.
+
+Depends on errors and request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierdex.errors import InvalidRequestError
+from tierdex.index_service.requests.query import (
+    INT32_MAX,
+    INT64_MAX,
+    UINT32_MAX,
+    check_integer,
+    check_key,
+    check_topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class CheckedPut(NamedTuple):
+    """One message, its names, and where it is."""
+
+    topic: str
+    keys: tuple[str, ...]
+    message_id: str | None
+    timestamp: int
+    offset: int
+    size: int
+    queue_id: int
+
+
+class PutChecker:
+    """Checks single puts."""
+
+    def __init__(self, max_key_bytes: int, max_items: int) -> None:
+        """`max_items` is the most keys and message IDs of one entry: what one file holds."""
+        self._max_key_bytes = max_key_bytes
+        self._max_items = max_items
+
+    def check(
+        self,
+        topic: Any,
+        keys: Any,
+        message_id: Any,
+        queue_id: Any,
+        offset: Any,
+        size: Any,
+        timestamp: Any,
+    ) -> CheckedPut:
+        """Return the entry. Raises InvalidRequestError naming the field that is wrong."""
+        return CheckedPut(
+            check_topic(topic, "topic"),
+            self._keys(keys, message_id),
+            message_id,
+            check_integer(timestamp, "timestamp"),
+            check_integer(offset, "offset", 0, INT64_MAX),
+            check_integer(size, "size", 0, UINT32_MAX),
+            check_integer(queue_id, "queue_id", 0, INT32_MAX),
+        )
+
+    def _keys(self, keys: Iterable[str] | str | None, message_id: str | None) -> tuple[str, ...]:
+        if message_id is not None:
+            check_key(message_id, "message_id", self._max_key_bytes)
+        if keys is None:
+            keys = ()
+        if isinstance(keys, str):
+            raise InvalidRequestError("must be a list of strings, not one string", field="keys")
+        try:
+            checked = tuple(keys)
+        except TypeError as error:
+            raise InvalidRequestError("must be a list of strings", field="keys") from error
+        for number, key in enumerate(checked):
+            check_key(key, f"keys[{number}]", self._max_key_bytes)
+        if not checked and message_id is None:
+            raise InvalidRequestError("give at least one key or a message ID", field="keys")
+        if (
+            len(checked) >= self._max_items
+            and len(checked) + (message_id is not None) > self._max_items
+        ):
+            raise InvalidRequestError(
+                f"at most {self._max_items} keys and message ID together (`item_capacity`)",
+                field="keys",
+            )
+        return checked

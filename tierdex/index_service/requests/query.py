@@ -1,0 +1,171 @@
+"""A checked query: what is asked, for which times, how much of it.
+
+Every value of a caller is looked at here, once, before anything happens. Errors name the field as
+the caller wrote it. Times are inclusive int64 milliseconds; None means unbounded.
+
+Depends on errors, settings and indexfile's hashing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from tierdex.errors import InvalidRequestError
+from tierdex.index_service.requests.cursor import Cursor, decode_cursor, digest_query
+from tierdex.indexfile import hashing
+from tierdex.indexfile.lookup import Lookup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierdex.settings import Settings
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+INT32_MAX, UINT32_MAX = (1 << 31) - 1, (1 << 32) - 1
+MAX_TOPIC_BYTES = 255
+DEFAULT_MAX_COUNT = 64
+_LOOKUP_FIELDS = frozenset({"topic", "key", "message_id", "begin", "end", "max_count"})
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """One valid query. `kind` is 0 for a key, 1 for a message ID."""
+
+    topic: str | None
+    text: str
+    kind: int
+    key_hash: int
+    begin: int
+    end: int
+    max_count: int
+    cursor: Cursor | None = None
+
+    def lookup(self) -> Lookup:
+        """Return what a file compares: hash, kind and (for a key) topic."""
+        return Lookup(self.key_hash, self.kind, self.topic)
+
+    def digest(self) -> bytes:
+        """Return what binds a cursor to this query; `max_count` may change from page to page."""
+        return digest_query(self.topic, self.kind, self.text, self.begin, self.end)
+
+
+def make_request(
+    settings: Settings,
+    *,
+    topic: object = None,
+    key: object = None,
+    message_id: object = None,
+    begin: object = None,
+    end: object = None,
+    max_count: object = DEFAULT_MAX_COUNT,
+    cursor: object = None,
+    field: str = "",
+) -> QueryRequest:
+    """Check one query's values. Raises InvalidRequestError naming `field` + the value's name."""
+    if (key is None) == (message_id is None):
+        raise InvalidRequestError(
+            "give either `key` (with `topic`) or `message_id`", field=f"{field}key"
+        )
+    if topic is not None:
+        check_topic(topic, f"{field}topic")
+    elif key is not None:
+        raise InvalidRequestError("a lookup by key needs its topic", field=f"{field}topic")
+    name = f"{field}key" if message_id is None else f"{field}message_id"
+    text = check_key(key if message_id is None else message_id, name, settings.max_key_bytes)
+    begin_ms = INT64_MIN if begin is None else check_integer(begin, f"{field}begin")
+    end_ms = INT64_MAX if end is None else check_integer(end, f"{field}end")
+    if begin_ms > end_ms:
+        raise InvalidRequestError(f"{begin_ms} is after `end` {end_ms}", field=f"{field}begin")
+    count = check_integer(max_count, f"{field}max_count", 1, settings.max_count_limit)
+    kind = 0 if message_id is None else 1
+    key_hash = hashing.key_hash(str(topic), text) if kind == 0 else hashing.message_id_hash(text)
+    request = QueryRequest(
+        None if topic is None else str(topic), text, kind, key_hash, begin_ms, end_ms, count
+    )
+    if cursor is None:
+        return request
+    if not isinstance(cursor, str):
+        raise InvalidRequestError("must be a string", field=f"{field}cursor")
+    return QueryRequest(
+        request.topic, text, kind, key_hash, begin_ms, end_ms, count,
+        decode_cursor(cursor, request.digest()),
+    )  # fmt: skip
+
+
+def make_requests(settings: Settings, lookups: object) -> list[QueryRequest]:
+    """Check the lookups of one batch; all or none are accepted."""
+    if not isinstance(lookups, list | tuple):
+        raise InvalidRequestError("must be a list of lookups", field="lookups")
+    if len(lookups) > settings.max_lookups:
+        raise InvalidRequestError(
+            f"{len(lookups)} lookups, at most {settings.max_lookups} in one call", field="lookups"
+        )
+    return [
+        make_request(settings, **_lookup_fields(lookup, f"lookups[{i}]"), field=f"lookups[{i}].")
+        for i, lookup in enumerate(lookups)
+    ]
+
+
+def _lookup_fields(lookup: object, field: str) -> Mapping[str, Any]:
+    if not isinstance(lookup, dict):
+        raise InvalidRequestError(
+            "must be an object with topic and key, or message_id", field=field
+        )
+    if unknown := lookup.keys() - _LOOKUP_FIELDS:
+        raise InvalidRequestError(
+            "there is no such field", field=f"{field}.{min(unknown, key=str)}"
+        )
+    return {name: value for name, value in lookup.items() if value is not None}
+
+
+def check_topic(topic: object, field: str) -> str:
+    """Return a legal topic: 1 to 255 bytes of UTF-8, no control characters."""
+    if not isinstance(topic, str):
+        raise InvalidRequestError("must be a string", field=field)
+    size = len(_encode(topic, field))
+    if not 1 <= size <= MAX_TOPIC_BYTES:
+        raise InvalidRequestError(
+            f"must be 1 to {MAX_TOPIC_BYTES} bytes of UTF-8, not {size}", field=field
+        )
+    # C0, DEL and C1; U+0000 besides is what keeps the message IDs' reserved topic out of reach
+    if not topic.isprintable() and any(c < " " or "\x7f" <= c <= "\x9f" for c in topic):
+        raise InvalidRequestError("must not contain control characters", field=field)
+    return topic
+
+
+def check_key(key: object, field: str, max_bytes: int) -> str:
+    """Return a legal key or message ID: 1 to `max_bytes` bytes of UTF-8."""
+    if not isinstance(key, str):
+        raise InvalidRequestError("must be a string", field=field)
+    size = len(_encode(key, field))
+    if not 1 <= size <= max_bytes:
+        raise InvalidRequestError(
+            f"must be 1 to {max_bytes} bytes of UTF-8, not {size}", field=field
+        )
+    return key
+
+
+def check_integer(
+    value: object, field: str, lowest: int = INT64_MIN, highest: int = INT64_MAX
+) -> int:
+    """Return an int in [lowest, highest]; bools and floats are refused."""
+    if type(value) is int:  # nearly always; the look at a protocol below costs microseconds
+        number = value
+    elif isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise InvalidRequestError("must be an integer", field=field)
+    else:
+        number = index(value)  # numpy's integers too
+    if not lowest <= number <= highest:
+        raise InvalidRequestError(
+            f"must be between {lowest} and {highest}, not {number}", field=field
+        )
+    return number
+
+
+def _encode(text: str, field: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError("is not valid Unicode (lone surrogate)", field=field) from error

@@ -1,0 +1,1 @@
+"""Which files there are: followers of manifests and folders, quarantine, freshness."""

@@ -1,0 +1,160 @@
+"""The local files of a data folder that somebody else writes: read, never touched.
+
+The folder moves under the reader's hands: a file is renamed to its next state, or published and
+gone. A listing is therefore tried again when a file in it has vanished. Each refresh shows what the
+writer has added since; what left the folder for good stays shown until the manifest, read after
+that, shows it as published: no query in between sees neither.
+Depends on lifecycle and local_recovery.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from tierdex.errors import CorruptFileError
+from tierdex.index_service.answer import Missing
+from tierdex.index_service.view.local_recovery import open_for_reading
+from tierdex.index_service.view.manifest_follower import tell_nobody
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantined_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+    from tierdex.index_service.view.manifest_follower import TellMissing
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.paths import DataPaths
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 30
+
+
+class LocalView:
+    """Shows another process's local files in a table. Safe to share between threads."""
+
+    def __init__(
+        self, filesystem: FileSystem, paths: DataPaths, node: str, table: FileTable
+    ) -> None:
+        self._filesystem = filesystem
+        self._paths = paths
+        self._node = node
+        self._table = table
+        self._lock = threading.Lock()
+        self.tell: TellMissing = tell_nobody
+        self._missing: list[Missing] = []
+        self._lost: frozenset[int] = frozenset()
+
+    def refresh(self) -> list[FileHandle]:
+        """Show the folder as it is now; return the files that vanished from it, still shown."""
+        with self._lock:
+            look = _Look(self._shown())
+            try:
+                self._look_at_all(look)
+            except OSError as error:
+                look.release()
+                self._name([Missing(str(self._paths.root), f"cannot be read: {error}")])
+                return []
+            except BaseException:
+                look.release()
+                raise
+            return self._show(look)
+
+    def _shown(self) -> dict[int, FileHandle]:
+        with self._table.snapshot() as snapshot:
+            return {h.number: h for h in snapshot.files if h.node == self._node}
+
+    def _look_at_all(self, look: _Look) -> None:
+        """Open what is new, listing again while files move on. Raises OSError.
+
+        What could be opened stays open: a file has few moves in its life, so that each can fail only
+        a few times, however many there are.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            look.found = self._list()
+            failure = self._open_new(look)
+            if failure is None:
+                break
+            if attempt == _ATTEMPTS:
+                raise failure
+            logger.debug("listing again", extra={"error": str(failure)})
+        for name in self._filesystem.list_folder(self._paths.quarantine):
+            look.missing.append(Missing(name, "in quarantine; see `tierdex verify`"))
+            if (number := parse_quarantined_name(name)) is not None:
+                look.quarantined.add(number)
+
+    def _open_new(self, look: _Look) -> OSError | None:
+        """Open what is not open yet; return what the last one said that has moved on meanwhile."""
+        failure = None
+        for number, (state, path) in look.found.items():
+            before = look.shown.get(number)
+            if before and before.state is state and state is not FileState.UNSEALED:
+                continue
+            if number in look.fresh or number in look.broken:
+                continue
+            try:
+                handle = open_for_reading(self._filesystem, self._node, state, number, path)
+                look.fresh[number] = handle
+            except CorruptFileError as error:
+                look.missing.append(Missing(f"{state.value}/{path.name}", error.reason))
+                look.broken.add(number)
+            except OSError as error:  # moved on, or cut by a seal, between listing and opening
+                failure = error
+        return failure
+
+    def _show(self, look: _Look) -> list[FileHandle]:
+        local = [handle for handle in look.shown.values() if handle.state in LOCAL_STATES]
+        replaced = [look.shown[number] for number in look.fresh if number in look.shown]
+        broken = [handle for handle in local if handle.number in look.broken]
+        self._lost = frozenset(look.broken | look.quarantined)
+        # What is missing is named before it is gone from the table, and until it is back there.
+        self._name(list(dict.fromkeys(self._missing + look.missing)))
+        self._table.change(remove=replaced + broken, add=list(look.fresh.values()))
+        self._name(look.missing)
+        return [
+            handle for handle in local
+            if handle.number not in look.found and handle.number not in look.fresh
+        ]  # fmt: skip
+
+    def _name(self, missing: list[Missing]) -> None:
+        self._missing = missing
+        self.tell(is_missing=bool(missing))
+
+    def _list(self) -> dict[int, tuple[FileState, Path]]:
+        """Return each number's state and path."""
+        found: dict[int, tuple[FileState, Path]] = {}
+        for state in LOCAL_STATES:
+            for name in self._filesystem.list_folder(self._paths.folder(state)):
+                number = parse_number(name)
+                if number is not None:
+                    # of two copies the later wins: it is whole once it has its name
+                    found[number] = (state, self._paths.folder(state) / name)
+        return found
+
+    def missing(self) -> list[Missing]:
+        """Return the files of the folder that could not be opened."""
+        return list(self._missing)
+
+    def numbers(self) -> frozenset[int]:
+        """Return the numbers of files that could not be opened, here or by their writer."""
+        return self._lost
+
+
+class _Look:
+    """One look at the folder: what was shown, what is there, and what of it was opened."""
+
+    def __init__(self, shown: dict[int, FileHandle]) -> None:
+        self.shown = shown
+        self.found: dict[int, tuple[FileState, Path]] = {}
+        self.fresh: dict[int, FileHandle] = {}
+        self.broken: set[int] = set()
+        self.quarantined: set[int] = set()
+        self.missing: list[Missing] = []
+
+    def release(self) -> None:
+        for handle in self.fresh.values():
+            handle.release()

@@ -1,0 +1,198 @@
+"""Opens what lies in a data folder: identifies, mends, and makes handles of its files.
+
+Recovery itself is planned and carried out by `lifecycle.recovery`, which knows nothing of what is
+inside a file; this module is what it asks. Sealed and compacted files are opened by their footers,
+never scanned; an unsealed one is read batch by batch.
+
+Depends on lifecycle and indexfile.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.footer import read_footer
+from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.check import check_file
+from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.header import decode_header
+from tierdex.indexfile.layout import HEADER_BYTES, Form
+from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.recovery import Identity
+from tierdex.lifecycle.topic_set import topic_set
+from tierdex.lifecycle.transition import sync_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+    from tierdex.indexfile.predecessor import Predecessor
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.recovery import FolderListing, FoundFile
+
+logger = logging.getLogger(__name__)
+
+
+class LocalMending:
+    """What recovery asks about single files (`lifecycle.recovery.Mending`)."""
+
+    def __init__(self, filesystem: FileSystem) -> None:
+        self._filesystem = filesystem
+
+    def identify(self, state: FileState, path: Path) -> Identity:
+        """Return what header and footer say. Raises CorruptFileError when the file does not open."""
+        form = Form.COMPACTED if state is FileState.COMPACTED else Form.CHAINED
+        file = self._filesystem.open(path)
+        try:
+            header = decode_header(file.read_at(0, HEADER_BYTES), path, form=form)
+            size = file.size()
+            if state is FileState.UNSEALED:
+                tail = file.read_at(max(0, size - FOOTER_BYTES), FOOTER_BYTES)
+                # A seal that was cut off before the rename left a footer; a crash before it, rows.
+                return Identity(header.uuid, is_sealed=tail[: len(FOOTER_MAGIC)] == FOOTER_MAGIC)
+            read_footer(file.read_at, size, path, uuid=header.uuid)
+        finally:
+            file.close()
+        return Identity(header.uuid)
+
+    def verify(self, state: FileState, path: Path) -> Sequence[str]:
+        return check_file(self._filesystem, path)
+
+    def seal(self, path: Path) -> int:
+        """Recover an unsealed file, seal and sync it; return its item count."""
+        file = ChainedFile.recover(self._filesystem, path)
+        try:
+            if file.sealed:
+                # Killed within its seal: the footer is there, its length perhaps not yet durable.
+                sync_file(self._filesystem, path)
+            elif file.item_count:
+                file.seal()
+            return file.item_count
+        finally:
+            file.close()
+
+
+def drop_behind_a_gap(
+    filesystem: FileSystem, paths: DataPaths, listing: FolderListing
+) -> FolderListing:
+    """Remove what `find_behind_a_gap` finds; return the listing without it. Raises OSError."""
+    unsealed = [file for file in listing.files if file.state is FileState.UNSEALED]
+    behind = find_behind_a_gap(filesystem, listing) if len(unsealed) > 1 else []
+    for file in reversed(behind):
+        # Newest first, each durably: a crash in between leaves nothing whose predecessor is gone.
+        filesystem.unlink(file.path)
+        filesystem.sync_folder(paths.folder(FileState.UNSEALED))
+        logger.warning("removed, as it follows lost batches", extra={"path": str(file.path)})
+    return replace(listing, files=tuple(file for file in listing.files if file not in behind))
+
+
+def find_behind_a_gap(filesystem: FileSystem, listing: FolderListing) -> list[FoundFile]:
+    """Return the unsealed files that hold what was put after something lost, oldest first.
+
+    A power cut may keep a newer file's batches and lose an older one's last. Nothing in the newer one
+    was acknowledged at `disk` then (a flush syncs the older first, and the newer's own record of where
+    the older ended), and to keep it would leave a hole in the put order. Raises OSError.
+    """
+    unsealed = sorted(
+        (file for file in listing.files if file.state is FileState.UNSEALED and file.identity),
+        key=lambda file: file.number,
+    )
+    ends: dict[bytes, Predecessor | None] = {}  # of the older ones; None: sealed, hence whole
+    behind: list[FoundFile] = []
+    for file in unsealed:
+        try:
+            opened = ChainedFile.open_for_reading(filesystem, file.path)
+        except CorruptFileError:
+            continue  # recovery meets it again and quarantines it
+        with closing(opened):
+            if behind or _is_behind(opened.predecessor, ends):
+                behind.append(file)
+            ends[opened.uuid] = None if opened.sealed else opened.end_of_batches
+    return behind
+
+
+def _is_behind(predecessor: Predecessor | None, ends: dict[bytes, Predecessor | None]) -> bool:
+    if predecessor is None:
+        return bool(ends)  # its own record is lost, so nothing of it was ever synced
+    end = ends.get(predecessor.uuid)
+    return end is not None and end != predecessor
+
+
+def open_local(
+    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path
+) -> FileHandle:
+    """Return the handle of a recovered file. Raises CorruptFileError, OSError."""
+    if state is FileState.UNSEALED:
+        return _unsealed_handle(node, number, path, ChainedFile.recover(filesystem, path))
+    if state is FileState.SEALED:
+        file = ChainedFile.open_sealed(filesystem, path)
+        return _fixed_handle(
+            node, state, number, path, file, file.created_ms, filesystem.modified_ms(path)
+        )
+    assert state is FileState.COMPACTED, state
+    return compacted_handle(node, number, path, CompactedFile.open_local(filesystem, path))
+
+
+def open_for_reading(
+    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path
+) -> FileHandle:
+    """Return the handle of a file beside its live writer; writes nothing."""
+    if state is FileState.UNSEALED:
+        return _unsealed_handle(node, number, path, ChainedFile.open_for_reading(filesystem, path))
+    return open_local(filesystem, node, state, number, path)
+
+
+def _unsealed_handle(node: str, number: int, path: Path, file: ChainedFile) -> FileHandle:
+    return live_handle(
+        number=number,
+        node=node,
+        uuid=file.uuid,
+        path=path,
+        reader=file,
+        slot_count=file.slot_count,
+        begin_ms=file.created_ms,
+    )
+
+
+def compacted_handle(node: str, number: int, path: Path, file: CompactedFile) -> FileHandle:
+    """Return the handle of a compacted file; its life's dates stand in its own statistics."""
+    extra = file.extra
+    begin_ms, sealed_at_ms = extra.get("begin_ms"), extra.get("sealed_at_ms")
+    if not isinstance(begin_ms, int) or not isinstance(sealed_at_ms, int):
+        raise CorruptFileError(path, f"says nothing of its dates: {json.dumps(extra)[:100]}")
+    return _fixed_handle(node, FileState.COMPACTED, number, path, file, begin_ms, sealed_at_ms)
+
+
+def _fixed_handle(
+    node: str,
+    state: FileState,
+    number: int,
+    path: Path,
+    file: Any,
+    begin_ms: int,
+    sealed_at_ms: int,
+) -> FileHandle:
+    return FileHandle(
+        number=number,
+        node=node,
+        uuid=file.uuid,
+        state=state,
+        lease=Lease(file),
+        path=path,
+        slot_count=file.slot_count,
+        begin_ms=begin_ms,
+        sealed_at_ms=sealed_at_ms,
+        topics=topic_set(file.topics),
+        fixed_item_count=file.item_count,
+        fixed_min_time=file.min_time,
+        fixed_max_time=file.max_time,
+        fixed_bytes=file.bytes_used,
+    )

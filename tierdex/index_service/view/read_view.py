@@ -1,0 +1,121 @@
+"""What a query asks about everything that is not one of its files: other nodes, quarantine, time.
+
+Depends on nodes, quarantine, local_view.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tierdex.index_service.answer import Missing
+from tierdex.index_service.file_info import FileInfo, unreadable_file
+from tierdex.index_service.view.manifest_follower import NOT_CALM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.index_service.view.folder_follower import LocalView
+    from tierdex.index_service.view.manifest_follower import Calm, Nodes
+    from tierdex.index_service.view.quarantine import Quarantine
+    from tierdex.index_service.view.rocketmq_source import RocketmqView
+    from tierdex.lifecycle.file_handle import FileHandle
+
+_PATIENCE = 1.0  # seconds
+
+
+class ViewSurroundings:
+    """Joins what the parts of one view know (`query.Surroundings`). Safe to share."""
+
+    name = "refresh"
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        *,
+        quarantine: Quarantine | None = None,
+        local_view: LocalView | None = None,
+        rocketmq: RocketmqView | None = None,
+        unwritten: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`unwritten` says why received entries cannot be shown, if they cannot."""
+        self._nodes = nodes
+        self._quarantine = quarantine
+        self._local_view = local_view
+        self._rocketmq = rocketmq
+        self._unwritten = unwritten
+        self._with_missing = tuple(p for p in (quarantine, local_view, rocketmq) if p is not None)
+        for part in self._with_missing:
+            part.tell = partial(nodes.veto, part)
+            nodes.veto(part, is_missing=bool(part.missing()))
+        self._refreshing = threading.Lock()
+
+    def step(self) -> float:
+        """Refresh once, for a background thread; what fails is named by `missing`."""
+        self.refresh()
+        return self._nodes.refresh_interval
+
+    def refresh(self) -> int:
+        """Look at the folder (when it is only read), the quarantine and every manifest."""
+        with self._refreshing:
+            return self._refresh()
+
+    def catch_up(self) -> int:
+        """Refresh before a query, if nobody did for too long though the store was well.
+
+        Returns the requests that took.
+        The process was stopped, or its threads were starved: a query after that should not be
+        incomplete for a reason that one look mends. Waits no longer than `_PATIENCE` for a refresh
+        that is under way, since the store may crawl, and leaves a store that is ill to `step`.
+        """
+        if self._nodes.is_overdue and self._refreshing.acquire(timeout=_PATIENCE):
+            try:
+                if self._nodes.is_overdue:  # whoever held the lock may have refreshed
+                    return self._refresh()
+            finally:
+                self._refreshing.release()
+        return 0
+
+    def _refresh(self) -> int:
+        vanished = () if self._local_view is None else self._local_view.refresh()
+        if self._rocketmq is not None:
+            self._rocketmq.refresh()
+        if self._quarantine is not None:
+            self._quarantine.refresh()
+        return self._nodes.refresh(vanished)
+
+    def missing(self) -> list[Missing]:
+        missing = self._nodes.missing()
+        for part in self._with_missing:
+            missing += part.missing()
+        if (reason := self._unwritten()) is not None:
+            missing.append(Missing("put buffer", reason))
+        return missing
+
+    def unreadable_files(self) -> list[FileInfo]:
+        """Return the files of the folder that no query can ask, with the reason."""
+        return [
+            unreadable_file(
+                found.file, "quarantine" if part is self._quarantine else "unreadable", found.reason
+            )
+            for part in self._with_missing
+            for found in part.missing()
+        ]
+
+    @property
+    def calm(self) -> Calm:
+        """Return until when nothing is missing for any query, as far as is known now."""
+        return NOT_CALM if self._unwritten() is not None else self._nodes.calm
+
+    def lost_numbers(self, node: str) -> list[int]:
+        """Return the numbers of the node's local files that cannot be read and are not published."""
+        parts = (part for part in (self._quarantine, self._local_view) if part is not None)
+        published = self._nodes.state_of(node).lists_number
+        return [number for part in parts for number in part.numbers() if not published(number)]
+
+    def as_of(self) -> int:
+        return self._nodes.as_of()
+
+    def hides(self, handle: FileHandle, topic: str) -> bool:
+        return self._nodes.hides(handle, topic)
