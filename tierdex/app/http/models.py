@@ -67,13 +67,13 @@ Size = Annotated[
     int, Field(strict=True, ge=0, le=(1 << 32) - 1, json_schema_extra={"format": "int64"})
 ]
 Durability = Literal["received", "os", "disk", "remote"]
-_ROW: Final = ConfigDict(extra="forbid", cache_strings="none")  # a row's strings differ
+_ROW: Final = ConfigDict(extra="forbid")
 
 
 class Given(BaseModel):
     """A body that the service reads: unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", cache_strings="none")
+    model_config = ConfigDict(extra="forbid")
 
 
 _HAS_KEY: Any = {"required": ["key"], "properties": {"key": {"type": "string"}}}

@@ -6,11 +6,11 @@ Depends on models, validation, errors, numpy, pyarrow.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from tierdex.app.http.codecs.put_rows import (
     REQUIRED,
@@ -19,7 +19,7 @@ from tierdex.app.http.codecs.put_rows import (
     rows_of_entries,
 )
 from tierdex.app.http.models import EntriesToPut, EntryToPut
-from tierdex.app.http.validation import invalid_request, validate_json
+from tierdex.app.http.validation import parse_json, validate, validate_json
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 _BATCH = TypeAdapter(EntriesToPut)
-_ENTRY = TypeAdapter(EntryToPut)
+_ENTRIES: TypeAdapter[Sequence[EntryToPut]] = TypeAdapter(
+    Annotated[list[EntryToPut], Field(fail_fast=True)]
+)
 
 
 def read_entries(body: bytes, limits: Settings) -> tuple[PutRows, str | None]:
@@ -42,18 +44,8 @@ def read_lines(body: bytes, limits: Settings) -> PutRows:
     """Return the rows of a body with an entry a line; blank lines are skipped."""
     lines = [line for line in body.split(b"\n") if line and not line.isspace()]
     refuse_too_many(len(lines), limits)
-    entries = []
-    for number, line in enumerate(lines):
-        try:
-            entries.append(_ENTRY.validate_json(line))
-        except ValidationError as error:
-            (found, *_) = error.errors(include_url=False, include_input=False)
-            found["loc"] = ("entries", number, *found["loc"])
-            refusal = invalid_request([found], "body")
-            break
-    else:
-        return _rows_of(entries, limits)
-    raise refusal
+    values = [parse_json(line, f"entries[{number}]") for number, line in enumerate(lines)]
+    return _rows_of(validate(_ENTRIES, values, place="entries"), limits)
 
 
 def _rows_of(entries: Sequence[EntryToPut], limits: Settings) -> PutRows:
