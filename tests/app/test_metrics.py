@@ -1,0 +1,59 @@
+"""`/metrics` follows the rules that `promtool check metrics` knows: names, types, units, help."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.app.conftest import ENTRY
+
+SHORT_UNITS = {"s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "h", "d"}
+
+
+@pytest.fixture
+def families(door):
+    door.post("/v1/entries", json={"entries": [ENTRY]})
+    door.get("/v1/entries?topic=orders&key=ORDER-1")
+    door.post("/v1/admin/roll", headers={"content-type": "application/json"})
+    door.post("/v1/admin/compaction:run", headers={"content-type": "application/json"})
+    return list(text_string_to_metric_families(door.get("/metrics").text))
+
+
+def test_names_are_those_of_prometheus(families):
+    assert len(families) > 20
+    for family in families:
+        parts = family.name.split("_")
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", family.name), family.name
+        assert family.documentation, family.name
+        assert not SHORT_UNITS & set(parts), f"{family.name}: units are written in full"
+        assert family.type not in parts, family.name
+        for sample in family.samples:
+            if family.type == "counter":
+                assert sample.name.endswith(("_total", "_created")), sample.name
+            elif family.type == "gauge":
+                assert not sample.name.endswith(("_total", "_count", "_sum", "_bucket"))
+
+
+def test_totals_of_the_compactor_are_counters(families):
+    kinds = {family.name: family.type for family in families}
+    for name in ("sealed", "compacted", "published", "failures"):
+        assert kinds[f"tierdex_compaction_{name}"] == "counter"
+    assert kinds["tierdex_compaction_backlog_files"] == "gauge"
+    assert kinds["tierdex_compaction_oldest_unpublished_age_seconds"] == "gauge"
+
+
+def test_requests_and_lookups_are_counted_once(families):
+    samples = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    route = ("route", "/v1/entries")
+    got = ("tierdex_http_requests_total", ("method", "GET"), route, ("status", "200"))
+    assert samples[got] == 1
+    assert samples["tierdex_http_request_seconds_count", route] == 2
+    assert samples["tierdex_lookups_total", ("outcome", "found")] == 1
+    assert samples["tierdex_lookups_total", ("outcome", "absent")] == 0
+    assert samples["tierdex_entries_accepted_total", ("durability", "os")] == 1
