@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,14 @@ def peak_begins_anew(server):
 
 
 def assert_little_is_held(server):
-    held = server.memory_bytes("RssAnon")
-    assert held <= server.idle_bytes + 1.2 * BUDGET, f"{held / MIB:.0f} MiB"
+    """Once the last of them is over: a caller may have left before the server has."""
+    most = server.idle_bytes + 1.2 * BUDGET
+    for _ in range(60):
+        held = server.memory_bytes("RssAnon")
+        if held <= most:
+            return
+        time.sleep(1)
+    pytest.fail(f"{held / MIB:.0f} MiB are held, at most {most / MIB:.0f} may be")
 
 
 @pytest.mark.parametrize("path", ["/v1/entries:batchGet", "/v1/entries"])
