@@ -9,7 +9,8 @@ strike. What each call makes durable:
 * everything else                     -- nothing: it is visible at once and survives a killed
                                          process, not a power cut
 
-Errors are plain `OSError` that name their path: layers above say what they mean. Depends on numpy and fork.
+Errors are plain `OSError` that name their path: layers above say what they mean. Depends on numpy,
+fork and reservation.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import mmap
 import os
 import shutil
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from tierdex.fork import tell_child
+from tierdex.reservation import ask_for_overwriting, keeps_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +43,14 @@ PAGE_BYTES = mmap.PAGESIZE
 
 
 class Mapping(Protocol):
-    """A file's bytes in memory. `array` is uint8, one element a byte; writable mappings are shared."""
+    """A file's bytes in memory. `array` is uint8, one element a byte.
+
+    Stores into a writable one are the file's at once when `is_shared`; else each is brought there by
+    `write_back`, and nobody else sees it before: the file system may lack a block for it.
+    """
 
     array: np.ndarray
+    is_shared: bool
 
     def populate(self, position: int, length: int) -> None:
         """Bring pages into memory, ready for stores; advice only, and never an error.
@@ -52,8 +59,12 @@ class Mapping(Protocol):
         """
         ...
 
+    def write_back(self, position: int, length: int) -> None:
+        """Bring what was stored into these bytes into the file. Raises OSError (ENOSPC)."""
+        ...
+
     def sync(self, position: int, length: int) -> None:
-        """Make the bytes [position, position + length) durable. Raises OSError."""
+        """Make the bytes [position, position + length) of the file durable. Raises OSError."""
         ...
 
     def close(self) -> None:
@@ -74,7 +85,11 @@ class OpenFile(Protocol):
         ...
 
     def reserve(self, position: int, length: int) -> None:
-        """Reserve disk blocks, so that stores into a mapping cannot fail. Raises OSError (ENOSPC)."""
+        """Reserve disk blocks, so that stores into a shared mapping cannot fail. Raises OSError (ENOSPC)."""
+        ...
+
+    def ask_for_overwriting(self) -> None:
+        """Ask for an empty file to be overwritten in place, where the file system copies on write."""
         ...
 
     def truncate(self, length: int) -> None: ...
@@ -293,15 +308,18 @@ class _LocalFile:
 
     @_naming_path
     def write_at(self, position: int, data: Buffer) -> None:
-        view = memoryview(data).cast("B")
-        while view:
-            written = os.pwrite(self._descriptor, view, position)
-            position += written
-            view = view[written:]
+        _write_all(self._descriptor, position, data)
 
     @_naming_path
     def reserve(self, position: int, length: int) -> None:
-        os.posix_fallocate(self._descriptor, position, length)
+        # Whole pages: a store makes the file system map all blocks of its page, up to the file's end,
+        # and these may be smaller than a page.
+        first, end = position - position % PAGE_BYTES, position + length
+        whole = min(-(-end // PAGE_BYTES) * PAGE_BYTES, os.fstat(self._descriptor).st_size)
+        os.posix_fallocate(self._descriptor, first, max(end, whole) - first)
+
+    def ask_for_overwriting(self) -> None:
+        ask_for_overwriting(self._descriptor)
 
     @_naming_path
     def truncate(self, length: int) -> None:
@@ -316,7 +334,9 @@ class _LocalFile:
 
     @_naming_path
     def map(self, length: int, *, writable: bool) -> _LocalMapping:
-        return _LocalMapping(self.path, self._descriptor, length, writable=writable)
+        if writable and not keeps_reserved(self._descriptor):
+            return _PrivateMapping(self.path, self._descriptor, length)
+        return _LocalMapping(self.path, self._descriptor, length, "r+" if writable else "r")
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -325,22 +345,27 @@ class _LocalFile:
 class _LocalMapping:
     """A shared mapping. The numpy view pins the pages until the last view is gone."""
 
-    def __init__(self, path: Path, descriptor: int, length: int, *, writable: bool) -> None:
+    is_shared = True
+
+    def __init__(
+        self, path: Path, descriptor: int, length: int, mode: Literal["r", "r+", "c"]
+    ) -> None:
         self.path = path
         size = os.fstat(descriptor).st_size
         if size < length:  # a store or load beyond the end would be a SIGBUS, not an error
             raise OSError(errno.EIO, f"file holds {size} bytes, {length} were to be mapped")
-        with os.fdopen(os.dup(descriptor), "r+b" if writable else "rb") as file:
+        with os.fdopen(os.dup(descriptor), "r+b" if mode == "r+" else "rb") as file:
             try:
-                self.array: np.ndarray = np.memmap(
-                    file, dtype=np.uint8, mode="r+" if writable else "r", shape=(length,)
-                )
+                self.array: np.ndarray = np.memmap(file, dtype=np.uint8, mode=mode, shape=(length,))
             except ValueError as error:  # its writer's seal cut it since the look above
                 raise OSError(errno.EIO, f"cut below {length} bytes while being mapped") from error
 
     def populate(self, position: int, length: int) -> None:
         first = position - position % PAGE_BYTES
         _populate(self.array.ctypes.data + first, position + length - first)
+
+    def write_back(self, position: int, length: int) -> None:
+        """Do nothing: what was stored is the file's."""
 
     @_naming_path
     def sync(self, position: int, length: int) -> None:
@@ -357,6 +382,59 @@ class _LocalMapping:
                 _MADV_DONTNEED,
             )
         self.array = np.empty(0, np.uint8)
+
+
+class _PrivateMapping(_LocalMapping):
+    """A mapping whose changed pages are this process' own until `write_back`.
+
+    Pages that were written whole, one piece behind the other, are let go of: they are read from the
+    page cache from then on, so memory holds what was stored at random, and the newest rows.
+    """
+
+    is_shared = False
+
+    def __init__(self, path: Path, descriptor: int, length: int) -> None:
+        super().__init__(path, descriptor, length, "c")
+        self._descriptor = os.dup(descriptor)
+        self._begin = self._end = 0  # of the pieces that follow each other and are still held
+
+    def populate(self, position: int, length: int) -> None:
+        """Do nothing: pages that are not stored to must not become this process' own."""
+
+    @_naming_path
+    def write_back(self, position: int, length: int) -> None:
+        _write_all(self._descriptor, position, self.array.data[position : position + length])
+        if not self._begin <= position <= self._end:
+            self._begin = position
+        self._end = position + length
+        first = -(-self._begin // PAGE_BYTES) * PAGE_BYTES
+        last = self._end - self._end % PAGE_BYTES - PAGE_BYTES  # the next piece's record is zeroed
+        if last - first >= _HELD_BYTES:
+            _LIBC.madvise(
+                ctypes.c_void_p(self.array.ctypes.data + first),
+                ctypes.c_size_t(last - first),
+                _MADV_DONTNEED,
+            )
+            self._begin = last
+
+    @_naming_path
+    def sync(self, position: int, length: int) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        # No page is let go of here: a late reader would find those of the file, without our stores.
+        self.array = np.empty(0, np.uint8)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _write_all(descriptor: int, position: int, data: Buffer) -> None:
+    view = memoryview(data).cast("B")
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        position += written
+        view = view[written:]
 
 
 def _msync(address: int, length: int) -> None:
@@ -379,3 +457,4 @@ _MADV_DONTNEED = (
     4  # likewise; of a shared mapping: the pages stay in the cache, and come back when read
 )
 _LARGE_MAPPING = 16 << 20
+_HELD_BYTES = 1 << 20  # of a private mapping, written and not yet let go of

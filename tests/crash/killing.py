@@ -83,8 +83,15 @@ class TrappedMapping:
     def array(self):
         return self._mapping.array
 
+    @property
+    def is_shared(self):
+        return self._mapping.is_shared
+
     def populate(self, position, length):
         self._mapping.populate(position, length)
+
+    def write_back(self, position, length):
+        self._trap.around(self._mapping.write_back, position, length)
 
     def sync(self, position, length):
         self._trap.around(self._mapping.sync, position, length)

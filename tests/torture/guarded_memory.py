@@ -121,15 +121,23 @@ class _GuardedFile:
     def reserve(self, position, length):
         pass
 
+    def ask_for_overwriting(self):
+        pass
+
     def close(self):
         pass
 
 
 class _GuardedMapping:
+    is_shared = True
+
     def __init__(self, array):
         self.array = array
 
     def populate(self, position, length):
+        pass
+
+    def write_back(self, position, length):
         pass
 
     def sync(self, position, length):

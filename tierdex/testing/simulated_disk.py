@@ -320,6 +320,9 @@ class _SimulatedOpenFile:
             self._disk.take_space(self._file, position, length)
             self._file.reserve(position, length)
 
+    def ask_for_overwriting(self) -> None:
+        """Do nothing: this disk overwrites in place."""
+
     def truncate(self, length: int) -> None:
         with self._disk.call("truncate", self._path):
             self._check(writing=True)
@@ -369,6 +372,8 @@ class _SimulatedOpenFile:
 class _SimulatedMapping:
     """A file's bytes, shared with every other mapping and with reads and writes of the file."""
 
+    is_shared = True
+
     def __init__(
         self, system: SimulatedFileSystem, path: Path, file: SimulatedFile, array: np.ndarray
     ) -> None:
@@ -379,6 +384,9 @@ class _SimulatedMapping:
 
     def populate(self, position: int, length: int) -> None:
         """Do nothing: all bytes are in memory."""
+
+    def write_back(self, position: int, length: int) -> None:
+        """Do nothing: what was stored is the file's."""
 
     def sync(self, position: int, length: int) -> None:
         disk = self._system._disk

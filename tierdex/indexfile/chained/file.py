@@ -87,6 +87,7 @@ class ChainedFile(ChainedWriter):
         check_counts(header, path)
         file = filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
+            file.ask_for_overwriting()  # while it is empty
             file.truncate(header.full_length)
             file.reserve(0, layout.rows_position(slot_count))
             file.write_at(0, header.encode())

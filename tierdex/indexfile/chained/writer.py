@@ -89,6 +89,7 @@ class ChainedWriter(ChainedReader):
         data = encode_predecessor(predecessor, self.uuid)
         view = self._refuse_unless_writable()
         view.data[layout.PREDECESSOR_POSITION : layout.HEADER_BYTES] = np.frombuffer(data, np.uint8)
+        self._write_back(layout.PREDECESSOR_POSITION, layout.HEADER_BYTES)
 
     # -- room ----------------------------------------------------------------------------------------
 
@@ -130,14 +131,17 @@ class ChainedWriter(ChainedReader):
             self.dictionaries.forget()
             raise
         before = self._tally.array.copy()
+        begin = self._used_bytes()
         try:
             with self._tally_lock:
                 batch_append.write(
                     self._tally, view.data, self._rows_begin, self.uuid, sources, staged
                 )
+            # With the record behind it, which `write` has zeroed; all of it has blocks.
+            self._write_back(begin, self._used_bytes() + layout.BATCH_RECORD_BYTES)
         except BaseException:
-            # Only an interrupt or exhausted memory comes here. Readers may be among the rows of the
-            # batch, so none of them may be written again: the file is given up for writing.
+            # An interrupt, exhausted memory, or a full disk that copies on write. Readers may be among
+            # the rows of the batch, so none may be written again: the file is given up for writing.
             self.suspect = True
             batch_append.undo(self._tally, before, sources, staged)
             self.dictionaries.forget()
@@ -156,7 +160,7 @@ class ChainedWriter(ChainedReader):
         Each message is a batch that brings no new string; it and the record after it find blocks.
         Both are 0 when the file takes none.
         """
-        if not self._writable or self.suspect or self.sealed:
+        if not self._writable or self.suspect or self.sealed or not self._stores_are_shared:
             return 0, 0
         reserved = (self._blocks.end - self._rows_begin) // self.schema.item_bytes
         items = min(self.item_capacity, self._tally.items + most)
@@ -183,6 +187,14 @@ class ChainedWriter(ChainedReader):
         if not self._writable or self.suspect or self.sealed:
             return
         self._blocks.reserve_ahead(self._used_bytes, expected_bytes)
+
+    @property
+    def _stores_are_shared(self) -> bool:
+        return self._mapping is not None and self._mapping.is_shared
+
+    def _write_back(self, begin: int, end: int) -> None:
+        assert self._mapping is not None
+        self._mapping.write_back(begin, end - begin)
 
     def _populate(self, position: int, length: int) -> None:
         if (mapping := self._mapping) is not None:  # else closed beside this call
@@ -235,6 +247,8 @@ class ChainedWriter(ChainedReader):
         if self._view.slots is not None:  # after a re-read the file's own slots are not trusted
             slots = self._view.slots
             data[layout.HEADER_BYTES :][: slots.nbytes] = slots.view(np.uint8)
+        self._write_back(0, self._rows_begin)
+        self._write_back(used, end)
         tail = encode_tail(self.header, data, self._tally, self.dictionaries)
         self._file.reserve(end, len(tail))
         # Durable before: batches, slots, parts, footer. Only then is the length the sealed one.

@@ -1,0 +1,50 @@
+"""Whether a file system keeps what it reserved, so that a store into a mapping never lacks a block.
+
+`fallocate` promises blocks. A file system that copies on write (btrfs, ZFS, bcachefs ...) writes changed
+bytes to fresh blocks all the same: on a full disk the store faults, and the process dies of SIGBUS. No
+flag of a file helps for sure: without copy-on-write (NOCOW) btrfs overwrites in place, but not what a
+snapshot or a reflink shares, not on a compressed mount, and for mappings only since Linux 6.16. So only
+file systems that are known to keep their word get shared, writable mappings::
+
+    ext4, XFS, tmpfs   stores go into the page cache: one step, no system call
+    all others         stores go into memory of the process, and from there by `pwrite`, which says ENOSPC
+
+XFS may share blocks too, after `cp --reflink` of a file that is being written: docs/operations.md.
+Linux only. Depends on nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import sys
+from contextlib import suppress
+from typing import Final
+
+_KEEPING: Final = frozenset({0xEF53, 0x58465342, 0x01021994})  # ext2 to ext4, XFS, tmpfs
+_STATFS_BYTES: Final = 256  # more than any architecture's struct; it begins with a long: the type
+_FS_IOC_GETFLAGS: Final = 0x80086601
+_FS_IOC_SETFLAGS: Final = 0x40086602
+_FS_NOCOW_FL: Final = 0x00800000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def keeps_reserved(descriptor: int) -> bool:
+    """Say whether a file's reserved blocks surely take what is stored to them. Raises OSError."""
+    buffer = ctypes.create_string_buffer(_STATFS_BYTES)
+    if _LIBC.fstatfs(descriptor, buffer):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return ctypes.c_long.from_buffer(buffer).value in _KEEPING
+
+
+def ask_for_overwriting(descriptor: int) -> None:
+    """Ask for an empty file to be overwritten in place; advice, which most file systems do not know.
+
+    Where it is taken, reserved blocks mean something to `pwrite`, and the file does not fall to pieces.
+    """
+    with suppress(OSError):
+        known = fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, bytes(8))
+        flags = int.from_bytes(known, sys.byteorder) | _FS_NOCOW_FL
+        fcntl.ioctl(descriptor, _FS_IOC_SETFLAGS, flags.to_bytes(8, sys.byteorder))
