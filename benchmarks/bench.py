@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
+from benchmarks.measure import Row
 from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.errors import TierdexError
@@ -24,7 +25,8 @@ from tierdex.testing.faulty_store import FaultyStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.measure import Row
+    from benchmarks.measure import Timings
+    from tierdex.compactor.unit import Unit
     from tierdex.lifecycle.file_handle import FileHandle
 
 
@@ -50,6 +52,35 @@ class Bench:
         self.rows.append(row)
         print(line_of(row), flush=True)
         return row
+
+    def add_ratio(
+        self,
+        target: int,
+        name: str,
+        unit: str,
+        timings: Timings,
+        peer: str,
+        limit: float,
+        better: str = "<=",
+        *,
+        ours: str = "ours",
+        note: str = "",
+    ) -> Row:
+        """Add a row: ours / peer for a limit from above, peer / ours for one from below.
+
+        A peer that is absent here (a compiler, a store) leaves the figure without a target.
+        """
+        mine = timings.median(ours)
+        row = Row(target, name, unit, mine, note=note)
+        if peer in timings.rounds:
+            row.peer_name, row.peer, row.limit, row.better = (
+                peer,
+                timings.median(peer),
+                limit,
+                better,
+            )
+            row.ratio = mine / row.peer if better == "<=" else row.peer / mine
+        return self.add(row)
 
     def skip(self, what: str, why: str) -> None:
         self.skipped.append(f"{what}: {why}")
@@ -78,6 +109,13 @@ def newest_file(index: Index) -> FileHandle:
     """Return the handle of an index's newest file: the floors work on its bytes."""
     with index._parts.table.snapshot() as snapshot:
         return snapshot.files[0]
+
+
+def next_local_unit(index: Index) -> Unit:
+    """Return what the compactor does next to a file that lies here: seal it, or compact it."""
+    writing = index._parts.writing
+    assert writing is not None
+    return next(iter(writing.compactor._local_work.units()))
 
 
 def store_that_is_down() -> FaultyStore:

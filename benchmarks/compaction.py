@@ -1,6 +1,7 @@
 """Target 4: compaction of one full file, with and without its filter, and the memory it takes.
 
-The index runs its own compactor by hand, with the store down, so that what is timed is the one job
+The floor in C walks the same chains to plain rows: no pages, no checksums, no file. The index runs its
+own compactor by hand, with the store down, so that what is timed is the one job
 "compact": walk in hash order, pages, checksums, directory, (filter,) write, sync, verify, rename.
 """
 
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.bench import newest_file, store_that_is_down
+from benchmarks.bench import newest_file, next_local_unit, store_that_is_down
 from benchmarks.data import Block
 from benchmarks.floor import floor_compact, load_floor
-from benchmarks.measure import Row, seconds, take_turns
+from benchmarks.measure import Row, Timings, take_turns
 from benchmarks.memory import PeakMemory
 
 if TYPE_CHECKING:
@@ -44,28 +45,21 @@ def run(bench: Bench) -> None:
             out = np.empty(items, file.schema.dtype)
 
             def floor(_round: int) -> float:
-                taken = seconds(lambda: floor_compact(library, file, out))
+                begin = time.thread_time()
+                floor_compact(library, file, out)
+                taken = time.thread_time() - begin
                 assert np.all(out["key_hash"][1:] >= out["key_hash"][:-1])
                 return taken / items * 1e9
 
             contestants["C floor"] = floor
         timings = take_turns(contestants)
-    bare, whole = timings.median("0 bit"), timings.median("16 bit")
-    peer = timings.median("C floor") if library is not None else None
-    row = Row(4, "compaction, all in but the filter", "ns/item", bare, ratio=bare, limit=70.0)
-    row.peer_name, row.peer = ("C floor, plain rows", peer) if peer else ("", None)
-    row.note = "parts: " + ", ".join(f"{k} {np.median(v):.0f}" for k, v in shares.items())
-    bench.add(row)
-    bench.add(
-        Row(
-            4,
-            "the filter of 16 bit on top",
-            "ns/item",
-            whole - bare,
-            ratio=whole - bare,
-            limit=60.0,
-        )
-    )
+    note = "parts: " + ", ".join(f"{k} {np.median(v):.0f}" for k, v in shares.items())
+    name = "compaction, all in but the filter"
+    bench.add_ratio(4, name, "ns/item", timings, "C floor", 2.5, ours="0 bit", note=note)
+    pairs = zip(timings.rounds["16 bit"], timings.rounds["0 bit"], strict=True)
+    filters = Timings({**timings.rounds, "filter": [whole - bare for whole, bare in pairs]})
+    name = "the filter of 16 bit on top"
+    bench.add_ratio(4, name, "ns/item", filters, "C floor", 2.0, ours="filter")
     peak = max(peaks) / MIB
     bench.add(
         Row(
@@ -88,8 +82,7 @@ def compaction_of(
         index.roll()
         taken = 0.0
         for job in ("seal", "compact"):
-            units = index._parts.writing.compactor._units(publish_first=True)  # type: ignore[union-attr]
-            unit = next(units)
+            unit = next_local_unit(index)
             assert unit.job == job, unit
             with PeakMemory() as peak:
                 cpu, begin = time.thread_time(), time.perf_counter()

@@ -135,8 +135,7 @@ def put_batch(loaded: Loaded) -> None:
     timings = take_turns(contestants, BLOCKS)
     ours = timings.median("ours")
     for name, limit, better in (("C floor", 1.4, "<="), ("dict", 8.0, ">=")):
-        if name in contestants:
-            add_ratio(bench, 1, "put_batch, Arrow keys", timings, name, limit, better)
+        bench.add_ratio(1, "put_batch, Arrow keys", "ns/key", timings, name, limit, better)
     stores = [peer.name for peer in loaded.peers]
     if stores:
         name, best = timings.best(stores)
@@ -170,15 +169,6 @@ def per_key(block: Block, action: Callable[[], Any]) -> float:
     """Return the nanoseconds a key of putting a block, into memory that the machine really has."""
     warm_memory(block.count * _BYTES_A_KEY)
     return seconds(action) / block.count * NS
-
-
-def add_ratio(
-    bench: Bench, target: int, name: str, timings: Timings, peer: str, limit: float, better: str
-) -> None:
-    """Add a row: ours / floor for a limit from above, peer / ours for one from below."""
-    ours, theirs = timings.median("ours"), timings.median(peer)
-    ratio = ours / theirs if better == "<=" else theirs / ours
-    bench.add(Row(target, name, "ns/key", ours, peer, theirs, ratio, limit, better))
 
 
 # -- target 2 ---------------------------------------------------------------------------------------
@@ -239,8 +229,7 @@ def query_batch(loaded: Loaded) -> None:
             contestants["LMDB, entries"] = get_entries_of(peer, loaded, few)
     timings = take_turns(contestants)
     name = "query_batch_arrow, 1,000 a call, chained"
-    if library is not None:
-        add_ratio(bench, 2, name, timings, "C floor", 2.0, "<=")
+    bench.add_ratio(2, name, "ns/key", timings, "C floor", 2.0)
     stores = [peer.name for peer in loaded.peers]
     if stores:
         best, theirs = timings.best(stores)
@@ -352,9 +341,7 @@ def query_compacted(bench: Bench, folder: Path) -> None:
 
         contestants["C floor"] = floor
     timings = take_turns(contestants)
-    if library is not None:
-        add_ratio(
-            bench, 2, "query_batch_arrow, compacted, pages verified", timings, "C floor", 4.0, "<="
-        )
+    name = "query_batch_arrow, compacted, pages verified"
+    bench.add_ratio(2, name, "ns/key", timings, "C floor", 4.0)
     with store.outage():
         index.close()

@@ -227,6 +227,20 @@ static inline u64 mix(u64 hash, u64 seed) {
     return v ^ (v >> 33);
 }
 
+/* Set the mixed hash and the places of its four fingerprints, of 1 << wide bytes, and ask for them. */
+static inline void fingerprints_of(const i64 *filter, const u8 *entry, u64 hash, int wide,
+                                   u64 *mixed, const u8 **prints) {
+    u64 value = mix(hash, load64(entry + 8)), length = load32(entry + 16);
+    u64 first = high(value, length * load32(entry + 20));
+    const u8 *begin = (const u8 *)filter[B_FINGERPRINTS] + load64(entry);
+    prints[0] = begin + (first << wide);
+    prints[1] = begin + (((first + length) ^ ((value >> 36) & (length - 1))) << wide);
+    prints[2] = begin + (((first + 2 * length) ^ ((value >> 18) & (length - 1))) << wide);
+    prints[3] = begin + (((first + 3 * length) ^ (value & (length - 1))) << wide);
+    for (int k = 0; k < 4; k++) __builtin_prefetch(prints[k]);
+    *mixed = value;
+}
+
 static inline u64 hash_at(const u8 *page, const u8 *column, i64 row, int width) {
     return load64(page + 8) + (u64)row * load64(page + 16) + packed(column, row, width);
 }
@@ -265,6 +279,45 @@ static void decode(const u8 *page, const i64 *plan, i64 row, item *out) {
     }
 }
 
+/* Say of each hash whether a filter of 16 or 8 bit may hold it; verifies nothing. */
+void floor_contains(const i64 *filter, i64 bits, const u64 *hashes, i64 count, u8 *answers) {
+    const u8 *partitions = (const u8 *)filter[B_PARTITIONS];
+    for (i64 start = 0; start < count; start += GROUP) {
+        i64 n = count - start < GROUP ? count - start : GROUP;
+        const u8 *prints[GROUP][4];
+        u64 mixed[GROUP];
+        for (i64 j = 0; j < n; j++) {
+            u64 hash = hashes[start + j];
+            const u8 *entry = partitions + 32 * high(hash, (u64)filter[B_PARTITION_COUNT]);
+            fingerprints_of(filter, entry, hash, bits == 16, &mixed[j], prints[j]);
+        }
+        for (i64 j = 0; j < n; j++) {
+            u16 print = (u16)(mixed[j] ^ (mixed[j] >> 32));
+            if (bits == 16) {
+                for (int k = 0; k < 4; k++) print ^= load16(prints[j][k]);
+            } else {
+                for (int k = 0; k < 4; k++) print ^= *prints[j][k];
+                print &= 0xFF;
+            }
+            answers[start + j] = print == 0;
+        }
+    }
+}
+
+/* Take the checksum of one page, and unpack it to rows; returns the checksum, which nobody compares. */
+i64 floor_unpack(const i64 *file, const u8 *page, i64 length, item *out) {
+    const u8 *column = page + 24 + 13 * page[7];
+    i64 count = load16(page + 4);
+    u64 crc = 0;
+    for (i64 at = 0; at + 8 <= length; at += 8) crc = _mm_crc32_u64(crc, load64(page + at));
+    for (i64 row = 0; row < count; row++) {
+        out[row].hash = hash_at(page, column, row, page[6]);
+        out[row].link = 0;
+        decode(page, (const i64 *)file[F_PLAN], row, out + row);
+    }
+    return (i64)crc;
+}
+
 /* Keys in, columns out, over a mapped compacted file with a 16-bit filter; one item a key. */
 i64 floor_get_compacted(const i64 *file, i64 count, const i32 *offsets, const u8 *data, u64 seed, u32 tag,
                         i64 *lookup, i32 *topic, i64 *time, i64 *offset, u32 *size, i32 *queue) {
@@ -282,15 +335,7 @@ i64 floor_get_compacted(const i64 *file, i64 count, const i32 *offsets, const u8
             i64 i = start + j;
             hash[j] = xxh64(data + offsets[i], offsets[i + 1] - offsets[i], seed);
             const u8 *entry = partitions + 32 * high(hash[j], (u64)filter[B_PARTITION_COUNT]);
-            mixed[j] = mix(hash[j], load64(entry + 8));
-            u64 length = load32(entry + 16), span = length * load32(entry + 20);
-            u64 first = high(mixed[j], span);
-            const u8 *begin = (const u8 *)filter[B_FINGERPRINTS] + load64(entry);
-            prints[j][0] = begin + 2 * first;
-            prints[j][1] = begin + 2 * ((first + length) ^ ((mixed[j] >> 36) & (length - 1)));
-            prints[j][2] = begin + 2 * ((first + 2 * length) ^ ((mixed[j] >> 18) & (length - 1)));
-            prints[j][3] = begin + 2 * ((first + 3 * length) ^ (mixed[j] & (length - 1)));
-            for (int k = 0; k < 4; k++) __builtin_prefetch(prints[j][k]);
+            fingerprints_of(filter, entry, hash[j], 1, &mixed[j], prints[j]);
             __builtin_prefetch(directory + 32 * high(hash[j], (u64)page_count));
         }
         for (i64 j = 0; j < n; j++) {

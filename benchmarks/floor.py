@@ -41,9 +41,10 @@ def load_floor() -> Any | None:
             print(f"the C floor is absent: {done.stderr.strip()[-300:]}")
             return None
         library = ctypes.CDLL(str(target))  # stays loaded when its file is gone
-    for name in ("floor_get", "floor_compact", "floor_get_compacted"):
+    for name in ("floor_get", "floor_compact", "floor_get_compacted", "floor_unpack"):
         getattr(library, name).restype = _I64
-    library.floor_put.restype = None
+    for name in ("floor_put", "floor_contains"):
+        getattr(library, name).restype = None
     return library
 
 
@@ -140,3 +141,18 @@ def floor_compact(library: Any, file: ChainedFile, out: np.ndarray) -> int:
         _I64(int(array[0])), _I64(file.slot_count), _I64(int(array[2])), place(out)
     )
     return written
+
+
+def floor_contains(library: Any, file: CompactedFile, hashes: np.ndarray) -> np.ndarray:
+    """Return which of `hashes` (u8[n]) the filter of a compacted file may hold (b1[n])."""
+    answers = np.empty(len(hashes), bool)
+    library.floor_contains(
+        _I64(file.filter.address), _I64(file.filter.bits), place(hashes), _I64(len(hashes)),
+        place(answers),
+    )  # fmt: skip
+    return answers
+
+
+def floor_unpack(library: Any, file: CompactedFile, page: np.ndarray, out: np.ndarray) -> None:
+    """Unpack the bytes of one page (u1) to rows."""
+    library.floor_unpack(_I64(file.address), place(page), _I64(len(page)), place(out))

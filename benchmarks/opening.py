@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import multiprocessing
 import os
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.data import START_MS, TOPIC, Block
-from benchmarks.measure import ROUNDS, Row
+from benchmarks.measure import ROUNDS, Row, seconds, take_turns
 from benchmarks.memory import anonymous_bytes, release_unused
 from tierdex import Index
 from tierdex.clock import SystemClock
@@ -25,6 +28,7 @@ from tierdex.storage_layer.memory import MemoryStore
 from tierdex.storage_layer.metered import MeteredStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from benchmarks.bench import Bench
@@ -42,44 +46,55 @@ def run(bench: Bench) -> None:
 
 
 def published(bench: Bench, folder: Path) -> None:
-    """Manifests that list so many files; the objects are never touched, so they need not be there."""
-    times: dict[int, float] = {}
-    grown: dict[int, float] = {}
-    reads: dict[int, int] = {}
-    for count in (1000, 4000):
-        store = MeteredStore(MemoryStore())
-        list_files(store, count)
-        taken, memory = [], []
-        for number in range(ROUNDS):
-            read_before = store.total.bytes_read
+    """Manifests that list so many files; the objects are never touched, so they need not be there.
+
+    The peer is Python's JSON parser, given the same rows as one text.
+    """
+    stores: dict[int, MeteredStore] = {}
+    texts: dict[int, str] = {}
+    grown: dict[int, list[float]] = {1000: [], 4000: []}
+    for count in grown:
+        stores[count] = MeteredStore(MemoryStore())
+        text = json.dumps(
+            [dataclasses.asdict(row) for row in list_files(stores[count], count)], default=str
+        )
+        texts[count] = text
+
+    def open_beside(count: int) -> Callable[[int], float]:
+        def measure(number: int) -> float:
             release_unused()
             before, begin = anonymous_bytes(), time.perf_counter()
-            index = Index.open(folder / f"data-{count}-{number}", store=store, background=False)
-            taken.append(time.perf_counter() - begin)
-            memory.append(anonymous_bytes() - before)
-            reads[count] = store.total.bytes_read - read_before
+            index = Index.open(
+                folder / f"data-{count}-{number}", store=stores[count], background=False
+            )
+            taken = time.perf_counter() - begin
+            grown[count].append(anonymous_bytes() - before)
             assert len(index.files()) == count
             index.close()
-        times[count], grown[count] = float(np.median(taken)), float(np.median(memory))
+            return taken
+
+        return measure
+
+    read_before = stores[1000].total.bytes_read
+    timings = take_turns({
+        "ours": open_beside(1000),
+        "4,000 files": open_beside(4000),
+        "json.loads of the rows": lambda _: seconds(partial(json.loads, texts[1000])),
+    })  # fmt: skip
     name = "open a node beside 1,000 published files of 20 M items"
-    bench.add(Row(9, name, "s", times[1000], ratio=times[1000], limit=1.0))
-    row = Row(9, "  bytes read from the store by that (no sidecar)", "KiB", reads[1000] / 1024)
-    bench.add(row)
-    per_file = (grown[4000] - grown[1000]) / 3000 / 1024
-    bench.add(
-        Row(
-            9,
-            "  memory that one more published file takes",
-            "KiB",
-            per_file,
-            ratio=per_file,
-            limit=16.0,
-        )
-    )
+    bench.add_ratio(9, name, "s", timings, "json.loads of the rows", 20.0)
+    name = "the same beside 4,000"
+    bench.add_ratio(9, name, "s", timings, "ours", 6.0, ours="4,000 files")
+    reads = (stores[1000].total.bytes_read - read_before) / ROUNDS / 1024
+    bench.add(Row(9, "  bytes read from the store by that (no sidecar)", "KiB", reads))
+    small, large = (float(np.median(grown[count])) for count in (1000, 4000))
+    per_file = (large - small) / 3000 / 1024
+    name = "  memory that one more published file takes"
+    bench.add(Row(9, name, "KiB", per_file, ratio=per_file, limit=16.0))
 
 
-def list_files(store: Store, count: int) -> None:
-    """Publish rows of another node."""
+def list_files(store: Store, count: int) -> list[FileRow]:
+    """Publish rows of another node, and return them."""
     clock, ids = SystemClock(), SystemIds()
     node = SharedNode.open(
         ManifestLog(store, "others", clock=clock, ids=ids, checkpoint_every=32), ids
@@ -99,6 +114,7 @@ def list_files(store: Store, count: int) -> None:
         )  # fmt: skip
     for first in range(0, count, 100):
         node.publish(rows[first : first + 100])
+    return rows
 
 
 def recovery(bench: Bench, folder: Path) -> None:
@@ -111,19 +127,26 @@ def recovery(bench: Bench, folder: Path) -> None:
     writer.start()
     writer.join()
     assert writer.exitcode == -signal.SIGKILL, writer.exitcode
-    times = []
-    for _ in range(
-        ROUNDS
-    ):  # an unsealed file is recovered at every opening, however the last ended
+    sizes = (bench.size(5_000_000) * 4, items * 40)  # of its slots and its items
+
+    def recover(_round: int) -> float:  # it is unsealed at every opening, however the last ended
         begin = time.perf_counter()
         index = bench.open_index(data)
-        times.append(time.perf_counter() - begin)
+        taken = time.perf_counter() - begin
         assert index.files()[0].item_count == items
         index.close()
-    taken = float(np.median(times))
+        return taken
+
     name = f"recover a full unsealed file of {items // 1_000_000} M items"
-    limit = 1.5 * bench.scale
-    bench.add(Row(9, name, "s", taken, ratio=taken, limit=limit))
+    timings = take_turns({"ours": recover, "memcpy of its bytes": lambda _: copy_of(sum(sizes))})
+    bench.add_ratio(9, name, "s", timings, "memcpy of its bytes", 10.0)
+
+
+def copy_of(size: int) -> float:
+    """Return the seconds that copying so many bytes takes, in blocks that the cache does not hold."""
+    block = np.ones(min(size, 64 << 20), np.uint8)
+    target = block.copy()
+    return seconds(partial(np.copyto, target, block)) * (size / len(block))
 
 
 def fill_and_die(folder: str, scale: float, items: int) -> None:

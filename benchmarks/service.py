@@ -11,10 +11,10 @@ import io
 import itertools
 import json
 import socket
-import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from benchmarks.data import TOPIC, Block
 from benchmarks.embedded import tables_of
-from benchmarks.measure import Row, take_turns
+from benchmarks.measure import Row, Timings, seconds, take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,19 +234,24 @@ def ingest(bench: Bench, callers: Callers) -> None:
         request = callers.request("POST", "/v1/entries", body, "application/json")
         return 10_000 / callers.seconds([request])
 
-    timings = take_turns({"Arrow": by_arrow, "JSON": by_json}, 8)
-    for name, limit in (("Arrow", 1000.0), ("JSON", 150.0)):
-        rate = statistics.median(timings.rounds[name]) / 1e3
+    def loads(number: int) -> float:
+        return 10_000 / seconds(partial(json.loads, json_bodies[number % 8]))
+
+    def put(number: int) -> float:
+        return count / seconds(partial(index.put_batch, **Block(300 + number, count).entries))
+
+    with bench.folder() as folder, bench.open_index(folder) as index:
+        timings = take_turns(
+            {"Arrow": by_arrow, "JSON": by_json, "json.loads": loads, "put_batch": put}, 8
+        )
+    rates = Timings({
+        name: [rate / 1e3 for rate in rounds] for name, rounds in timings.rounds.items()
+    })  # fmt: skip
+    name = "POST /v1/entries, "
+    for form, peer, least in (("Arrow", "put_batch", 0.12), ("JSON", "json.loads", 0.3)):
+        mine, theirs = rates.median(form), rates.median(peer)
         bench.add(
-            Row(
-                8,
-                f"POST /v1/entries, {name}",
-                "k entries/s",
-                rate,
-                ratio=rate,
-                limit=limit,
-                better=">=",
-            )
+            Row(8, name + form, "k entries/s", mine, peer, theirs, mine / theirs, least, ">=")
         )
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.data import TOPIC, Block
-from benchmarks.measure import ROUNDS, Row, seconds, take_turns
+from benchmarks.measure import ROUNDS, seconds, take_turns
 from benchmarks.peers import SHARES
 from tierdex import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from benchmarks.embedded import Loaded
     from benchmarks.peers import Peer
@@ -41,19 +43,17 @@ def single_queries(loaded: Loaded) -> None:
         contestants[peer.name] = get_one_of(peer, loaded, count, decode=False)
         if peer.name == "LMDB":
             contestants["LMDB, decoded"] = get_one_of(peer, loaded, count, decode=True)
+    contestants["dict, decoded"] = get_one_of_dict(loaded, count)
     timings = take_turns(contestants)
-    mine = timings.median("ours")
     name = "one query, local key, decoded to an entry"
-    bench.add(Row(3, name, "us", mine, ratio=mine, limit=5.0))
+    bench.add_ratio(3, name, "us", timings, "dict, decoded", 5.0)
     notes = {
         "LMDB, decoded": "both from a str to an entry; a transaction a query, as every put is seen"
     }
     for peer_name in ("RocksDB", "LMDB, decoded"):
         if peer_name in contestants:
-            theirs = timings.median(peer_name)
-            row = Row(3, name, "us", mine, peer_name, theirs, theirs / mine, 1.0, ">=")
-            row.note = notes.get(peer_name, "")
-            bench.add(row)
+            note = notes.get(peer_name, "")
+            bench.add_ratio(3, name, "us", timings, peer_name, 1.0, ">=", note=note)
     bench.plots["query"] = {name: timings.median(name) for name in contestants}
 
 
@@ -70,6 +70,23 @@ def get_one_of(peer: Peer, loaded: Loaded, count: int, *, decode: bool) -> Calla
                 if decode and value is not None:
                     offset, timestamp, size, queue = unpack(value)
                     Entry(TOPIC, queue, offset, size, timestamp, "file", "state", "node")
+
+        return seconds(ask) / count * 1e6
+
+    return get
+
+
+def get_one_of_dict(loaded: Loaded, count: int) -> Callable[[int], float]:
+    """A dict of str to tuple, and the entry: what the interpreter takes for the same answer."""
+
+    def get(_round: int) -> float:
+        keys = loaded.texts(count)
+
+        def ask() -> None:
+            get_one = loaded.dict.get_one
+            for key in keys:
+                queue, offset, size, timestamp = get_one(key)
+                Entry(TOPIC, queue, offset, size, timestamp, "file", "state", "node")
 
         return seconds(ask) / count * 1e6
 
@@ -109,19 +126,22 @@ def single_puts(loaded: Loaded) -> None:
         "os": put("os", 5),
     }
     value = bytes(24)
+    contestants["dict"] = put_one_of_dict(texts)
+    contestants["pwrite of 40 bytes"] = pwrite_one(loaded.folder / "pwrite", count)
     for peer in loaded.peers:
         contestants[peer.name] = put_one_of(peer, texts, number, value)
     timings = take_turns(contestants)
-    for level, limit in (("received", 0.5), ("os", 1.5)):
-        mine = timings.median(level)
-        bench.add(Row(3, f"one put at `{level}`", "us", mine, ratio=mine, limit=limit))
+    for level, name, limit in (("received", "dict", 3.0), ("os", "pwrite of 40 bytes", 1.5)):
+        note = (
+            "a function with the same keywords" if name == "dict" else "at the end of one open file"
+        )
+        title = f"one put at `{level}`"
+        bench.add_ratio(3, title, "us", timings, name, limit, ours=level, note=note)
     stores = [peer.name for peer in loaded.peers]
     if stores:
-        best, theirs = timings.best(stores)
-        mine = timings.median("os")
-        bench.add(
-            Row(3, "one put at `os`, best embedded store", "us", mine, best, theirs, theirs / mine)
-        )
+        best, _ = timings.best(stores)
+        name = "one put at `os`, best embedded store"
+        bench.add_ratio(3, name, "us", timings, best, 1.0, ">=", ours="os")
     bench.plots["put"] = {name: timings.median(name) for name in contestants}
     begin = time.perf_counter()
     index.close()
@@ -139,5 +159,49 @@ def put_one_of(
                 peer.put(key, value)
 
         return seconds(each) / len(keys) * 1e6
+
+    return measure
+
+
+def put_one_of_dict(texts: list[list[str]]) -> Callable[[int], float]:
+    """A function with the keywords of `Index.put` that keeps the entry in a dict."""
+    store: dict[tuple[str, str], Any] = {}
+
+    def put(
+        *, topic: str, keys: list[str], queue_id: int, offset: int, size: int, timestamp: int,
+        durability: str,
+    ) -> str:  # fmt: skip
+        for key in keys:
+            store[topic, key] = (queue_id, offset, size, timestamp)
+        return durability
+
+    def measure(round_number: int) -> float:
+        key_lists = [[text] for text in texts[round_number]]
+
+        def each() -> None:
+            for place, keys in enumerate(key_lists):
+                put(
+                    topic=TOPIC, keys=keys, queue_id=place & 7, offset=700 * place, size=512,
+                    timestamp=place, durability="received",
+                )  # fmt: skip
+
+        return seconds(each) / len(key_lists) * 1e6
+
+    return measure
+
+
+def pwrite_one(path: Path, count: int) -> Callable[[int], float]:
+    """One call into the system for each item: the least that another process could be sure to see."""
+    item = bytes(40)
+
+    def measure(_round: int) -> float:
+        with path.open("wb") as file:
+            number = file.fileno()
+
+            def each() -> None:
+                for place in range(count // 5):
+                    os.pwrite(number, item, 40 * place)
+
+            return seconds(each) / (count // 5) * 1e6
 
     return measure

@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from benchmarks.bench import compact_only, newest_file, store_that_is_down
 from benchmarks.data import START_MS, Block
-from benchmarks.measure import ROUNDS, Row, seconds
+from benchmarks.floor import floor_unpack, load_floor
+from benchmarks.measure import Row, seconds, take_turns
 from tierdex.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from benchmarks.bench import Bench
@@ -42,7 +44,7 @@ def flights(bench: Bench, folder: Path) -> None:
         return
     index.roll()
     index.run_compaction()
-    add_size(bench, index, "size of an entry: a year of flights", 18.0)
+    add_size(bench, index, "size of an entry: a year of flights", 0.5)
     index.close()
 
 
@@ -54,7 +56,7 @@ def orders(bench: Bench, folder: Path) -> None:
     index.roll()
     with store.outage():
         compact_only(index)
-        add_size(bench, index, f"size of an entry: {bench.size(20)} M orders", 18.0)
+        add_size(bench, index, f"size of an entry: {bench.size(20)} M orders", 0.5)
         unpack(bench, newest_file(index).reader)
         index.close()
 
@@ -90,28 +92,42 @@ def many_topics(bench: Bench, folder: Path) -> None:
     index.roll()
     with store.outage():
         compact_only(index)
-        add_size(bench, index, "size of an entry: 1,000 topics x 8 queues, 1 % late", 20.0)
+        add_size(bench, index, "size of an entry: 1,000 topics x 8 queues, 1 % late", 0.56)
         index.close()
 
 
 def add_size(bench: Bench, index: Index, name: str, limit: float) -> None:
     files = [info for info in index.files() if info.state in {"compacted", "uploaded"}]
     size = sum(info.bytes for info in files) / sum(info.item_count for info in files)
-    bench.add(Row(6, name, "byte", size, "original", ORIGINAL, size, limit))
+    bench.add(Row(6, name, "byte", size, "original", ORIGINAL, size / ORIGINAL, limit))
 
 
 def unpack(bench: Bench, file: Any) -> None:
-    """A full page, fetched: verified and unpacked to rows."""
+    """A full page, fetched: verified and unpacked to rows, beside a plain loop in C."""
     spans = [
         file.span(page, 1) for page in range(0, file.page_count - 1, max(1, file.page_count // 500))
     ]
     pages = [file.page_bytes(span) for span in spans]
 
-    def each() -> None:
-        for span, data in zip(spans, pages, strict=True):
-            file.decode_span(span, data)
+    def ours(_round: int) -> float:
+        return seconds(lambda: [file.decode_span(*each) for each in zip(spans, pages, strict=True)])
 
-    each()
-    taken = float(np.median([seconds(each) / len(spans) * 1e6 for _ in range(ROUNDS)]))
+    contestants: dict[str, Callable[[int], float]] = {"ours": ours}
+    library = load_floor()
+    if library is not None:
+        buffers = [np.frombuffer(page, np.uint8) for page in pages]
+        out = np.empty(file.statistics.items_per_page, file.schema.dtype)
+        for span, page, buffer in zip(spans, pages, buffers, strict=True):
+            floor_unpack(library, file, buffer, out)
+            rows = file.decode_span(span, page)
+            assert all(
+                np.array_equal(out[name], rows[name]) for name in ("key_hash", "offset", "tag")
+            )
+        contestants["C floor"] = lambda _: seconds(
+            lambda: [floor_unpack(library, file, buffer, out) for buffer in buffers]
+        )
+    timings = take_turns(contestants)
+    for times in timings.rounds.values():
+        times[:] = [taken / len(spans) * 1e6 for taken in times]
     name = f"a full page of {file.statistics.items_per_page} items, verified and unpacked"
-    bench.add(Row(6, name, "us", taken, ratio=taken, limit=5.0))
+    bench.add_ratio(6, name, "us", timings, "C floor", 2.0)
