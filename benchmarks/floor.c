@@ -310,10 +310,34 @@ i64 floor_unpack(const i64 *file, const u8 *page, i64 length, item *out) {
     i64 count = load16(page + 4);
     u64 crc = 0;
     for (i64 at = 0; at + 8 <= length; at += 8) crc = _mm_crc32_u64(crc, load64(page + at));
-    for (i64 row = 0; row < count; row++) {
-        out[row].hash = hash_at(page, column, row, page[6]);
-        out[row].link = 0;
-        decode(page, (const i64 *)file[F_PLAN], row, out + row);
+    const i64 *plan = (const i64 *)file[F_PLAN];
+    const u8 *head = page + 24, *at = column + ((count * page[6] + 7) >> 3);
+    int relative = 0;
+    for (i64 row = 0; row < count; row++) out[row].hash = hash_at(page, column, row, page[6]);
+    for (i64 row = 0; row < count; row++) out[row].link = 0;
+    for (i64 c = 0; c < plan[PLAN_COLUMNS]; c++) {
+        const i64 *words = plan + PLAN_WORDS + COLUMN_WORDS * c;
+        int width = (int)words[C_WIDTH];
+        u64 base = (u64)words[C_BASE], scale = 1;
+        if (words[C_FRAME] == 2) {
+            base = load64(head);
+            scale = load32(head + 8);
+            width = head[12];
+            head += 13;
+        }
+        u8 *target = (u8 *)out + words[C_POSITION];
+        for (i64 row = 0; row < count; row++, target += sizeof(item)) {
+            u64 value = base + scale * packed(at, row, width);
+            if (words[C_ROTATED]) value = (value >> 1) | ((value & 1) << 31);
+            if (words[C_BYTES] == 8) memcpy(target, &value, 8);
+            else memcpy(target, &value, 4);  /* the message schema has no other width */
+        }
+        relative |= words[C_RELATIVE] != 0;
+        at += (count * width + 7) >> 3;
+    }
+    for (i64 row = 0; relative && row < count; row++) {
+        i64 place = (out[row].tag & 0x7FFFFFFF) * plan[PLAN_QUEUE_SPAN] + out[row].queue - plan[PLAN_QUEUE_LEAST];
+        out[row].offset += ((const i64 *)plan[PLAN_BASES])[place];
     }
     return (i64)crc;
 }

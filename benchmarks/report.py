@@ -109,7 +109,9 @@ def page(bench: Bench, machine: dict[str, Any], elapsed_s: float) -> str:
         "",
         "Written by `make bench` (benchmarks/report.py): do not edit. Every number comes from one run,",
         "contestants taking turns in an alternating order, medians of at least seven rounds, through",
-        "the public API. Ratios count; absolute numbers belong to this machine and this hour.",
+        "the public API. A target of speed is a ratio to a floor or a peer of the same run, so that it means",
+        "the same on a machine half as fast; counts, sizes and bytes have targets of their own. Times",
+        "belong to this machine, this revision and this hour.",
         "",
         f"* Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, Linux "
         f"{machine['kernel']}, load {machine['load']} at the end",

@@ -46,7 +46,7 @@ def single_queries(loaded: Loaded) -> None:
     contestants["dict, decoded"] = get_one_of_dict(loaded, count)
     timings = take_turns(contestants)
     name = "one query, local key, decoded to an entry"
-    bench.add_ratio(3, name, "us", timings, "dict, decoded", 5.0)
+    bench.add_ratio(3, name, "us", timings, "dict, decoded", 3.0)
     notes = {
         "LMDB, decoded": "both from a str to an entry; a transaction a query, as every put is seen"
     }
@@ -131,7 +131,7 @@ def single_puts(loaded: Loaded) -> None:
     for peer in loaded.peers:
         contestants[peer.name] = put_one_of(peer, texts, number, value)
     timings = take_turns(contestants)
-    for level, name, limit in (("received", "dict", 3.0), ("os", "pwrite of 40 bytes", 1.5)):
+    for level, name, limit in (("received", "dict", 1.5), ("os", "pwrite of 40 bytes", 1.2)):
         note = (
             "a function with the same keywords" if name == "dict" else "at the end of one open file"
         )
@@ -141,7 +141,7 @@ def single_puts(loaded: Loaded) -> None:
     if stores:
         best, _ = timings.best(stores)
         name = "one put at `os`, best embedded store"
-        bench.add_ratio(3, name, "us", timings, best, 1.0, ">=", ours="os")
+        bench.add_ratio(3, name, "us", timings, best, 1.5, ">=", ours="os")
     bench.plots["put"] = {name: timings.median(name) for name in contestants}
     begin = time.perf_counter()
     index.close()
