@@ -122,6 +122,14 @@ class UnitWorker:
                     return 0.0
             return min(longest, self._backoff.remaining_s() or longest)
 
+    def run_first(self, units: Iterable[Unit]) -> bool:
+        """Do the first of `units` that has anything to do, backoff or not; False when none had.
+
+        Waits for a unit that is under way. Raises the first error.
+        """
+        with self.busy:
+            return not self.is_stopping and any(map(self.run, units))
+
     def run(self, unit: Unit) -> int:
         """Do a unit; return how many things it did, 0 when another worker has its file."""
         with self._claims.hold(unit.number) as is_ours:

@@ -22,10 +22,9 @@ from tierdex.compactor.store_work import StoreWork
 from tierdex.compactor.unit import FileClaims, UnitWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tierdex.compactor.parts import CompactorParts
-    from tierdex.compactor.unit import Unit
     from tierdex.errors import FencedError
     from tierdex.lifecycle.manifest import ManifestState
 
@@ -70,14 +69,15 @@ class Compactor:
 
         `yes`: what is in no manifest may be deleted even if that is more than half of the objects.
         """
-        with self.local.busy, self.store.busy:
+        # Each unit under its worker's lock alone: who waits here for the store holds up no seal.
+        with self.store.busy:
             self._store_work.look_at_everything()
-            count = 0
-            while not self.local.is_stopping and any(
-                worker.run(unit) for worker, unit in self._units(yes=yes)
-            ):
-                count += 1
-            return count
+        count = 0
+        while self.local.run_first(self._local_work.units()) or self.store.run_first(
+            self._store_work.units(yes=yes)
+        ):
+            count += 1
+        return count
 
     def fence(self, error: FencedError) -> None:
         """Publish and delete nothing from here on: another owner has the node."""
@@ -98,10 +98,3 @@ class Compactor:
                     return False
                 entered.callback(worker.busy.release)
         return True
-
-    def _units(self, *, yes: bool) -> Iterator[tuple[UnitWorker, Unit]]:
-        """Yield what may be done now; the taker asks anew after the first that did something."""
-        for unit in self._local_work.units():
-            yield self.local, unit
-        for unit in self._store_work.units(yes=yes):
-            yield self.store, unit
