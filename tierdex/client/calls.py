@@ -1,7 +1,7 @@
 """Each verb of the index as an HTTP call: what to send, and how to read what comes back.
 
 Pure, so that the synchronous and the asynchronous client are thin: both send the same calls.
-Depends on orjson, and on pyarrow where columns are sent.
+Depends on orjson, pyarrow and answers.
 """
 
 from __future__ import annotations

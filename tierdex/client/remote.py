@@ -4,7 +4,7 @@ Same names, same classes of answers, same errors as the embedded index; `receive
 service's memory. Both clients send the calls of calls.py; what differs is only who waits. Reads
 are tried again when the service or the way to it fails; puts are not (see retrying.py).
 
-Depends on httpx2, client.calls, fork. Async lives here and in app/ only.
+Depends on httpx2, client.calls, fork, refusals and retrying. Async lives here and in app/ only.
 """
 
 from __future__ import annotations

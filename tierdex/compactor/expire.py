@@ -1,6 +1,6 @@
 """Retention: drop files whose time is up from the manifest; their objects go after the grace time.
 
-Depends on lifecycle.
+Depends on lifecycle and queue_table.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ neighbours (`lifecycle.retention`). The merged file keeps the number of its newe
 order of entries does not change) and lists all its parts, so that cursors find their way.
 
 One commit swaps the parts for the whole; the parts' objects live on for the grace time, for readers
-that planned before it. Depends on lifecycle, indexfile and the store.
+that planned before it. Depends on lifecycle, merged_file, queue_table and rewrite.
 """
 
 from __future__ import annotations

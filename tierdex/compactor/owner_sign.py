@@ -7,7 +7,7 @@ thread of its own, since one merge may take the publisher's for longer than that
 A takeover is seen in the manifest, which the index reads every few seconds anyway: an owner that has
 nothing to publish learns of it here, without a request, and puts are refused from then on.
 
-Depends on lifecycle and claim.
+Depends on errors only.
 """
 
 from __future__ import annotations

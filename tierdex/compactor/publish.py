@@ -15,7 +15,7 @@ none is ever listed twice.
 
 A number is another matter: a folder that began while the store was away, with the clock set back,
 may have given a number that the node used before. Such a file gets a new one before it is published.
-Depends on lifecycle, indexfile and the store.
+Depends on lifecycle, indexfile and queue_table.
 """
 
 from __future__ import annotations

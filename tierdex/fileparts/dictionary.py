@@ -4,7 +4,7 @@ Dictionary 0 is `topic`; each schema field that asks for one has its own. String
 appended, so an index once written to an item stays right. New strings are *staged* while a batch is
 made, written with it, and kept only when the batch is: `staged()`, then `keep()` or `forget()`.
 
-One writer at a time; readers may look up at any time. Depends on layout, schema.
+One writer at a time; readers may look up at any time. Depends on layout.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ unit. It never says no to a hash that is in the file; it says maybe to a strange
 2**-bits. Bits are 16, 8 or 0 (no filter: always maybe).
 
 Seeds come from the file's uuid, the partition and the attempt, so building twice gives the same
-bytes. Depends on layout, checksums and the fuse_filter kernels.
+bytes. Depends on layout, checksums, fuse_build, fuse_filter and memory.
 """
 
 from __future__ import annotations

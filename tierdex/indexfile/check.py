@@ -1,6 +1,6 @@
 """Verifies one index file of either form from end to end: `tierdex verify`, the compactor, the scrub.
 
-Depends on header, chained, compacted.
+Depends on header, chained, compacted and layout.
 """
 
 from __future__ import annotations

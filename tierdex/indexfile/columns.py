@@ -3,8 +3,8 @@
 `StringColumn` is Arrow's layout (offsets into one run of bytes), without a copy where the caller has
 Arrow; `ItemColumns` is a batch by column; `ItemRows` a batch that was gathered row by row.
 
-Sizes are checked at construction, since kernels trust them. Depends on schema, kernels; pyarrow is
-loaded when a list or an Arrow array comes.
+Sizes are checked at construction, since kernels trust them. Depends on schema, kernels, fileparts, hashing
+and layout; pyarrow is loaded when a list or an Arrow array comes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Spark SQL's `xxhash64(topic, key)` gives the same number (signed there). A message ID is found without
 its topic: it is hashed with a reserved topic name that holds U+0000, which no legal topic may.
 
-Single hashes use the xxhash package, columns the kernel. Depends on columns, kernels.hashing, xxhash.
+Single hashes use the xxhash package, columns the kernel. Depends on columns, kernels.hashing, xxhash,
+key_column and layout.
 """
 
 from __future__ import annotations

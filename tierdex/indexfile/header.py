@@ -1,7 +1,7 @@
 """The header of an index file: encode, decode, and what is plausible.
 
 Everything in it is fixed at the file's birth. Sizes are checked here before anybody allocates by
-them. Depends on layout, schema, checksums.
+them. Depends on layout, schema and predecessor.
 """
 
 from __future__ import annotations

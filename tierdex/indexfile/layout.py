@@ -13,7 +13,7 @@ All integers are little-endian. Reserved bytes are written as zero and refused o
 refuses a newer `format_version`. Every CRC32C is seeded with (file uuid, part, number), so that the
 right bytes in the wrong place fail. The tables of docs/format.md are rendered from these tuples.
 
-Depends on numpy only.
+Depends on fileparts only.
 """
 
 from __future__ import annotations

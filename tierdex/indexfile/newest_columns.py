@@ -11,7 +11,7 @@
 Row i belongs to key i; rows of keys that no file holds are not set (`found`). With `most_again` every
 file is asked for every key, and `found` is 2 where there is more than one entry; when these are too many,
 the keys are not plain. Only files of the message schema can be asked. One thread. Depends on plain_keys,
-chained_reader, compacted and their kernels.
+compacted, fileparts, chain_columns, schema and work_limit.
 """
 
 from __future__ import annotations

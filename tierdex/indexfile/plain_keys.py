@@ -4,7 +4,7 @@ Nothing about a caller's column is believed; but nearly always it is plain: keys
 bytes of ASCII, all of one topic. Then one kernel hashes and checks them, and no Python object a key
 is made. Whatever else it is, is found here and left to the caller.
 
-Depends on the plain_keys kernel.
+Depends on fileparts and key_column.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ fields in order, each aligned to its own width, padded to a multiple of 8 bytes.
 never looks at the fields; a field may ask for a dictionary, and then holds the index of a string.
 
 The schema stands as JSON in every file's header, so that a file is read without any outside table.
-Depends on layout only.
+Depends on layout and errors only.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 `RowMeasure` finds them in one pass over rows in any order, and the bounds of several files join
 without a pass. They may be wider than the rows, never narrower: the writer refuses what lies outside.
 
-Depends on layout, schema and the row_scan kernels.
+Depends on layout, schema, batch_proof and row_scan.
 """
 
 from __future__ import annotations

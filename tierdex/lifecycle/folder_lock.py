@@ -1,7 +1,7 @@
 """One writing process a data folder: a kernel lock on `DATA/LOCK`, with the holder's name in it.
 
 The kernel gives the lock back when the process ends, however it ends; the text inside is for people
-and never decides anything. Depends on filesystem and clock.
+and never decides anything. Depends on filesystem, clock and paths.
 """
 
 from __future__ import annotations

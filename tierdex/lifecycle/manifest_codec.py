@@ -14,7 +14,7 @@ Format 1 listed topics by name, in rows and for the node as a whole, and the end
 it is read, and never written. What it said of queues stays until the first queue table holds it.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
-Depends on manifest, orjson and google_crc32c.
+Depends on manifest, orjson, google_crc32c and topic_set.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ A fenced owner keeps answering; it commits nothing and deletes nothing.
 Whether an owner lives, its signs tell: its newest commit, and the hint that it writes anew now and
 then (`sign`). Their age is counted by the store's clock alone, which dates them and the object that asks for
 the time; no other clock can make a living owner look dead (docs/decisions/0024).
-Depends on changes, manifest, manifest_log and the store's probe.
+Depends on changes, manifest, manifest_log and storage_layer.
 """
 
 from __future__ import annotations

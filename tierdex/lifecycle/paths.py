@@ -19,7 +19,7 @@ A name ending in `.tmp` is half written, by definition: recovery removes it. Par
 misses: they return None, never a guess. A node's name contains no `/`; where it is one part of a name, the
 others have fixed lengths, so that the `-` between them is told from one in the node's name.
 
-Depends on file_state only.
+Depends on file_state and errors only.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@
 
 Tasks work on Arrow batches with the kernels of `indexfile`; the driver publishes with one commit of
 a shared node. Names are loaded when first used: `import tierdex.pipeline` loads neither pyspark nor
-numba. Depends on index_service and everything below; must not import app or client.
+numba. What they load may import index_service
+and everything below, never app or client.
 """
 
 from __future__ import annotations

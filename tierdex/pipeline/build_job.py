@@ -1,7 +1,8 @@
 """`build`: a DataFrame of entries into well-shaped files: repartitioned first, then published at once.
 
 A sink takes partitions as they come; `build` makes them the size of a file, and with a time bucket
-puts near times together, so that a lookup with a time range asks few files. Depends on the sink.
+puts near times together, so that a lookup with a time range asks few files. Depends on job_store, options
+and registration.
 """
 
 from __future__ import annotations

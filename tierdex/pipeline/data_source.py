@@ -1,7 +1,7 @@
 """`format("tierdex")` as Spark knows it: schema, reader, writer, streaming writer.
 
 Spark makes one of these in several processes (planner, committer); it holds options only, and each
-loads what it needs and no more. Depends on options, reader, writers.
+loads what it needs and no more. Depends on options, reader, writers, arrow_columns and entry_form.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Columns that a sink takes::
     topic string · key string, or keys array<string> · message_id string · timestamp bigint or timestamp
     and one location: queue_id, offset, size | source, offset, size | source, row_group, row
 
-Depends on the schemas only: Spark plans in a process of its own, which needs no kernels.
+Depends on errors and indexfile only: Spark plans in a process of its own, which needs no kernels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a DataFrame's Arrow batches to rows of an index file: checked, hashed, by column.
 
 Every batch is checked whole before any of it is used; an error names column, partition and row.
-Nothing runs per row in Python. Depends on entry_form, index_service.entry_columns and indexfile.
+Nothing runs per row in Python. Depends on entry_form, indexfile and index_service.
 """
 
 from __future__ import annotations

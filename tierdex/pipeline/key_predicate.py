@@ -1,4 +1,6 @@
-"""`key_is`: the condition on a row that it is an entry of one of these keys. Depends on hashing."""
+"""`key_is`: the condition on a row that it is an entry of one of these keys. Depends on hashing and
+index_service.
+"""
 
 from __future__ import annotations
 

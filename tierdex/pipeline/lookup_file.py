@@ -1,7 +1,7 @@
 """One file in a task of `lookup`: which lookups it may answer, its pages, the rows that match.
 
 Filter, directory, near pages by one request, one merge of two sorted columns. The last page of a
-batch stays for the next one. Depends on remote_file, arrow_columns, reader's spans.
+batch stays for the next one. Depends on remote_file, arrow_columns, indexfile and reader.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ of the pages, and no other task brings it again. A page that lies across the bor
 brought by the driver and travels with the job. What a lookup costs is the pages it touches, not keys
 times files. All of a key's files are asked by one task, so `max_count` stops early there.
 
-Depends on lookup_task, snapshot, remote_file.
+Depends on lookup_task, snapshot, remote_file, indexfile, arrow_columns, job_store, lookup_batch,
+lookup_file, reader, scan_report and storage_layer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The matches of one batch of lookups, newest file first, each entry once.
 
-Depends on arrow_columns, index_service's repeats.
+Depends on arrow_columns and index_service.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 For each batch the files are asked newest first, those lookups only that still want entries. An
 entry that several files hold (a broker replayed it) is given once.
 
-Depends on lookup_batch, lookup_file, lookup_matches.
+Depends on lookup_batch, lookup_file, lookup_matches, reader, scan_report and storage_layer.
 """
 
 from __future__ import annotations

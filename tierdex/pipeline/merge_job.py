@@ -9,7 +9,8 @@ Files of owned nodes stay listed by their owners, who drop them later; readers l
 commit on. Readers that planned before it still find the parts for the grace time. A run that lost a
 part to somebody else meanwhile is left out of the commit and reported.
 
-Depends on merge_task, publishing, snapshot, compactor.merge.
+Depends on merge_task, publishing, snapshot, compactor.merge, lifecycle, job_store, numbered_tasks and
+options.
 """
 
 from __future__ import annotations

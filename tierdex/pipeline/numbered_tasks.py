@@ -1,7 +1,7 @@
 """Runs one function in tasks, once for each of n numbers, and brings the bytes back.
 
 For jobs whose input is a list that the driver made (files, merges) rather than a DataFrame.
-Depends on pyspark only.
+Depends on nothing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@
 | `filterBits` | 16, 8 or 0 |
 | `mergeSmall` | streaming only: `false` leaves small files as they are |
 
-Names are matched without regard to case, as everywhere in Spark. Depends on arrow_columns, job_store.
+Names are matched without regard to case, as everywhere in Spark. Depends on job_store and lifecycle.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Spark unpacks beside each executor::
     make_session("spark://...", archive="env.tar", executor_python="python3.11")
 
 Executors need the same minor version of Python and the same kind of machine. Times of files are kept,
-so that kernels that were compiled here are not compiled again there. Depends on the installed
-packages' own metadata.
+so that kernels that were compiled here are not compiled again there.
+Depends on errors; reads the installed packages' own metadata.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Options only, no condition of a plan: Spark up to 4.3 keeps what a reader made of one plan's filters
 with the relation and reads later plans by it (docs/decisions/0014-no-filters-from-spark.md).
 
-Hashes are compared unsigned inside files and are signed in Spark. Depends on indexfile.
+Hashes are compared unsigned inside files and are signed in Spark. Depends on indexfile and options.
 """
 
 from __future__ import annotations

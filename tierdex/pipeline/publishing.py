@@ -4,7 +4,7 @@ Tasks have uploaded objects that nobody lists; one commit of a shared node publi
 is drafted again for the newest state whenever another job won the race, so numbers never collide.
 An object named so long ago that garbage collection may have passed it is copied to a fresh name.
 
-Depends on lifecycle, compactor.collect and the store.
+Depends on lifecycle, compactor.collect, the store and snapshot.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ no `pushFilters`: a filter of one plan would be one of all plans. Conditions are
 The option `keys` fills a column `key`, `messageIds` a column `message_id`: those that were asked for
 are few, so each row's hash tells its own.
 
-Depends on predicate, remote_file, arrow_columns, snapshot, scan_report; what only tasks need is loaded
-there, since Spark plans in a process of its own.
+Depends on predicate, remote_file, arrow_columns, snapshot, scan_report, indexfile and storage_layer; what
+only tasks need is loaded there, since Spark plans in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`register(spark)`: makes the source and the sink known to a session. Depends on data_source."""
+"""`register(spark)`: makes the source and the sink known to a session. Depends on data_source and
+scan_report.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ not fetched would pass its checksum.
     [ small parts | directory | filter partitions ......................... | part table, footer ]
       ^ always                    ^ those of the hashes that are asked            ^ always
 
-Files stay open in the worker process, which later tasks find warm. Depends on indexfile, the store.
+Files stay open in the worker process, which later tasks find warm. Depends on indexfile, the store and
+fileparts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A Spark session with the source registered: what tests, docs and the command line start with.
 
 Any session will do for the pipeline (`register` is all it needs); this one has what a laptop wants:
-loopback only, this Python for the workers, Arrow batches of a useful size. Depends on java, register.
+loopback only, this Python for the workers, Arrow batches of a useful size. Depends on java and
+registration.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Taken once, when a job is planned: the manifest numbers name it, and the grace time keeps the objects
 of files that leave the list meanwhile. Files that another node's merge replaced are left out.
 
-Depends on lifecycle and job_store.
+Depends on lifecycle.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 | JSON lines, CSV | `source`, `offset` and `size` of the line in bytes |
 
 Keys, topic and time are expressions over the table's columns, evaluated by Spark. What cannot be
-looked up (no key, no message ID) is skipped and counted. Depends on source_files and the sink.
+looked up (no key, no message ID) is skipped and counted. Depends on source_files, build_job, job_store,
+options and registration.
 """
 
 from __future__ import annotations

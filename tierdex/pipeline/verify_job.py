@@ -2,7 +2,7 @@
 
 And one row a node, whose manifest may be what cannot be read. The whole object is read: header, pages,
 directory, filter, statistics, dictionaries; and what the manifest says of it is compared. Findings are
-words, one row a file. Depends on snapshot, indexfile.
+words, one row a file. Depends on snapshot, indexfile, compactor, lifecycle, job_store and numbered_tasks.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ What a failed, repeated or speculative task uploaded is in no commit message tha
 nobody ever sees it. A streaming batch is committed under (query id, batch id): Spark replays a batch
 whose commit it is not sure of, and the manifest knows the last one of each query.
 
-Depends on file_builder, publishing, small_merges. Spark makes and commits a writer in processes of
+Depends on file_builder, publishing, small_merges, lifecycle and snapshot. Spark makes and commits a writer
+in processes of
 their own, so what only tasks need is loaded there: loading the kernels costs more than a commit.
 """
 

@@ -5,7 +5,7 @@ of the same slot, slots hold what hashes to them, nothing follows the newest ite
 Compacted: runs touch each other in slot order and fill the file, their items hash to their slot.
 Both: the header's counts and end agree with the content.
 
-Pure: arrays in, sentences out. Depends on numpy and the layout.
+Pure: arrays in, sentences out. Depends on numpy and layout.
 """
 
 from __future__ import annotations

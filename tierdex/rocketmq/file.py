@@ -6,7 +6,7 @@ seconds; nothing is checksummed. What it can answer is answered whole: chains an
 to their end, where the original cuts them at 512 and 1,024 items.
 
 Reads are positional, one file may be asked by any number of threads, and a file cut short under the
-reader is a CorruptFileError, never "not found". Depends on numpy, errors, the file system seam.
+reader is a CorruptFileError, never "not found". Depends on numpy, errors, check, layout and shape.
 """
 
 from __future__ import annotations

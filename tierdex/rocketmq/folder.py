@@ -12,7 +12,7 @@ nothing (late entries lie before the begin, the original restores the end wrongl
 chain costs less than scanning a file for its true bounds. A file that cannot be read is named in
 `missing`, and then the answer is not complete.
 
-Depends on rocketmq.py, errors and the file system seam.
+Depends on errors, file and layout.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ that is one item off is refuted by item 0, which is always zero, and items 1 to 
 What was found is then held against the content (hashes in the right slots, links that point
 backwards); a file that fits no shape, or two, is refused: a guess could answer wrongly.
 
-Depends on numpy, errors and the layout.
+Depends on numpy, errors and layout.
 """
 
 from __future__ import annotations

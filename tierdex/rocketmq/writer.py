@@ -7,7 +7,7 @@ The rows are gathered in memory (32 bytes each) and laid out in one of the two f
     writer.save(filesystem, path, form="compacted")
 
 What the original gets wrong is refused here instead: a key without a slot (hash -2^31), a time that
-does not fit, a put beyond the capacity. Depends on numpy and the file system seam.
+does not fit, a put beyond the capacity. Depends on numpy and layout.
 """
 
 from __future__ import annotations

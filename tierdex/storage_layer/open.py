@@ -8,7 +8,8 @@
 
 Credentials are never part of a url: they come from the caller or the usual AWS environment.
 
-Depends on the backends and wrappers of this folder; the S3 one is loaded only when it is asked for.
+Depends on base, local, memory, metered, prefixed, retrying and s3; the S3 one is loaded only when it is
+asked for.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ otherwise sound ignore them.
        |------ s3_multipart (large objects)
        '------ s3_signer -> s3_get (the lean ranged GET)
 
-Depends on base and on these.
+Depends on base, s3_client, s3_get, s3_multipart and s3_signer.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     write     record, dictionary entries, items and links, slots; the CRC last: it makes the batch real
 
 `prepare` may refuse; after it nothing in the input can go wrong. Making the batch visible is the
-file's step. Depends on columns, dictionary, hashing, layout and kernels.
+file's step. Depends on columns, dictionary, hashing, layout, kernels, fileparts and schema.
 """
 
 from __future__ import annotations

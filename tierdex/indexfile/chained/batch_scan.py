@@ -4,7 +4,7 @@ Batches are a file's own write-ahead log: everything mutable is derived from the
 Bytes come through pread in pieces, never through a mapping: another process may cut the file. The
 scan ends at the first batch that does not verify; what lies behind it was never acknowledged.
 
-Depends on layout, dictionary, chained_tally, kernels.batches.
+Depends on layout, dictionary, kernels.batches and tally.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What must hold in a chained file, verified whole: the proof of a walk, and `check` in words.
 
-Depends on batch_scan, chained_tally, chained_view.
+Depends on batch_scan, fileparts, tally, header, layout and statistics.
 """
 
 from __future__ import annotations

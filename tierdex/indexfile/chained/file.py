@@ -7,7 +7,8 @@
 Here it is made, opened, recovered, read again and closed; `ChainedReader` answers queries,
 `ChainedWriter` appends, syncs and seals.
 
-Sizes are bytes, times int64 ms. Depends on the rest of indexfile and on filesystem. Knows neither
+Sizes are bytes, times int64 ms. Depends on fileparts, batch_scan, check, old_pages, reader, seal, tally,
+view, writer, header, layout and lookup. Knows neither
 states nor folders: the caller names, renames and removes files, and syncs their folder.
 """
 

@@ -3,7 +3,7 @@
 The reading half of `ChainedFile`. It sees what was published: one value that the writing half replaces
 in one step, after the batch is real. Never waits for a writer.
 
-Depends on chained_view, chained_tally, chained_check.
+Depends on fileparts, check, chain_lookup, single_gets, layout, lookup, schema, statistics and work_limit.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     | HEADER | slots | rows, padded to 4096 | dictionaries | statistics | block checksums | FOOTER |
 
 A block is 4 KiB; block 0 begins at slot 0. Everything from the slots to the last row has a block's
-checksum, everything after it a part's. Depends on footer, checksums, dictionary, chained_tally.
+checksum, everything after it a part's. Depends on footer, checksums, dictionary, checksum, fileparts, view
+and layout.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Wraps the i8 array whose places kernels/tally.py names: the next row, batch number and CRC, counts,
 time bounds, and a table of the greatest end offset of each (topic, queue). Not thread-safe: the file
-that owns it locks. Depends on schema, kernels.tally.
+that owns it locks. Depends on kernels.tally and fileparts.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A view is the memory that lookups read: slots and rows of one mapping (or privat
 sealed file the checksums of its blocks and the byte map of those that were verified. It is immutable
 but for that map, and safe to share; a file replaces its view as a whole.
 
-Depends on layout, kernels.chain_lookup, kernels.chain_walk.
+Depends on layout, kernels.chain_lookup, kernels.chain_walk, checksum, fileparts, chain_columns, lookup and
+work_limit.
 """
 
 from __future__ import annotations

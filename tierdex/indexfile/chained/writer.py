@@ -5,7 +5,8 @@ then the batch's CRC, which makes it real; then `published`, which makes it visi
 `sync` that began afterwards has returned for.
 
 The writing half of `ChainedFile`: one thread at a time, beside any number of readers. Sizes are bytes.
-Depends on batch_append, chained_reader, chained_seal, predecessor, reserved_blocks and filesystem.
+Depends on batch_append, predecessor, reserved_blocks, filesystem, fileparts, check, chain_lookup, reader,
+seal and layout.
 """
 
 from __future__ import annotations

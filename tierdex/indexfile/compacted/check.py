@@ -1,7 +1,8 @@
 """Every rule of the compacted form, in words: what `check` of a compacted file finds broken.
 
 Reads the whole file once, page by page, and compares it with directory, filter, statistics and
-dictionaries. Depends on layout, footer and the page kernels; sees the file through its own methods.
+dictionaries. Depends on layout, fileparts, page_check, pages, row_scan and schema; sees the file through
+its own methods.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sparse directory of a compacted file: first hash, place and time bounds of every page.
 
 It stays in its bytes: kernels search it where it lies, and its blocks of 4096 bytes are verified when
-first used. A closing entry ends the last page. Depends on layout, checksums and page_lookup.
+first used. A closing entry ends the last page. Depends on layout and checksums.
 """
 
 from __future__ import annotations

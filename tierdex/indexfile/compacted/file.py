@@ -6,7 +6,8 @@ searches what was read. Small parts are verified when the file is opened, direct
 partitions and mapped pages when first used, fetched pages always: damage raises CorruptFileError and
 is never an answer.
 
-Depends on the other modules of the form, and on the page kernels.
+Depends on fileparts, check, page_batch, page_lookup, pages, sidecar, header, layout, lookup, schema and
+work_limit.
 """
 
 from __future__ import annotations

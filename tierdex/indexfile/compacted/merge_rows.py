@@ -9,7 +9,7 @@ the length of a run: a hash at which some file's chunk ends is streamed file by 
     file A  [.. 3 5 | 5 5 9 ..]     all rows below 5 are sorted together,
     file B  [.. 4 8 ..]             then the rows of 5: A's chunk by chunk, then B's
 
-Repeated entries are dropped by the writer. Depends on compacted, dictionary, statistics.
+Repeated entries are dropped by the writer. Depends on compacted, dictionary, statistics, layout and schema.
 """
 
 from __future__ import annotations

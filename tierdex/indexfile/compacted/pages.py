@@ -6,7 +6,7 @@ factor and width in each page). Tags are packed at the width that the file's top
 Offsets are relative to the least offset of their topic and queue where that is narrower. The number
 of items a page is fixed for the file so that no page exceeds 4096 bytes whatever its values.
 
-Depends on layout, schema, statistics and the page codec.
+Depends on layout, schema, statistics, fileparts and page_codec.
 """
 
 from __future__ import annotations

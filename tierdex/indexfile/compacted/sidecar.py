@@ -5,7 +5,7 @@ columns, queues, topics, directory, filter, footer. It is self-sufficient: with 
 known, and any page that is brought can be verified and read. Small parts are verified when it is
 opened; directory blocks and filter partitions when first used.
 
-Depends on the modules of the parts, and on the page kernels.
+Depends on fileparts, directory, page_lookup, pages, header, layout, schema and statistics.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ In memory: one open run, less than a page of rows, the directory, the current fi
 the finished filter. Used by the compactor, by merges and by Spark's tasks. Nothing is durable here:
 the caller syncs what `write` took. One thread.
 
-Depends on the other modules of the form, and on the page_encode and row_scan kernels.
+Depends on fileparts, directory, page_encode, pages, header, row_scan, layout, schema and statistics.
 """
 
 from __future__ import annotations

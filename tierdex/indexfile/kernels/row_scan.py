@@ -3,7 +3,7 @@
 The `measure_` kernels see rows in any order; `mark_runs` sees them sorted by hash, newest first, and whole
 runs at a time. All take the address of the rows.
 
-Depends on the kernel decorator and intrinsics only.
+Depends on the kernel decorator, intrinsics and layout only.
 """
 
 from __future__ import annotations

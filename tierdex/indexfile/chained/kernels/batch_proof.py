@@ -4,7 +4,7 @@ A batch may be far larger than the cache. So its checksum is continued over a ti
 all else that is asked of a row is done while the tile is in the cache; what was taken from a batch that
 then does not verify is of no use, and the caller lets go of it.
 
-Depends on batches (what one is), tally, row_scan, checksum.
+Depends on tally, row_scan, checksum, intrinsics and batches.
 """
 
 from __future__ import annotations

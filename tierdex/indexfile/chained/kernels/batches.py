@@ -3,7 +3,7 @@
     scan_batches   batches that verify -> tally, and chains  (recovery, readers)
 
 Work goes in blocks of 128 items: the slots of a block are asked for while the block before it is linked.
-Depends on tally, intrinsics, checksum.
+Depends on tally, intrinsics, checksum and layout.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ A lane whose chain has ended takes the next key at once, so that there is always
 the memory takes; groups that wait for their longest chain cost a sixth more. Of a row only the first
 16 bytes are asked for, which tell whether it matches: most rows lie on two cache lines.
 
-Depends on chain_lookup, plain_keys, intrinsics.
+Depends on chain_lookup, plain_keys, intrinsics, hashing and layout.
 """
 
 from __future__ import annotations

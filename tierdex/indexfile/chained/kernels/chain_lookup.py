@@ -6,7 +6,7 @@ is believed, and a mismatch ends the lookup with an error, never with "not found
 
 Errors are negative answers: BAD_CHAIN, or BAD_BLOCK - number of the block.
 A dependent cache miss costs hundreds of nanoseconds, an overlapped one ten to twenty: hence groups.
-Depends on intrinsics, checksum.
+Depends on intrinsics, checksum, fileparts and layout.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Slot = upper half of hash * slot count, so slot order is hash order: after sorti
 does not depend on order, over every word of every row, proves against a pass over the batches that
 each item came out exactly once.
 
-Depends on intrinsics, chain_lookup (the view).
+Depends on intrinsics, checksum, chain_lookup and layout.
 """
 
 from __future__ import annotations

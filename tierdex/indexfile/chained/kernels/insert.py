@@ -6,7 +6,7 @@ and the slots of a block are hashed and prefetched while the block before it is 
     write_items    columns -> rows, chains, CRC, tally     (append)
     link_rows      rows that are already there -> chains, CRC, tally  (append of gathered rows)
 
-Depends on tally, intrinsics, checksum, hashing.
+Depends on tally, intrinsics, checksum, hashing and layout.
 """
 
 from __future__ import annotations

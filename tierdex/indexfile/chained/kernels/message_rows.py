@@ -4,7 +4,7 @@ What `insert.write_items` does for any schema, column by column, is done here it
 message schema, one topic and plain columns: nearly every batch, at half of the time. The positions
 below are those of the message schema; `batch_append` asks for them before it comes here.
 
-Depends on tally, intrinsics, checksum.
+Depends on tally, intrinsics, checksum and layout.
 """
 
 from __future__ import annotations

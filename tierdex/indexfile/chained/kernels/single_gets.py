@@ -8,7 +8,7 @@ caller goes the long way, which finds out. It keeps the GIL: the file cannot be 
 What is asked for are *words*, an i8 array whose places are named M_* below, prepared once a file and
 topic. They hold addresses of what the file changes: its door, and what it has published.
 
-Depends on arguments, hashing, chain_lookup, intrinsics.
+Depends on arguments, hashing, chain_lookup, intrinsics, layout and schema.
 """
 
 from __future__ import annotations

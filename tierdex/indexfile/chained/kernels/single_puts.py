@@ -10,7 +10,7 @@ out. They keep the GIL, so that a call is one step for every Python thread: noth
 They share *words*, an i8 array whose places are named W_* below. Python shuts a way by setting its
 word to 0: whoever comes after that is refused, and nobody is half way through.
 
-Depends on arguments, hashing, tally, intrinsics, checksum.
+Depends on arguments, hashing, tally, intrinsics, checksum, message_rows and layout.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ slots and rows lie, and everything that is derived from batches alone (next row,
 CRC, counts, times, greatest end offset a (topic, queue)). Python reads and grows it, kernels advance it.
 
 The end offsets lie in an open table; it has room for one more block of items unless `is_crowded`.
-Depends on intrinsics.
+Depends on intrinsics and layout.
 """
 
 from __future__ import annotations

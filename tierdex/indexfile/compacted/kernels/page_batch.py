@@ -4,7 +4,7 @@ Each stage (filter, directory, page, row) asks the cache for what the next one w
 group, so that a group waits once a stage instead of once a hash. `lookups` is the address of
 LOOKUP_WORDS numbers: where the columns of the lookups lie and how much is wanted of each.
 
-Depends on the kernel decorator, intrinsics, page_codec, page_lookup and fuse_filter.
+Depends on the kernel decorator, intrinsics, page_codec, page_lookup, fuse_filter and layout.
 """
 
 from __future__ import annotations

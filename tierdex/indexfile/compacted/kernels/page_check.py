@@ -3,7 +3,7 @@
 Only the columns that a rule speaks of are unpacked: hash, tag and time. Whole rows are needed where a
 hash repeats, since then location or time must differ; `check_pages` says on which pages that is.
 
-Depends on the kernel decorator, intrinsics, page_codec and page_lookup (the words of an open file).
+Depends on the kernel decorator, intrinsics, page_codec, page_lookup and layout.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Everything comes by address. `plan` is the i8 array of `pages.PagePlan`: PLAN_WO
 file, then COLUMN_WORDS numbers a column. Offsets of a column marked RELATIVE are packed as distances
 from a base for their topic and queue.
 
-Depends on the kernel decorator, intrinsics, checksum and layout's numbers only.
+Depends on the kernel decorator, intrinsics, checksum and layout only.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The page's picture and the words of a plan stand in page_codec. Frames are found
 the line through the first and last one, for a column with a frame of its own the least value and the
 greatest common factor of the distances from it.
 
-Depends on the kernel decorator, intrinsics, checksum, page_codec and row_scan.
+Depends on the kernel decorator, intrinsics, checksum, page_codec, row_scan and layout.
 """
 
 from __future__ import annotations

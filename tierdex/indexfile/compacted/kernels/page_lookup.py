@@ -4,7 +4,7 @@
 Directory blocks and mapped pages are verified when first used since opening; whether they were is
 kept in byte maps, which several threads may set at once.
 
-Depends on the kernel decorator, intrinsics, checksum, page_codec and fuse_filter.
+Depends on the kernel decorator, intrinsics, checksum, page_codec, fuse_filter and layout.
 """
 
 from __future__ import annotations
