@@ -1,3 +1,4 @@
+import random
 import threading
 from pathlib import Path
 
@@ -279,3 +280,37 @@ def test_queries_beside_writers_never_meet_a_closed_reader():
     before = [handle.reader for handle in current]
     table.remove(*current)
     assert [reader.closed for reader in before] == [1] * 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_single_changes_leave_the_list_that_building_it_anew_gives(seed):
+    source, table, model = random.Random(seed), FileTable(), {}
+    table.insert(*(make_handle(n, times=(n, n + 9)) for n in range(0, 400, 2)))
+    with table.snapshot() as snapshot:
+        model = {handle.key: handle for handle in snapshot.files}
+    for _ in range(150):
+        handle = source.choice(list(model.values()))
+        match source.choice(("insert", "remove", "move", "swap")):
+            case "insert":
+                low = source.randrange(500)
+                fresh = make_handle(source.randrange(10_000, 1 << 40), times=(low, low + 50))
+                table.insert(fresh)
+                model[fresh.key] = fresh
+            case "remove":
+                table.remove(model.pop(handle.key))
+            case "move" if handle.state is S.SEALED:
+                model[handle.key] = table.move(handle, S.COMPACTED)
+            case "move":
+                row = make_row(handle.number, uuid=handle.uuid)
+                model[handle.key] = table.update(handle, row=row)
+            case "swap":
+                merged = make_handle(handle.number, times=(0, 900), state=S.UPLOADED)
+                table.replace([model.pop(handle.key)], [merged])
+                model[merged.key] = merged
+    assert table.check() == []
+    wanted = [model[key] for key in sorted(model, reverse=True)]
+    with table.snapshot() as snapshot:
+        assert list(snapshot.files) == wanted
+        for begin in range(0, 1000, 90):
+            expected = [handle for handle in wanted if handle.overlaps(begin, begin + 5)]
+            assert list(snapshot.file_list.overlap(begin, begin + 5)) == expected
