@@ -61,6 +61,7 @@ def test_damaged_file_makes_the_answer_incomplete_and_ends_with_4(run, put, tmp_
     published.unlink()
     result = run("query", "-t", "orders", "-k", "ORDER-1", code=4)
     assert "incomplete" in result.stderr
+    assert "not found" not in result.stderr
     result = run("query", "-t", "orders", "-k", "ORDER-1", "--on-error", "fail", code=4)
     assert "error" in result.stderr
 

@@ -104,7 +104,7 @@ def _write(form: Form, answer: Answer, shown: list[str] | None) -> None:
     if form is Form.TABLE and has_location:
         columns = ("time", "topic", "location", "state", "node", "file_id")
     if form is Form.TABLE and not rows:
-        say("not found")
+        say("not found" if answer.complete else "nothing in what could be asked")
         return
     if shown is not None and form is Form.CSV:
         columns = (*columns, "shown")
