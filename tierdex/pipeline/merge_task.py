@@ -1,6 +1,6 @@
 """One merge: published files of any nodes, oldest first, become one uploaded file. Nothing is visible.
 
-Runs in a Spark task, or in the driver after a micro-batch. Depends on compactor.merged_file, compactor,
+Runs in a Spark task, or in the driver after a micro-batch. Depends on compactor,
 indexfile, lifecycle and file_builder.
 """
 
