@@ -74,8 +74,8 @@ def many_files(bench: Bench, folder: Path) -> None:
     indexes: dict[int, Index] = {}
     for bits in (16, 0):
         index = bench.open_index(
-            folder / str(bits), store=store, filter_bits=bits, item_capacity=items,
-            slot_count=items // 4,
+            folder / str(bits), store=store, node=f"bits-{bits}", filter_bits=bits,
+            item_capacity=items, slot_count=items // 4,
         )  # fmt: skip
         for number in range(FILES):
             index.put_batch(**Block(number, items).entries)
