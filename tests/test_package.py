@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import tierdex
+from tierdex.compactor.worker import Compactor
+from tierdex.index_service.batch.executor import BatchQueryRunner
+from tierdex.index_service.ingest.writer import Writer
 
 ROOT = Path(__file__).parents[1]
 HEAVY = (
@@ -65,6 +68,28 @@ def test_clients_have_the_verbs_of_the_index():
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         tierdex.nothing  # noqa: B018
+
+
+def test_query_command_loads_nothing_that_only_writers_and_batches_need(tmp_path):
+    with tierdex.Index.open(tmp_path / "data", background=False) as index:
+        index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
+        index.roll()
+        index.run_compaction()
+    unwanted = ["pyarrow.compute", *(c.__module__ for c in (Writer, Compactor, BatchQueryRunner))]
+    code = """if True:
+        import gc, sys
+        from tierdex.app.cli import main
+        try:
+            main()
+        finally:
+            loaded = [m for m in sys.modules if m in {unwanted}]
+            print(loaded, gc.isenabled(), file=sys.stderr)
+    """.replace("{unwanted}", repr(unwanted))
+    query = ["query", "--data", str(tmp_path / "data"), "-t", "t", "-k", "a", "-o", "csv"]
+    done = subprocess.run([sys.executable, "-c", code, *query], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].startswith("t,0,1,1,1,")
+    assert done.stderr.splitlines()[-1] == "[] False"
 
 
 def test_import_loads_nothing_heavy():

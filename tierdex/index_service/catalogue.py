@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tierdex.compactor.expire import due_for_expiry, expire
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, NodeInfo, describe_handle
 from tierdex.index_service.readers.published_file import PublishedFile
@@ -116,6 +115,8 @@ class Catalogue:
         """Drop (or only name) this node's published files sealed before `before` (ms)."""
         if self._compaction is None:
             raise ReadOnlyError("expiry is the owner's: open the index with its data folder")
+        from tierdex.compactor.expire import due_for_expiry, expire
+
         rows = due_for_expiry(self._compaction, before)
         node = self._compaction.settings.node
         shown = [self._describe(self._nodes.handle_of(row, node)) for row in rows]

@@ -9,11 +9,13 @@ import logging
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tierdex.errors import ClosedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from tierdex.clock import Clock
@@ -64,7 +66,7 @@ class Parts:
     surroundings: ViewSurroundings
     queries: QueryRunner
     local_queries: LocalQueries
-    batch_queries: BatchQueryRunner
+    make_batch_queries: Callable[[], BatchQueryRunner]
     catalogue: Catalogue
     watermarks: Watermarks
     checker: PutChecker
@@ -72,6 +74,11 @@ class Parts:
     writing: WritingParts | None = None
     threads: list[WorkerThread] = field(default_factory=list)
     refusal: TierdexError | None = None  # why every call is refused: closed, or a child of fork
+
+    @cached_property
+    def batch_queries(self) -> BatchQueryRunner:
+        """The runner of batches, imported with pyarrow's functions when the first batch comes."""
+        return self.make_batch_queries()
 
     def close(self) -> None:
         """Sync what was received, stop the threads, give back files and lock; done once.

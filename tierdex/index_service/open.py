@@ -28,7 +28,6 @@ from tierdex.index_service.folder_node import (
     settle_node,
 )
 from tierdex.index_service.folder_owner import FolderOwner
-from tierdex.index_service.open_writing import open_writing
 from tierdex.index_service.opening import (
     Seams,
     View,
@@ -89,6 +88,9 @@ def open_parts(
             settings = settle_node(settings, recorded, paths.root, adopt=False)
         view = open_view(paths, store, ancestor, settings, seams)
         return _open_reading(paths, view, is_store_named=store is not None)
+    # Here: who only reads does not wait for the import of the writer and the compactor.
+    from tierdex.index_service.open_writing import open_writing
+
     return open_writing(paths, store, ancestor, settings, seams, claiming)
 
 

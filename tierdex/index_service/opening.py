@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.queue_table import QueueTables
-from tierdex.index_service.batch.executor import BatchQueryRunner
 from tierdex.index_service.components import Parts
 from tierdex.index_service.ingest.watermark import Watermarks
 from tierdex.index_service.query.executor import QueryRunner
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.background import WorkerThread
+    from tierdex.index_service.batch.executor import BatchQueryRunner
     from tierdex.index_service.catalogue import Catalogue
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.view.read_view import ViewSurroundings
@@ -137,6 +137,14 @@ def make_parts(
         surroundings=surroundings,
         executor=view.executor,
     )
+
+    def make_batch_queries() -> BatchQueryRunner:
+        from tierdex.index_service.batch.executor import BatchQueryRunner
+
+        return BatchQueryRunner(
+            settings, seams.clock, view.table, surroundings, queries, view.executor
+        )
+
     return Parts(
         settings=settings,
         clock=seams.clock,
@@ -152,9 +160,7 @@ def make_parts(
             settings=settings,
             writer=writer,
         ),
-        batch_queries=BatchQueryRunner(
-            settings, seams.clock, view.table, surroundings, queries, view.executor
-        ),
+        make_batch_queries=make_batch_queries,
         catalogue=catalogue,
         watermarks=Watermarks(
             view.table,

@@ -1,9 +1,9 @@
-"""Loads the kernels of lookups before the first lookup needs them.
+"""Loads the kernels of lookups, and the modules of batches, before the first lookup needs them.
 
 A kernel is loaded from numba's cache, or compiled, when it is first called: some tenths of a second
 that a server would rather spend while it starts. A file of one row, in memory, calls them all.
 
-Depends on indexfile.
+Depends on batch (its import only), fileparts, indexfile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from tierdex.indexfile.statistics import RowBounds
 
 
 def warm_up() -> None:
-    """Look one key up in a compacted file of one row, singly and in a batch."""
+    """Look one key up in a compacted file of one row, singly and in a batch; import what batches need."""
+    from tierdex.index_service.batch.executor import BatchQueryRunner  # noqa: F401 (its import is wanted)
+
     dictionaries = Dictionaries(MESSAGE_SCHEMA.dictionary_names)
     dictionaries.stage(TOPIC_DICTIONARY, ["warm"])
     dictionaries.keep()

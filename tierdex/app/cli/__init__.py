@@ -8,6 +8,8 @@ Depends on typer; heavy modules are imported inside the commands, so that `--hel
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 
@@ -16,6 +18,11 @@ from tierdex.app.cli.commands import make_cli
 
 def main() -> None:
     """Run the command line; the entry point `tierdex`."""
+    # Imports and kernels make a million objects that all stay. To walk through them again and again,
+    # and once more at the end, is a third of a query in a process of its own. `reporting` enables the
+    # collector for commands that may run for long.
+    gc.disable()
+    atexit.register(gc.freeze)
     try:
         make_cli()(prog_name="tierdex")
     except BrokenPipeError:  # `tierdex files | head`: whoever read has enough

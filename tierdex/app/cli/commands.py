@@ -56,7 +56,7 @@ def make_cli() -> typer.Typer:
     )
     cli.callback()(_with_version)
     for name, command in COMMANDS.items():
-        cli.command(name)(reporting(command))
+        cli.command(name)(reporting(command, is_brief=command is query.query))
     cli.add_typer(keys.make_cli(), name="keys")
     cli.add_typer(spark.make_cli(), name="spark")
     return cli

@@ -5,6 +5,7 @@ Depends on typer, errors.
 
 from __future__ import annotations
 
+import gc
 from enum import IntEnum
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -38,11 +39,16 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-def reporting(command: Callable[P, T]) -> Callable[P, T]:
-    """Turn our errors into one line on stderr and an exit code; faults keep their traceback."""
+def reporting(command: Callable[P, T], *, is_brief: bool = False) -> Callable[P, T]:
+    """Turn our errors into one line on stderr and an exit code; faults keep their traceback.
+
+    Enables the collector of cycles, which `main` disables, unless the command `is_brief`.
+    """
 
     @wraps(command)
     def run(*arguments: P.args, **options: P.kwargs) -> T:
+        if not is_brief:
+            gc.enable()
         try:
             return command(*arguments, **options)
         except KeyboardInterrupt:
