@@ -320,6 +320,8 @@ class _Source:
             if found is None:
                 return None
             names, rows = found
+            if not rows:
+                return []
         if rows is None:
             return None
         place = self.place

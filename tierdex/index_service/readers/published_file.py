@@ -125,9 +125,9 @@ class PublishedFile:
         sidecar = self._sidecars.opened(self.row.uuid)
         if sidecar is None:
             return None
-        names = sidecar.dictionaries.strings(TOPIC_DICTIONARY)
         if not sidecar.may_contain(lookup.key_hash):
-            return names, []
+            return [], []  # nearly always: nothing else is made before
+        names = sidecar.dictionaries.strings(TOPIC_DICTIONARY)
         if sidecar.schema != MESSAGE_SCHEMA:
             return None
         spans = sidecar.page_spans(lookup.key_hash, begin, end, max_bytes=self._max_get_bytes)
