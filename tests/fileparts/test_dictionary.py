@@ -1,5 +1,6 @@
 import pytest
 
+from tests.interrupting import interrupted_at
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.dictionary import Dictionaries
 
@@ -20,6 +21,19 @@ def test_forgotten_strings_leave_nothing_behind():
     dictionaries.forget()
     assert dictionaries.strings("topic") == ["a"]
     assert dictionaries.stage("topic", ["c"]).tolist() == [1]
+
+
+def test_staging_that_is_interrupted_anywhere_leaves_nothing_behind_once_forgotten():
+    place, has_come_so_far = 0, True
+    while has_come_so_far:
+        place += 1
+        one, two = Dictionaries(["topic", "source"]), Dictionaries(["topic", "source"])
+        has_come_so_far = interrupted_at(place, lambda one=one: one.stage("topic", ["a", "b"]))
+        one.forget()
+        assert one.stage("topic", ["b"]).tolist() == [0]
+        two.load(one.staged())
+        assert two.encode() == one.encode()
+    assert place > 8
 
 
 def test_staged_bytes_load_into_equal_dictionaries():

@@ -6,12 +6,12 @@ call into C. Every such place of a call is tried, one after the other.
 
 from __future__ import annotations
 
-import sys
 import threading
 
 import pytest
 
 from tests.index_service.conftest import SMALL, offsets, put
+from tests.interrupting import interrupted_at
 from tierdex import Index
 from tierdex.indexfile.chained.reserved_blocks import ReservedBlocks
 
@@ -19,33 +19,6 @@ from tierdex.indexfile.chained.reserved_blocks import ReservedBlocks
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 DEADLINE_S = 60
-PLACES = ("call", "return", "c_return")
-
-
-class Alarm(Exception):
-    """What a signal handler of the caller's raises."""
-
-
-def interrupted_at(place, call):
-    """Call, and raise at the so many-th place; say whether it came so far."""
-    seen = 0
-
-    def profile(_frame, event, _arg):
-        nonlocal seen
-        if event in PLACES:
-            seen += 1
-            if seen == place:
-                sys.setprofile(None)
-                raise Alarm
-
-    sys.setprofile(profile)
-    try:
-        call()
-    except Alarm:
-        pass
-    finally:
-        sys.setprofile(None)
-    return seen >= place
 
 
 def in_time(call):

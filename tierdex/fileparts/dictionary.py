@@ -33,7 +33,7 @@ class Dictionaries:
         self.names = tuple(names)
         self._strings: dict[str, list[str]] = {name: [] for name in names}
         self._indexes: dict[str, dict[str, int]] = {name: {} for name in names}
-        self._staged: list[tuple[str, str]] = []
+        self._kept = dict.fromkeys(names, 0)  # strings behind so many are staged
         self.topics: Mapping[str, int] = self._indexes[names[0]]  # their indexes; for reading only
 
     def strings(self, name: str) -> list[str]:
@@ -76,28 +76,33 @@ class Dictionaries:
         if len(listed) >= STRING_COUNT_MAX:
             raise InvalidRequestError("too many distinct strings", field=name)
         listed.append(string)  # the list first: whoever finds the index finds the string
-        known[string] = len(listed) - 1
-        self._staged.append((name, string))
+        known[string] = len(listed) - 1  # an interrupt before it leaves what `forget` takes out
         return len(listed) - 1
 
     @property
     def has_staged(self) -> bool:
-        return bool(self._staged)
+        return any(len(self._strings[name]) > kept for name, kept in self._kept.items())
 
     def staged(self) -> bytes:
         """Return the staged entries as a batch stores them."""
-        return b"".join(self._encode_entry(name, string) for name, string in self._staged)
+        return b"".join(
+            self._encode_entry(name, string)
+            for name, kept in self._kept.items()
+            for string in self._strings[name][kept:]
+        )
 
     def keep(self) -> None:
         """The batch is made: staged strings stay."""
-        self._staged.clear()
+        for name, strings in self._strings.items():
+            self._kept[name] = len(strings)
 
     def forget(self) -> None:
-        """The batch was not made: take the staged strings out again."""
-        for name, string in reversed(self._staged):
-            del self._indexes[name][string]
-            self._strings[name].pop()
-        self._staged.clear()
+        """The batch was not made: take the staged strings out again, wherever staging was left."""
+        for name, kept in self._kept.items():
+            listed = self._strings[name]
+            for string in listed[kept:]:
+                self._indexes[name].pop(string, None)
+            del listed[kept:]
 
     # -- bytes ------------------------------------------------------------------------------------
 

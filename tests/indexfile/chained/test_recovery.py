@@ -7,6 +7,7 @@ import pytest
 
 from tests.indexfile.chained_files import FILESYSTEM, key, make_file, make_part, offsets_of
 from tests.indexfile.faulty_disk import FaultyFileSystem
+from tests.interrupting import interrupted_at
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import batch_append
@@ -48,6 +49,28 @@ def test_recovered_file_answers_as_before_and_takes_more(batches):
     again = ChainedFile.recover(FILESYSTEM, file.path)
     assert again.snapshot == recovered.snapshot
     assert again.check() == []
+
+
+# Within a generator's end Python only says that it was raised.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_file_recovers_after_an_append_that_was_interrupted_anywhere(tmp_path):
+    place, has_come_so_far = 0, True
+    while has_come_so_far:
+        place += 1
+        file = make_file(tmp_path / str(place), slot_count=SLOTS, item_capacity=100)
+        file.append([make_part(["a"], first=1)])
+        part = make_part(["b"], topic="another", first=2)
+        has_come_so_far = interrupted_at(place, lambda file=file, part=part: file.append([part]))
+        if not file.suspect:  # such a one is written anew, see the tests of the writer
+            file.append([make_part(["b"], topic="another", first=3)])
+        recovered = ChainedFile.recover(FILESYSTEM, file.path)
+        assert recovered.check() == []
+        assert offsets_of(recovered, key("a")) == [100]
+        if not file.suspect:
+            assert offsets_of(recovered, key("b", "another"))[0] == 300
+        recovered.close()
+        file.close()
+    assert place > 50
 
 
 def test_nothing_mutable_but_batches_is_trusted(batches):

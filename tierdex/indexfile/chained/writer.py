@@ -140,6 +140,8 @@ class ChainedWriter(ChainedReader):
                 )
             # With the record behind it, which `write` has zeroed; all of it has blocks.
             self._write_back(begin, self._used_bytes() + layout.BATCH_RECORD_BYTES)
+            # Within the attempt: strings that were written and count as staged would be written again.
+            self.dictionaries.keep()
         except BaseException:
             # An interrupt, exhausted memory, or a full disk that copies on write. Readers may be among
             # the rows of the batch, so none may be written again: the file is given up for writing.
@@ -147,7 +149,6 @@ class ChainedWriter(ChainedReader):
             batch_append.undo(self._tally, before, sources, staged)
             self.dictionaries.forget()
             raise
-        self.dictionaries.keep()
         self._publish()
         return self.published
 
