@@ -15,7 +15,7 @@ def generate(root: Path) -> dict[Path, str]:
     """Return the document."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        Index.open(Path(folder), store="memory://openapi", background=False) as index,
+        Index.open(Path(folder), background=False) as index,
     ):
         document = create_app(index).openapi()
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)

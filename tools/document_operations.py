@@ -96,7 +96,7 @@ def metrics_table() -> str:
     """Return every family that a service over an empty index shows."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        Index.open(Path(folder), store="memory://metrics", background=False) as index,
+        Index.open(Path(folder), background=False) as index,
     ):
         families = list(Metrics(index, "0").registry.collect())
     rows = [
