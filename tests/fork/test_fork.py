@@ -20,7 +20,7 @@ def run(scenario, place, **more):
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=110,
+        timeout=400,
         **more,
     )
     return json.loads(done.stdout)
