@@ -20,7 +20,7 @@ def run(scenario, place, **more):
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=400,
+        timeout=110,
         **more,
     )
     return json.loads(done.stdout)
