@@ -107,13 +107,13 @@ class Bench:
 
 def newest_file(index: Index) -> FileHandle:
     """Return the handle of an index's newest file: the floors work on its bytes."""
-    with index._parts.table.snapshot() as snapshot:
+    with index._components.table.snapshot() as snapshot:
         return snapshot.files[0]
 
 
 def next_local_unit(index: Index) -> Unit:
     """Return what the compactor does next to a file that lies here: seal it, or compact it."""
-    writing = index._parts.writing
+    writing = index._components.writing
     assert writing is not None
     return next(iter(writing.compactor._local_work.units()))
 

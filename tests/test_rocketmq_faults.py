@@ -243,7 +243,7 @@ def test_fault_14_damaged_file_is_named_and_never_taken_for_empty(place, index, 
     for offset in range(200):
         put(index, "K", offset)
     index.roll()
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     with place.store.outage():
         for _ in range(1 if state == "sealed" else 5):
             step(compactor)
@@ -265,7 +265,7 @@ def test_fault_14_damaged_file_is_named_and_never_taken_for_empty(place, index, 
         answer = index.query("orders", key="K", max_count=1000)
         assert offsets(answer) == list(range(199, -1, -1)) or not answer.complete
         for _ in range(6):
-            compactor = index._parts.writing.compactor
+            compactor = index._components.writing.compactor
             step(compactor)
             place.clock.advance(100)
         answer = index.query("orders", key="K", max_count=1000)
@@ -390,7 +390,7 @@ def test_fault_20_compaction_does_not_hold_the_file_in_memory(place):
         offset=np.arange(count, dtype=np.int64),
     )  # fmt: skip
     index.roll()
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     step(compactor)  # sealed
     file_bytes = index.files()[0].bytes
     tracemalloc.start()

@@ -85,7 +85,7 @@ class Campaign:
             self._check_answers(index)
             for info in index.files():
                 assert index.verify_file(info.file_id) == [], info
-            store = index._parts.store
+            store = index._components.store
             log = ManifestLog(
                 store, "local", clock=SystemClock(), ids=SystemIds(), checkpoint_every=8
             )

@@ -27,9 +27,9 @@ def index(make_index, store):
 
 @pytest.fixture
 def scrubber(index):
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     return Scrubber(
-        compactor._parts,
+        compactor._components,
         claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,
@@ -93,7 +93,7 @@ def test_waiting_for_remote_reads_no_file_again_and_asks_no_manifest(tmp_path, m
         tmp_path / "data", store=store, slot_count=64, item_capacity=1000, refresh_interval=3600.0
     ) as index:
         put(index, "A", 1, durability="os")
-        advance = index._parts.writing.remote._advance
+        advance = index._components.writing.remote._advance
 
         def count_and_advance():
             advance()
@@ -101,7 +101,7 @@ def test_waiting_for_remote_reads_no_file_again_and_asks_no_manifest(tmp_path, m
             if store.is_hanging.is_set() and len(looks) > 40:
                 looked_often.set()
 
-        monkeypatch.setattr(index._parts.writing.remote, "_advance", count_and_advance)
+        monkeypatch.setattr(index._components.writing.remote, "_advance", count_and_advance)
         flushing = threading.Thread(target=index.flush, args=("remote",))
         flushing.start()
         assert looked_often.wait(PATIENCE_S)

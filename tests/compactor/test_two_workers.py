@@ -112,9 +112,9 @@ def test_a_file_is_in_one_pair_of_hands():
 def test_a_unit_whose_file_is_claimed_or_has_moved_on_is_not_done(make_index):
     index = make_index(store="memory://claims")
     fill(index, 0)
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     done = []
-    with index._parts.table.snapshot() as snapshot:
+    with index._components.table.snapshot() as snapshot:
         (handle,) = snapshot.files
         unit = Unit("seal", handle.file_id, 1, lambda: done.append(1) or 1, handle.number, handle)
         with compactor.claims.hold(handle.number):

@@ -51,7 +51,7 @@ def query(site):
 
 
 def tend(site):
-    writer = site.index._parts.writing.writer
+    writer = site.index._components.writing.writer
     writer.roll_when_old()
     writer.prepare_next()
 

@@ -47,9 +47,9 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path, clock):
     path = sidecar_path(tmp_path)
     size = path.stat().st_size
     index = make_index()
-    parts = index._parts
-    compaction = parts.writing.compactor._parts
-    sidecars = parts.surroundings._nodes._sidecars
+    parts = index._components
+    compaction = parts.writing.compactor._components
+    sidecars = parts.read_view._manifests._sidecars
     claims = parts.writing.compactor.claims
     scrubber = Scrubber(
         compaction, claims=claims, kept_sidecar=sidecars.kept, forget_sidecar=sidecars.forget
@@ -68,12 +68,12 @@ def test_scrub_quarantines_a_damaged_local_file(make_index, tmp_path):
     index = make_index(store="memory://scrub")
     put(index, "A", 1)
     index.roll()
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     step(compactor)
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     damage(sealed, 4096)
     scrubber = Scrubber(
-        compactor._parts,
+        compactor._components,
         claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,

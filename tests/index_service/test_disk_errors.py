@@ -220,7 +220,7 @@ def test_error_of_a_signal_handler_passes_unchanged(index, monkeypatch):
     before = signal.signal(signal.SIGUSR1, raise_timeout)
     try:
         monkeypatch.setattr(
-            index._parts.catalogue, "topics", lambda: signal.raise_signal(signal.SIGUSR1)
+            index._components.catalogue, "topics", lambda: signal.raise_signal(signal.SIGUSR1)
         )
         with pytest.raises(TimeoutError, match="my own deadline"):
             index.topics()

@@ -53,7 +53,7 @@ def test_index_without_a_file_for_puts_is_not_ready_until_one_opens(make_index, 
     assert found.reason == "no-file"
     assert "look after the disk" in found.detail
     disk.heal()
-    index._parts.writing.writer.prepare_next()  # what the background does twice a second
+    index._components.writing.writer.prepare_next()  # what the background does twice a second
     assert index.health() == []
     put(index, "A", 1, durability="os")
     assert offsets(index.query("orders", key="A")) == [1]

@@ -32,9 +32,9 @@ def in_time(call):
 
 
 def assert_nothing_is_held(index):
-    with index._parts.table._reclaim_lock, index._parts.table._lock:
-        assert index._parts.table.check() == []
-        assert not index._parts.table.version.pins
+    with index._components.table._reclaim_lock, index._components.table._lock:
+        assert index._components.table.check() == []
+        assert not index._components.table.version.pins
     if index._writer is not None:
         assert in_time(
             lambda: index._writer._lock.acquire(timeout=5) and not index._writer._lock.release()
@@ -118,7 +118,7 @@ def test_puts_go_on_and_are_found_after_an_interrupt_anywhere(make_index, tmp_pa
 
 def test_waking_a_worker_leaves_it_able_to_work(tmp_path):
     with Index.open(tmp_path / "data", **{**SMALL, "background": True}) as index:
-        (compactor,) = [t for t in index._parts.threads if t.name == "compactor"]
+        (compactor,) = [t for t in index._components.threads if t.name == "compactor"]
         for _ in every_place_of_waking(compactor):
             pass
         put(index, "A", 1)

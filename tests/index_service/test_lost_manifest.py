@@ -108,7 +108,7 @@ def test_an_accepted_rollback_goes_on_and_is_written_into_the_manifest(
     lost = len(manifests(published))
     lose(published)
     index = make_index(store=published, accept_rollback=True)
-    assert index._parts.writing.compactor._parts.claim.get().state.rollback == lost
+    assert index._components.writing.compactor._components.claim.get().state.rollback == lost
     put(index, "C", 3)
     index.flush("remote")
     with read(published, clock) as reader:
@@ -130,7 +130,7 @@ def test_objects_that_an_accepted_rollback_orphaned_stay_until_the_operator_says
         index.run_compaction()
     assert files(published) == before
     assert "tierdex compact --yes" in index.compaction_status()["orphans_kept"]
-    index._parts.writing.compactor.store.step()  # in the background nobody says yes
+    index._components.writing.compactor.store.step()  # in the background nobody says yes
     assert files(published) == before
     for _ in range(2):
         clock.advance(8000)

@@ -8,16 +8,16 @@ from tierdex.index_service.maintenance import PutFlusher, WriterTending
 
 
 def test_received_puts_are_written_by_a_step(index):
-    flusher = PutFlusher(index._parts.settings, index._parts.writing.writer)
+    flusher = PutFlusher(index._components.settings, index._components.writing.writer)
     put(index, "A", 1)
-    assert flusher.step() == index._parts.settings.put_buffer_delay
-    assert not index._parts.writing.writer.has_buffered
+    assert flusher.step() == index._components.settings.put_buffer_delay
+    assert not index._components.writing.writer.has_buffered
     assert index.files()[0].item_count == 1
 
 
 def test_a_full_disk_leaves_them_in_the_buffer(index, monkeypatch):
-    writer = index._parts.writing.writer
-    flusher = PutFlusher(index._parts.settings, writer)
+    writer = index._components.writing.writer
+    flusher = PutFlusher(index._components.settings, writer)
     put(index, "A", 1)
     with monkeypatch.context() as patch:
         patch.setattr(writer._budget, "_find_excess", lambda: "full")
@@ -31,7 +31,7 @@ def test_a_full_disk_leaves_them_in_the_buffer(index, monkeypatch):
 
 def test_tending_rolls_what_is_old_and_survives_a_full_disk(make_index, clock, monkeypatch):
     index = make_index(roll_after=60.0)
-    writer = index._parts.writing.writer
+    writer = index._components.writing.writer
     tending = WriterTending(writer)
     put(index, "A", 1, durability="os")
     clock.advance(40)

@@ -77,7 +77,7 @@ def test_another_name_for_a_folder_is_refused_unless_it_is_adopted(make_index):
     index = make_index(node="b", adopt=True)
     assert [entry.node for entry in index.query("orders", key="A").entries] == ["b"]
     index.close()
-    assert make_index()._parts.settings.node == "b"
+    assert make_index()._components.settings.node == "b"
 
 
 def test_an_unreadable_node_name_is_told(make_index, tmp_path):
@@ -136,7 +136,7 @@ def test_local_files_that_the_manifest_lists_are_dropped_by_a_late_claim(
     index = make_index(store=store)
     put(index, "A", 1)
     index.roll()
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     step(compactor)  # sealed
     shutil.copytree(tmp_path / "data" / "sealed", tmp_path / "kept")
     index.run_compaction()

@@ -56,7 +56,7 @@ def test_everything_at_os_is_in_the_file(make_index, tmp_path, is_killed):
     assert found(index, count)
     put_numbers(index, count, 5)
     index.roll()
-    index._parts.writing.compactor.local.step()
+    index._components.writing.compactor.local.step()
     assert [file.state for file in index.files()] == ["sealed"]
     assert [index.verify_file(file.file_id) for file in index.files()] == [[]]
     assert found(index, count + 5)

@@ -53,7 +53,7 @@ def test_an_idle_owner_signs_four_times_in_takeover_after_and_commits_nothing(
     times = set()
     for _ in range(360):
         clock.advance(10)
-        service._parts.writing.maintenance._sign.step()
+        service._components.writing.maintenance._sign.step()
         times.add(store.head("nodes/n/hint").modified_ms)
     assert len(times) == 1 + 4
     assert [found.key for found in store.list("nodes/n/manifest/")] == keys
@@ -137,9 +137,9 @@ def test_a_running_service_learns_it_within_a_refresh(tmp_path):
     ):
         clock = SystemClock()
         deadline = clock.monotonic() + PATIENCE_S
-        while first._parts.writing.compactor.fenced is None:
+        while first._components.writing.compactor.fenced is None:
             assert clock.monotonic() < deadline
-            clock.wait(first._parts.writing.remote._never, 0.01)
+            clock.wait(first._components.writing.remote._never, 0.01)
         with pytest.raises(FencedError):
             put(first, "A", 1)
 

@@ -60,7 +60,7 @@ def later(owner):
     """Let the owner do what is due once the grace time has passed."""
 
     def run():
-        owner._parts.clock.advance(100 * owner._settings.grace_time)
+        owner._components.clock.advance(100 * owner._settings.grace_time)
         owner.run_compaction()
 
     return run

@@ -64,7 +64,7 @@ def test_power_cut_after_a_kill_within_a_seal_keeps_the_sealed_file():
             site.index.roll()
             site.disk.crash_at(nth, kind="sync", after=after)
             with contextlib.suppress(SimulatedCrash):
-                step(site.index._parts.writing.compactor)
+                step(site.index._components.writing.compactor)
             site.kill()
             site.cut_power(lambda effect: False)
             assert len(site.model.puts) == 20

@@ -74,7 +74,7 @@ class Site:
 
     @property
     def compactor_parts(self):
-        return self.index._parts.writing.compactor._parts
+        return self.index._components.writing.compactor._components
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Site:
         self.count_work()
         index, self.index = self.index, None
         if index is not None:
-            index._parts.executor.shutdown(wait=False, cancel_futures=True)
+            index._components.executor.shutdown(wait=False, cancel_futures=True)
 
     def close(self):
         self.count_work()
@@ -358,7 +358,7 @@ class Site:
         for info in self.index.files():
             assert info.state != "quarantine", info
             assert self.index.verify_file(info.file_id) == [], info
-        assert self.index._parts.table.check() == []
+        assert self.index._components.table.check() == []
 
     def survivors(self):
         """Return the identities of our own node that are found now."""

@@ -35,7 +35,7 @@ def live_with_faults(seed, faults, share=1.0):
             world.store.begin_outage()
         struck_before = len(world.store.history)
         for _ in range(12):
-            step(site.index._parts.writing.compactor)
+            step(site.index._components.writing.compactor)
             world.clock.advance(20)
         try:
             site.index.refresh()

@@ -41,7 +41,7 @@ class Victim:
             self._put(index, first)
             index.roll()
             for _ in range(3 if first == 100 else 1):
-                step(index._parts.writing.compactor)
+                step(index._components.writing.compactor)
         for first in (300, 400):
             self._put(index, first, 24)
         index.flush("disk")

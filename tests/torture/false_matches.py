@@ -66,7 +66,7 @@ class Search:
         with Index.open(self.folder, store=self.store, **self.settings) as index:
             self._put(index)
             self._ask("unsealed", index, share)
-            compactor = index._parts.writing.compactor
+            compactor = index._components.writing.compactor
             with self.store.outage():
                 index.roll()
                 for state in ("sealed", "compacted"):

@@ -96,14 +96,14 @@ class InterleavedIndex:
         return self.writing == 0
 
     def run(self):
-        parts = self.index._parts
+        parts = self.index._components
         compactor = parts.writing.compactor
         workers = [
-            compactor.local, compactor.store, parts.surroundings,
+            compactor.local, compactor.store, parts.read_view,
             PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
-            Scrubber(compactor._parts, claims=compactor.claims, kept_sidecar=lambda row: None,
+            Scrubber(compactor._components, claims=compactor.claims, kept_sidecar=lambda row: None,
                      forget_sidecar=lambda uuid: None),
-            OwnerSign(compactor._parts, on_fenced=compactor.fence),
+            OwnerSign(compactor._components, on_fenced=compactor.fence),
         ]  # fmt: skip
         if self.has_faults:
             self.store.chances = FAULTS
@@ -337,7 +337,7 @@ class InterleavedIndex:
                     answer = index.query("t", key=f"{log.name}{key}", max_count=1000)
                     assert answer.complete, answer.missing
                     self.check(log, key, answer, (log.acknowledged, log.gone))
-            assert index._parts.table.check() == []
+            assert index._components.table.check() == []
         for info in self.index.files():
             assert self.index.verify_file(info.file_id) == [], info
         self.elsewhere.close()

@@ -174,9 +174,9 @@ class Simulation:
         """Let background workers step, in any order, due or not."""
         scheduler = self.schedulers.get(site.name)
         if scheduler is None or scheduler[0] is not site.index:
-            parts = site.index._parts
+            parts = site.index._components
             workers = [
-                parts.writing.compactor.local, parts.writing.compactor.store, parts.surroundings,
+                parts.writing.compactor.local, parts.writing.compactor.store, parts.read_view,
                 PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
             ]  # fmt: skip
             scheduler = (

@@ -86,7 +86,7 @@ def _live(seed, messages, **settings):
         images.append(_read(disk, "unsealed"))
         store.begin_outage()
         index.roll()
-        compactor = index._parts.writing.compactor
+        compactor = index._components.writing.compactor
         step(compactor)
         images.append(_read(disk, "sealed"))
         while not disk.list_folder(DATA / "compacted"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierdex.lifecycle.garbage import NUMBERS_A_STEP, find_orphans, plan_garbage
 
 if TYPE_CHECKING:
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.lifecycle.ownership import OwnedNode, SharedNode
     from tierdex.storage_layer.base import Store
 
@@ -26,19 +26,19 @@ class Collected(NamedTuple):
     refused: str
 
 
-def collect_garbage(parts: CompactorParts, *, yes: bool = False) -> int:
+def collect_garbage(components: CompactorComponents, *, yes: bool = False) -> int:
     """Do one round; 0 when nothing is due any more. Raises what the store raises, FencedError.
 
     `yes`: orphans may be more than half of the node's objects. What was refused is in the status.
     """
     found = collect_node(
-        parts.claim.get(),
-        parts.store,
-        now_ms=parts.clock.now_ms(),
-        grace_ms=round(parts.settings.grace_time * 1000),
+        components.claim.get(),
+        components.store,
+        now_ms=components.clock.now_ms(),
+        grace_ms=round(components.settings.grace_time * 1000),
         yes=yes,
     )
-    parts.progress.refuse(found.refused)
+    components.progress.refuse(found.refused)
     return found.done
 
 

@@ -16,20 +16,20 @@ from tierdex.lifecycle.file_state import FileState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.lifecycle.file_handle import FileHandle
 
 
 class LocalWork:
     """Yields seals and compactions."""
 
-    def __init__(self, parts: CompactorParts, on_compacted: Callable[[], None]) -> None:
+    def __init__(self, components: CompactorComponents, on_compacted: Callable[[], None]) -> None:
         """`on_compacted` is called when a file can be published that could not before."""
-        self._parts = parts
+        self._components = components
         self._on_compacted = on_compacted
 
     def units(self) -> Iterator[Unit]:
-        files = local_files(self._parts)
+        files = local_files(self._components)
         for handle in files:
             if handle.state is FileState.UNSEALED:
                 yield file_unit("seal", handle, self._seal)
@@ -38,20 +38,20 @@ class LocalWork:
                 yield file_unit("compact", handle, self._compact)
 
     def _seal(self, handle: FileHandle) -> None:
-        seal_file(self._parts, handle)
+        seal_file(self._components, handle)
 
     def _compact(self, handle: FileHandle) -> None:
-        compact_file(self._parts, handle)
+        compact_file(self._components, handle)
         self._on_compacted()
 
 
-def local_files(parts: CompactorParts) -> list[FileHandle]:
+def local_files(components: CompactorComponents) -> list[FileHandle]:
     """Return this node's local files that the writer has let go of, oldest first."""
-    with parts.table.snapshot() as snapshot:
+    with components.table.snapshot() as snapshot:
         return [
             handle
             for handle in snapshot.file_list.local()
-            if handle.node == parts.settings.node and not parts.is_active(handle)
+            if handle.node == components.settings.node and not components.is_active(handle)
         ]
 
 

@@ -25,7 +25,7 @@ from tierdex.lifecycle.retention import is_of_an_age
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.settings import Settings
 
@@ -73,21 +73,21 @@ def _is_worth_it(run: Sequence[FileRow], settings: Settings, *, in_tiers: bool) 
     return largest <= sum(row.item_count for row in run) - largest
 
 
-def merge_published(parts: CompactorParts, group: Sequence[FileRow]) -> int:
+def merge_published(components: CompactorComponents, group: Sequence[FileRow]) -> int:
     """Merge the files of `group` (oldest first) and swap them in; return how many there were."""
-    node = parts.claim.get()
+    node = components.claim.get()
     newest = group[-1]
-    temporary = parts.paths.temporary(FileState.COMPACTED, newest.number)
-    uuid = parts.ids.uuid()
+    temporary = components.paths.temporary(FileState.COMPACTED, newest.number)
+    uuid = components.ids.uuid()
     try:
         # Nothing here is visible: a crash leaves a temporary file, which recovery removes, and
         # perhaps an orphan in the store, which garbage collection removes.
-        sources = [open_published(parts.store, row) for row in reversed(group)]
-        merged = write_merged(parts, temporary, uuid, sources, dates_of(group))
+        sources = [open_published(components.store, row) for row in reversed(group)]
+        merged = write_merged(components, temporary, uuid, sources, dates_of(group))
         key = StorePaths(node.log.node).file_object(node.state.number, uuid)
-        file = parts.filesystem.open(temporary)
+        file = components.filesystem.open(temporary)
         try:
-            parts.store.upload(key, file, file.size())
+            components.store.upload(key, file, file.size())
         finally:
             file.close()
         name = node.log.node
@@ -95,12 +95,12 @@ def merge_published(parts: CompactorParts, group: Sequence[FileRow]) -> int:
         # What some part must not tell, the whole must not: then a queue table holds the others' ends.
         row = replace(row, tells=all(part.tells for part in group))
         if not row.tells:
-            cover(parts, [part.uuid for part in group])
+            cover(components, [part.uuid for part in group])
         # The commit: every reader sees either all parts or the merged file.
         node.merge(row, [part.uuid for part in group])
-        parts.keep_sidecar(row, merged.sidecar_bytes().data)
+        components.keep_sidecar(row, merged.sidecar_bytes().data)
         merged.close()
     finally:
-        parts.filesystem.unlink(temporary)
-    parts.show_manifest()
+        components.filesystem.unlink(temporary)
+    components.show_manifest()
     return len(group)

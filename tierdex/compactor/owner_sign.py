@@ -19,7 +19,7 @@ from tierdex.errors import FencedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
 
 _SIGNS: Final = 4  # in `takeover_after`
 _LOOK_EVERY_S: Final = 1.0
@@ -30,22 +30,24 @@ class OwnerSign:
 
     name = "sign"
 
-    def __init__(self, parts: CompactorParts, *, on_fenced: Callable[[FencedError], None]) -> None:
-        self._parts = parts
+    def __init__(
+        self, components: CompactorComponents, *, on_fenced: Callable[[FencedError], None]
+    ) -> None:
+        self._components = components
         self._on_fenced = on_fenced
         self._signed_at = (
-            parts.clock.monotonic()
+            components.clock.monotonic()
         )  # the claim's commit was a sign, or is yet to come
 
     def step(self) -> float:
         """Look, and sign if that is due; return the seconds until the next look."""
-        claim, clock = self._parts.claim, self._parts.clock
+        claim, clock = self._components.claim, self._components.clock
         if not claim.is_claimed:
             return _LOOK_EVERY_S
         node = claim.get()
         try:
             node.check()
-            interval = self._parts.settings.takeover_after / _SIGNS
+            interval = self._components.settings.takeover_after / _SIGNS
             if interval and clock.monotonic() - self._signed_at >= interval:
                 node.sign()
                 self._signed_at = clock.monotonic()

@@ -36,7 +36,7 @@ from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import ManifestState
@@ -46,62 +46,62 @@ logger = logging.getLogger(__name__)
 _FLOOR_ATTEMPTS = 5
 
 
-def publish_file(parts: CompactorParts, handle: FileHandle) -> None:
+def publish_file(components: CompactorComponents, handle: FileHandle) -> None:
     """Bring a compacted file to `uploaded`. Raises what the store raises, FencedError, FloorError."""
-    node = parts.claim.get()
+    node = components.claim.get()
     state = node.refresh()
     if not state.knows(handle.uuid):
-        if handle.path is not None and not parts.filesystem.exists(handle.path):
-            _write_again(parts, handle)  # or no attempt would ever find it
+        if handle.path is not None and not components.filesystem.exists(handle.path):
+            _write_again(components, handle)  # or no attempt would ever find it
         if any(row.number == handle.number for row in state.files.values()):
-            handle = _renumber(parts, handle)
-        _upload_and_commit(parts, handle)
-    drop_local_copy(parts, handle)
+            handle = _renumber(components, handle)
+        _upload_and_commit(components, handle)
+    drop_local_copy(components, handle)
 
 
-def _write_again(parts: CompactorParts, handle: FileHandle) -> None:
+def _write_again(components: CompactorComponents, handle: FileHandle) -> None:
     """Give a file that somebody removed its name again: its bytes are still mapped."""
     reader: CompactedFile = handle.reader
     assert handle.path is not None
 
     def write(path: Path) -> None:
         with closing(
-            parts.filesystem.open(path, writable=True, create=True, exclusive=True)
+            components.filesystem.open(path, writable=True, create=True, exclusive=True)
         ) as file:
             file.write_at(0, reader.mapped_bytes().data)
 
     swap_in(
-        parts.filesystem,
+        components.filesystem,
         target=handle.path,
         old=[],
         write=write,
-        verify=lambda path: check_file(parts.filesystem, path),
+        verify=lambda path: check_file(components.filesystem, path),
     )
     logger.warning("written again: its name was gone", extra={"path": str(handle.path)})
 
 
-def _renumber(parts: CompactorParts, handle: FileHandle) -> FileHandle:
+def _renumber(components: CompactorComponents, handle: FileHandle) -> FileHandle:
     """Give the file a number above every one known, and let the published one be shown."""
     assert handle.path is not None
-    number = parts.next_number()
-    target = parts.paths.path_of(handle.state, number)
-    move_by_rename(parts.filesystem, handle.path, target)
+    number = components.next_number()
+    target = components.paths.path_of(handle.state, number)
+    move_by_rename(components.filesystem, handle.path, target)
     renumbered = handle.successor(number=number, path=target)
-    parts.table.replace([handle], [renumbered])
-    parts.show_manifest()
+    components.table.replace([handle], [renumbered])
+    components.show_manifest()
     extra = {"file_id": renumbered.file_id, "before": handle.file_id}
     logger.warning("number was taken already", extra=extra)
     return renumbered
 
 
-def _upload_and_commit(parts: CompactorParts, handle: FileHandle) -> None:
-    node = parts.claim.get()
+def _upload_and_commit(components: CompactorComponents, handle: FileHandle) -> None:
+    node = components.claim.get()
     reader: CompactedFile = handle.reader
     for attempt in range(_FLOOR_ATTEMPTS):
         key = StorePaths(handle.node).file_object(node.state.number, handle.uuid)
-        upload_object(parts, handle, key)
-        row = make_row(handle, key, reader, tells=_may_tell(parts, handle))
-        table = table_if_it_pays(parts, row, reader) if row.tells else None
+        upload_object(components, handle, key)
+        row = make_row(handle, key, reader, tells=_may_tell(components, handle))
+        table = table_if_it_pays(components, row, reader) if row.tells else None
         try:
             node.publish([row], table=table)
             return
@@ -112,23 +112,23 @@ def _upload_and_commit(parts: CompactorParts, handle: FileHandle) -> None:
             node.refresh()
 
 
-def _may_tell(parts: CompactorParts, handle: FileHandle) -> bool:
+def _may_tell(components: CompactorComponents, handle: FileHandle) -> bool:
     """Say whether everything before the file's end offsets is published once the file is.
 
     Not while an older file that was never published lies in quarantine: what it held is at no
     level, and whoever replays must not begin behind it. Later files tell more once it is gone.
     """
-    published = parts.claim.get().state.lists_number
-    older = (number for number in parts.quarantined_numbers() if number < handle.number)
+    published = components.claim.get().state.lists_number
+    older = (number for number in components.quarantined_numbers() if number < handle.number)
     return all(map(published, older))
 
 
-def upload_object(parts: CompactorParts, handle: FileHandle, key: str) -> None:
+def upload_object(components: CompactorComponents, handle: FileHandle, key: str) -> None:
     """Write the file's bytes as one object; invisible until a commit lists it."""
     assert handle.path is not None
-    file = parts.filesystem.open(handle.path)
+    file = components.filesystem.open(handle.path)
     try:
-        parts.store.upload(key, file, handle.bytes)
+        components.store.upload(key, file, handle.bytes)
     finally:
         file.close()
 
@@ -154,34 +154,36 @@ def make_row(handle: FileHandle, key: str, reader: CompactedFile, *, tells: bool
     )
 
 
-def drop_local_copy(parts: CompactorParts, handle: FileHandle) -> None:
+def drop_local_copy(components: CompactorComponents, handle: FileHandle) -> None:
     """Let the published file take over, after the newest manifest was seen to list it."""
-    state = parts.claim.get().refresh()
+    state = components.claim.get().refresh()
     assert handle.path is not None
     row = state.files.get(handle.uuid)
     if row is None:
-        _drop_superseded(parts, handle, state)
+        _drop_superseded(components, handle, state)
         return
     if row.item_count < handle.item_count:
         # An old copy of a folder, gone on with while the store could not be asked.
         reason = f"published already, with {row.item_count} items: the folder was an old copy"
         raise CorruptFileError(handle.path, reason)
     reader: CompactedFile = handle.reader
-    parts.keep_sidecar(row, reader.sidecar_bytes().data)
-    parts.note_number(handle.number)
+    components.keep_sidecar(row, reader.sidecar_bytes().data)
+    components.note_number(handle.number)
     # The name goes first, and durably: a file left behind by an error would be published a second
     # time once retention has made the manifest forget it. Queries read on through the open file.
-    retire(parts.filesystem, [handle.path])
-    parts.table.move(
-        handle, FileState.UPLOADED, reader=parts.reader_of_row(row), row=row, path=None
+    retire(components.filesystem, [handle.path])
+    components.table.move(
+        handle, FileState.UPLOADED, reader=components.reader_of_row(row), row=row, path=None
     )
 
 
-def _drop_superseded(parts: CompactorParts, handle: FileHandle, state: ManifestState) -> None:
+def _drop_superseded(
+    components: CompactorComponents, handle: FileHandle, state: ManifestState
+) -> None:
     """The file was published and has left the list since (merged, expired): nothing to keep here."""
     if not state.knows(handle.uuid):
         raise ConflictError(f"{handle.file_id} is not in the manifest after its own commit")
     assert handle.path is not None
-    retire(parts.filesystem, [handle.path])
+    retire(components.filesystem, [handle.path])
     # In one step with showing what holds its entries now: no query may see neither.
-    parts.show_manifest([handle])
+    components.show_manifest([handle])

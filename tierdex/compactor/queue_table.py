@@ -37,7 +37,7 @@ from tierdex.lifecycle.paths import StorePaths
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.indexfile.compacted.sidecar import Sidecar
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.storage_layer.base import Store
@@ -178,40 +178,46 @@ class QueueTables:
         return ref
 
 
-def table_if_it_pays(parts: CompactorParts, row: FileRow, reader: Sidecar) -> TableDraft | None:
+def table_if_it_pays(
+    components: CompactorComponents, row: FileRow, reader: Sidecar
+) -> TableDraft | None:
     """Upload the next table, with what the file `row` tells, when the bytes since the last pay for it.
 
     Also when the manifest still holds end offsets itself, as format 1 did.
     """
-    state = parts.claim.get().state
+    state = components.claim.get().state
     published = row.bytes + sum(state.files[uuid].bytes for uuid in state.uncovered)
     before = _SMALL if state.queue_table is None else max(_SMALL, state.queue_table.bytes)
     expected = before + _ROW_BYTES * len(reader.plan.queues)
     if not state.end_offsets and expected * PAYS_FOR_A_TABLE > published:
         return None
-    return _draft(parts, state, [QueueEnds.of_sidecar(reader)])
+    return _draft(components, state, [QueueEnds.of_sidecar(reader)])
 
 
-def cover(parts: CompactorParts, uuids: Iterable[bytes]) -> None:
+def cover(components: CompactorComponents, uuids: Iterable[bytes]) -> None:
     """Commit a table when one of these files, which are about to go, tells more than the newest one."""
-    node = parts.claim.get()
+    node = components.claim.get()
     if not node.state.uncovered.intersection(uuids):
         return
-    draft = _draft(parts, node.state, [])
+    draft = _draft(components, node.state, [])
     # Durable before the files leave the list: no watermark falls with them.
     node.commit(lambda state: changes.cover_ends(state, draft))
 
 
-def _draft(parts: CompactorParts, state: ManifestState, more: list[QueueEnds]) -> TableDraft:
+def _draft(
+    components: CompactorComponents, state: ManifestState, more: list[QueueEnds]
+) -> TableDraft:
     told = [QueueEnds.of_mapping(state.end_offsets), *more]
     if state.queue_table is not None:
-        told.insert(0, parts.queue_tables.read(state.queue_table))
+        told.insert(0, components.queue_tables.read(state.queue_table))
     for uuid in state.uncovered:
         row = state.files[uuid]
         try:
-            told.append(QueueEnds.of_sidecar(parts.reader_of_row(row).sidecar()))
+            told.append(QueueEnds.of_sidecar(components.reader_of_row(row).sidecar()))
         except (CorruptFileError, NotFoundError) as error:
             # Too low a watermark makes a broker replay, which is harmless; too high a one loses.
             logger.warning("ends not told", extra={"object": row.object_key, "error": str(error)})
-    ref = parts.queue_tables.write(state.node, state.number, parts.ids.uuid(), QueueEnds.join(told))
+    ref = components.queue_tables.write(
+        state.node, state.number, components.ids.uuid(), QueueEnds.join(told)
+    )
     return TableDraft(ref, state.queue_table, state.uncovered)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.filesystem import OpenFile
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.lifecycle.file_handle import FileHandle
@@ -68,11 +68,11 @@ class AppendingFile:
         self._position += len(data)
 
 
-def compact_file(parts: CompactorParts, handle: FileHandle) -> None:
+def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
     """Bring a sealed file to `compacted`. Raises CorruptFileError when its chains do not add up."""
     source: ChainedFile = handle.reader
     assert handle.path is not None
-    target = parts.paths.path_of(FileState.COMPACTED, handle.number)
+    target = components.paths.path_of(FileState.COMPACTED, handle.number)
     dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms}
 
     def write(path: Path) -> None:
@@ -85,17 +85,17 @@ def compact_file(parts: CompactorParts, handle: FileHandle) -> None:
             "expected_items": source.item_count,
             "extra": dates,
         }
-        _write(parts, path, source.rows_in_hash_order(CHUNK_ITEMS), writer_of)
+        _write(components, path, source.rows_in_hash_order(CHUNK_ITEMS), writer_of)
 
     swap_in(
-        parts.filesystem,
+        components.filesystem,
         target=target,
         old=[handle.path],
         write=write,
-        verify=lambda path: check_file(parts.filesystem, path),
+        verify=lambda path: check_file(components.filesystem, path),
     )
-    reader = CompactedFile.open_local(parts.filesystem, target)
-    parts.table.move(
+    reader = CompactedFile.open_local(components.filesystem, target)
+    components.table.move(
         handle,
         FileState.COMPACTED,
         reader=reader,
@@ -109,7 +109,7 @@ def compact_file(parts: CompactorParts, handle: FileHandle) -> None:
 
 
 def write_merged(
-    parts: CompactorParts,
+    components: CompactorComponents,
     path: Path,
     uuid: bytes,
     sources: Sequence[CompactedFile],
@@ -126,9 +126,9 @@ def write_merged(
         "expected_items": merge.item_count,
         "extra": dates,
     }
-    parts.filesystem.unlink(path)  # of an earlier attempt
-    _write(parts, path, merge.rows(CHUNK_ITEMS), writer_of)
-    merged = CompactedFile.open_local(parts.filesystem, path)
+    components.filesystem.unlink(path)  # of an earlier attempt
+    _write(components, path, merge.rows(CHUNK_ITEMS), writer_of)
+    merged = CompactedFile.open_local(components.filesystem, path)
     if wrong := merged.check():
         merged.close()
         raise CorruptFileError(path, f"a merge does not verify: {'; '.join(wrong[:3])}")
@@ -136,21 +136,24 @@ def write_merged(
 
 
 def _write(
-    parts: CompactorParts, path: Path, chunks: Iterable[np.ndarray], writer_of: dict[str, Any]
+    components: CompactorComponents,
+    path: Path,
+    chunks: Iterable[np.ndarray],
+    writer_of: dict[str, Any],
 ) -> None:
     """Write all chunks through a CompactedWriter into a fresh file, and close it."""
-    file = parts.filesystem.open(path, writable=True, create=True, exclusive=True)
+    file = components.filesystem.open(path, writable=True, create=True, exclusive=True)
     try:
         out = AppendingFile(file)
         writer = CompactedWriter(
             out.write,
-            filter_bits=parts.settings.filter_bits,
-            created_ms=parts.clock.now_ms(),
+            filter_bits=components.settings.filter_bits,
+            created_ms=components.clock.now_ms(),
             **writer_of,
         )
         for rows in chunks:
             writer.append(rows)
-            parts.progress.advance(len(rows), rows.nbytes)
+            components.progress.advance(len(rows), rows.nbytes)
         writer.finish()
         out.flush()
     finally:

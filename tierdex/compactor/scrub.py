@@ -21,7 +21,7 @@ from tierdex.lifecycle.paths import LOCAL_STATES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.compactor.unit import FileClaims
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.file_handle import FileHandle
@@ -40,7 +40,7 @@ class Scrubber:
 
     def __init__(
         self,
-        parts: CompactorParts,
+        components: CompactorComponents,
         *,
         claims: FileClaims,
         kept_sidecar: Callable[[FileRow], CompactedFile | None],
@@ -50,7 +50,7 @@ class Scrubber:
 
         `kept_sidecar` opens a sidecar that is here, without a request; None when it is not.
         """
-        self._parts = parts
+        self._components = components
         self._claims = claims
         self._kept_sidecar = kept_sidecar
         self._forget_sidecar = forget_sidecar
@@ -59,10 +59,10 @@ class Scrubber:
 
     def step(self) -> float:
         """Verify the next file if it is due; return the seconds until the next look."""
-        with self._parts.table.snapshot() as snapshot:
+        with self._components.table.snapshot() as snapshot:
             files = snapshot.file_list
-            pause = max(_PAUSE_MIN_S, self._parts.settings.scrub_interval / max(1, len(files)))
-            now = self._parts.clock.monotonic()
+            pause = max(_PAUSE_MIN_S, self._components.settings.scrub_interval / max(1, len(files)))
+            now = self._components.clock.monotonic()
             if now < self._scrubbed_at + pause:
                 return min(self._scrubbed_at + pause - now, _LOOK_EVERY_S)
             before = self._last
@@ -78,7 +78,7 @@ class Scrubber:
                     self._last = before
             elif handle.row is not None:
                 self._scrub_sidecar(handle.row, handle.file_id)
-        self._parts.progress.count(scrubbed=1)
+        self._components.progress.count(scrubbed=1)
         return min(pause, _LOOK_EVERY_S)
 
     def _is_ours(self, handle: FileHandle) -> bool:
@@ -87,7 +87,7 @@ class Scrubber:
         An unsealed file was verified or written by this process, and changes as we look.
         """
         return handle.row is not None or (
-            handle.state is not FileState.UNSEALED and handle.node == self._parts.settings.node
+            handle.state is not FileState.UNSEALED and handle.node == self._components.settings.node
         )
 
     def _scrub_file(self, handle: FileHandle) -> bool:
@@ -99,8 +99,8 @@ class Scrubber:
         if not wrong:
             return True
         with self._claims.hold(handle.number) as is_ours:
-            if is_ours and self._parts.table.get(*handle.key) is handle:
-                self._parts.quarantine(handle, "; ".join(wrong[:3]))
+            if is_ours and self._components.table.get(*handle.key) is handle:
+                self._components.quarantine(handle, "; ".join(wrong[:3]))
             return is_ours
 
     def _scrub_sidecar(self, row: FileRow, file_id: str) -> None:

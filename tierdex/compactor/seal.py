@@ -39,36 +39,36 @@ from tierdex.lifecycle.transition import install, move_by_rename, retire, verify
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.lifecycle.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
 
 
-def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
+def seal_file(components: CompactorComponents, handle: FileHandle) -> None:
     """Bring a rolled file to `sealed`; an empty one is removed. Raises OSError, CorruptFileError."""
     file: ChainedFile = handle.reader
     assert handle.path is not None
     if file.item_count == 0:
-        retire(parts.filesystem, [handle.path])
-        parts.table.remove(handle)
+        retire(components.filesystem, [handle.path])
+        components.table.remove(handle)
         return
-    target = parts.paths.path_of(FileState.SEALED, handle.number)
-    with parts.sync_lock:
-        if file.suspect or _has_no_name(parts, handle.path, target):
-            _seal_suspect(parts, handle, target)
+    target = components.paths.path_of(FileState.SEALED, handle.number)
+    with components.sync_lock:
+        if file.suspect or _has_no_name(components, handle.path, target):
+            _seal_suspect(components, handle, target)
         else:
             file.seal()
-            move_by_rename(parts.filesystem, handle.path, target)
+            move_by_rename(components.filesystem, handle.path, target)
         # Opened anew: from here on every block is verified when it is first used, and the mapping
         # ends where the file does, so that no damage leads a reader beyond it (a SIGBUS).
-        sealed = ChainedFile.open_sealed(parts.filesystem, target)
-        parts.table.move(
+        sealed = ChainedFile.open_sealed(components.filesystem, target)
+        components.table.move(
             handle,
             FileState.SEALED,
             reader=sealed,
             path=target,
-            sealed_at_ms=parts.clock.now_ms(),
+            sealed_at_ms=components.clock.now_ms(),
             topics=topic_set(sealed.topics),
             fixed_item_count=sealed.item_count,
             fixed_min_time=sealed.min_time,
@@ -77,30 +77,30 @@ def seal_file(parts: CompactorParts, handle: FileHandle) -> None:
         )
 
 
-def _has_no_name(parts: CompactorParts, *paths: Path) -> bool:
+def _has_no_name(components: CompactorComponents, *paths: Path) -> bool:
     """Say whether the file lies under neither name: an earlier attempt may have renamed it."""
-    return not any(map(parts.filesystem.exists, paths))
+    return not any(map(components.filesystem.exists, paths))
 
 
-def _seal_suspect(parts: CompactorParts, handle: FileHandle, target: Path) -> None:
+def _seal_suspect(components: CompactorComponents, handle: FileHandle, target: Path) -> None:
     file: ChainedFile = handle.reader
     assert handle.path is not None
     temporary = temporary_beside(target)
-    parts.filesystem.unlink(temporary)  # of an earlier attempt
+    components.filesystem.unlink(temporary)  # of an earlier attempt
     try:
-        file.copy_sealed(parts.filesystem, temporary)
+        file.copy_sealed(components.filesystem, temporary)
         verify_temporary(
-            parts.filesystem, temporary, lambda path: check_file(parts.filesystem, path)
+            components.filesystem, temporary, lambda path: check_file(components.filesystem, path)
         )
     except CorruptFileError as error:
-        parts.filesystem.unlink(temporary)
-        _reread(parts, handle, error)
-        file.copy_sealed(parts.filesystem, temporary)
-    install(parts.filesystem, temporary, target, [handle.path])
-    retire(parts.filesystem, [handle.path])
+        components.filesystem.unlink(temporary)
+        _reread(components, handle, error)
+        file.copy_sealed(components.filesystem, temporary)
+    install(components.filesystem, temporary, target, [handle.path])
+    retire(components.filesystem, [handle.path])
 
 
-def _reread(parts: CompactorParts, handle: FileHandle, error: CorruptFileError) -> None:
+def _reread(components: CompactorComponents, handle: FileHandle, error: CorruptFileError) -> None:
     """Go on with what the device still has, and let the next flush say that something is lost."""
     file: ChainedFile = handle.reader
     published, items = file.published, file.item_count
@@ -109,4 +109,6 @@ def _reread(parts: CompactorParts, handle: FileHandle, error: CorruptFileError) 
     logger.error("suspect file re-read", extra=extra)
     if proven < published:
         lost = items - file.item_count
-        parts.on_loss(f"{lost} items of {handle.file_id} were lost after a failed sync ({error})")
+        components.on_loss(
+            f"{lost} items of {handle.file_id} were lost after a failed sync ({error})"
+        )

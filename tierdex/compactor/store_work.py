@@ -28,7 +28,7 @@ from tierdex.lifecycle.file_state import FileState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.errors import FencedError
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
@@ -43,10 +43,10 @@ class StoreWork:
     """Yields the claim, publications and housekeeping."""
 
     def __init__(
-        self, parts: CompactorParts, other_states: Callable[[], list[ManifestState]]
+        self, components: CompactorComponents, other_states: Callable[[], list[ManifestState]]
     ) -> None:
         """`other_states` returns what the manifests of the other nodes say, as far as known."""
-        self._parts = parts
+        self._components = components
         self._other_states = other_states
         self._housekeeping_at = float("-inf")
         self._collect_at = float("-inf")
@@ -57,9 +57,9 @@ class StoreWork:
         """Yield what may be done now; `yes` is that of `collect_garbage`."""
         if self.fenced is not None:
             return
-        if not self._parts.claim.is_claimed:
+        if not self._components.claim.is_claimed:
             yield Unit("claim", "", 0, self._claim)
-        local = local_files(self._parts)
+        local = local_files(self._components)
         if local and local[0].state is FileState.COMPACTED:
             yield file_unit("publish", local[0], self._publish)
         yield from self._housekeeping(yes=yes)
@@ -69,49 +69,49 @@ class StoreWork:
         self._housekeeping_at = self._collect_at = float("-inf")
 
     def _publish(self, handle: FileHandle) -> None:
-        publish_file(self._parts, handle)
+        publish_file(self._components, handle)
 
     def _claim(self) -> int:
         """Claim the node as soon as the store can be reached; nothing to count."""
-        self._parts.claim.get()
+        self._components.claim.get()
         return 0
 
     def _housekeeping(self, *, yes: bool) -> Iterator[Unit]:
-        parts = self._parts
-        now = parts.clock.monotonic()
+        components = self._components
+        now = components.clock.monotonic()
         if now - self._housekeeping_at < _HOUSEKEEPING_S:
             return
-        if parts.claim.is_claimed:
-            rows = due_for_expiry(parts)
+        if components.claim.is_claimed:
+            rows = due_for_expiry(components)
             if rows:
-                yield Unit("expire", "", 0, lambda: expire(parts, rows))
-            yield Unit("replace", "", 0, lambda: drop_replaced(parts, self._other_states()))
+                yield Unit("expire", "", 0, lambda: expire(components, rows))
+            yield Unit("replace", "", 0, lambda: drop_replaced(components, self._other_states()))
             # Not with a local copy that still answers: it has the number that the merge will have.
             waiting = self._unmergeable.items()
             self._unmergeable = {uuid: until for uuid, until in waiting if now < until}
-            excluded = self._unmergeable.keys() | local_uuids(parts) | hiding_uuids(parts)
-            group = plan_merge(parts.claim.get().state, parts.settings, excluded)
+            excluded = self._unmergeable.keys() | local_uuids(components) | hiding_uuids(components)
+            group = plan_merge(components.claim.get().state, components.settings, excluded)
             if group:
                 items = sum(row.item_count for row in group)
                 # The merged file takes the number of its newest part, in the folder too while written.
                 yield Unit("merge", "", items, lambda: self._merge(group), group[-1].number)
         if now >= self._collect_at:
-            yield Unit("collect", "", 0, lambda: collect_garbage(parts, yes=yes))
+            yield Unit("collect", "", 0, lambda: collect_garbage(components, yes=yes))
             # Each look costs a listing, and nothing can be due sooner than the grace time allows.
-            self._collect_at = now + max(_HOUSEKEEPING_S, parts.settings.grace_time / 8)
+            self._collect_at = now + max(_HOUSEKEEPING_S, components.settings.grace_time / 8)
         self._housekeeping_at = now  # nothing was left to do
 
     def _merge(self, group: tuple[FileRow, ...]) -> int:
-        parts = self._parts
+        components = self._components
         try:
-            return merge_published(parts, group)
+            return merge_published(components, group)
         except (CorruptFileError, NotFoundError) as error:
-            manifests = parts.claim.get().log.paths.manifest_prefix
+            manifests = components.claim.get().log.paths.manifest_prefix
             if isinstance(error, CorruptFileError) and error.path.startswith(manifests):
                 raise
             # Queries name the damaged or lost file; merging goes on without this group.
-            until = parts.clock.monotonic() + _UNMERGEABLE_S
+            until = components.clock.monotonic() + _UNMERGEABLE_S
             self._unmergeable.update((row.uuid, until) for row in group)
-            parts.progress.fail("merge", "", error, parts.clock.now_ms())
+            components.progress.fail("merge", "", error, components.clock.now_ms())
             logger.warning("merge", extra={"error": str(error)})
             return 0

@@ -26,7 +26,7 @@ from tierdex.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.lifecycle.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class UnitWorker:
     def __init__(
         self,
         name: str,
-        parts: CompactorParts,
+        components: CompactorComponents,
         claims: FileClaims,
         units: Callable[[], Iterable[Unit]],
         on_fenced: Callable[[FencedError], None],
@@ -93,15 +93,15 @@ class UnitWorker:
         self.name = name
         self.busy = threading.Lock()  # one unit at a time, whoever asks for it
         self.is_stopping = False
-        self._parts = parts
+        self._components = components
         self._claims = claims
         self._units = units
         self._on_fenced = on_fenced
-        self._backoff = Backoff(parts.clock, parts.ids, parts.settings.backoff_max)
+        self._backoff = Backoff(components.clock, components.ids, components.settings.backoff_max)
 
     def step(self) -> float:
         """Do the first unit that may be done now; return the seconds until the next look."""
-        longest = self._parts.settings.compact_interval
+        longest = self._components.settings.compact_interval
         with self.busy:
             if self.is_stopping:
                 return longest
@@ -136,40 +136,42 @@ class UnitWorker:
             handle = unit.handle
             # What was planned before the claim may have been done by whoever had it.
             if not is_ours or (
-                handle is not None and self._parts.table.get(*handle.key) is not handle
+                handle is not None and self._components.table.get(*handle.key) is not handle
             ):
                 return 0
             return self._run(unit)
 
     def _run(self, unit: Unit) -> int:
-        parts = self._parts
-        parts.progress.begin(unit.job, unit.file_id, parts.clock.monotonic(), unit.total_items)
+        components = self._components
+        components.progress.begin(
+            unit.job, unit.file_id, components.clock.monotonic(), unit.total_items
+        )
         try:
             done = unit.run()
         except OwnershipError as error:
             # A claim that comes late and is refused is the same: the node is somebody else's.
             fenced = error if isinstance(error, FencedError) else FencedError(str(error))
             self._on_fenced(fenced)
-            parts.progress.fail(unit.job, unit.file_id, fenced, parts.clock.now_ms())
+            components.progress.fail(unit.job, unit.file_id, fenced, components.clock.now_ms())
             if fenced is error:
                 raise
             raise fenced from error
         except CorruptFileError as error:
-            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
+            components.progress.fail(unit.job, unit.file_id, error, components.clock.now_ms())
             if unit.handle is None or error.path != str(unit.handle.path):
                 raise  # the manifest, or what was just written: no fault of the file
-            parts.quarantine(unit.handle, error.reason)
-            parts.show_manifest()  # of a file that is published, too, that one answers from now on
+            components.quarantine(unit.handle, error.reason)
+            components.show_manifest()  # of a file that is published, too, that one answers from now on
             return 1
         except Exception as error:
-            parts.progress.fail(unit.job, unit.file_id, error, parts.clock.now_ms())
+            components.progress.fail(unit.job, unit.file_id, error, components.clock.now_ms())
             raise
         if not done:
-            parts.progress.idle()
+            components.progress.idle()
             return 0
         counts = {_COUNTED[unit.job]: done}
         if unit.job == "publish" and unit.handle is not None:
             counts |= {"items": unit.handle.item_count, "bytes": unit.handle.bytes}
-        parts.progress.finish(parts.clock.now_ms(), **counts)
+        components.progress.finish(components.clock.now_ms(), **counts)
         logger.info(unit.job, extra={"file_id": unit.file_id})
         return done

@@ -24,7 +24,7 @@ from tierdex.compactor.unit import FileClaims, UnitWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.compactor.parts import CompactorParts
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.errors import FencedError
     from tierdex.lifecycle.manifest import ManifestState
 
@@ -37,7 +37,7 @@ class Compactor:
 
     def __init__(
         self,
-        parts: CompactorParts,
+        components: CompactorComponents,
         *,
         other_states: Callable[[], list[ManifestState]],
         on_fenced: Callable[[FencedError], None],
@@ -48,16 +48,16 @@ class Compactor:
         `on_fenced` is called once, when another owner turns out to have the node; `on_compacted` when
         a file can be published that could not before.
         """
-        self._parts = parts
+        self._components = components
         self._on_fenced = on_fenced
-        self._local_work = LocalWork(parts, on_compacted)
-        self._store_work = StoreWork(parts, other_states)
+        self._local_work = LocalWork(components, on_compacted)
+        self._store_work = StoreWork(components, other_states)
         self.claims = FileClaims()
         self.local = UnitWorker(
-            LOCAL_WORKER, parts, self.claims, self._local_work.units, self.fence
+            LOCAL_WORKER, components, self.claims, self._local_work.units, self.fence
         )
         self.store = UnitWorker(
-            STORE_WORKER, parts, self.claims, self._store_work.units, self.fence
+            STORE_WORKER, components, self.claims, self._store_work.units, self.fence
         )
 
     @property
@@ -90,10 +90,10 @@ class Compactor:
         workers = (self.local, self.store)
         for worker in workers:
             worker.is_stopping = True
-        deadline = self._parts.clock.monotonic() + timeout_s
+        deadline = self._components.clock.monotonic() + timeout_s
         with ExitStack() as entered:
             for worker in workers:
-                remaining = max(0.0, deadline - self._parts.clock.monotonic())
+                remaining = max(0.0, deadline - self._components.clock.monotonic())
                 if not worker.busy.acquire(timeout=-1 if timeout_s == -1 else remaining):
                     return False
                 entered.callback(worker.busy.release)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.clock import Clock
-    from tierdex.compactor.parts import CompactorParts
-    from tierdex.index_service.view.manifest_follower import Nodes
-    from tierdex.index_service.view.read_view import ViewSurroundings
+    from tierdex.compactor.components import CompactorComponents
+    from tierdex.index_service.view.manifest_follower import ManifestFollower
+    from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
 
@@ -34,16 +34,16 @@ class Catalogue:
         *,
         clock: Clock,
         table: FileTable,
-        nodes: Nodes,
-        surroundings: ViewSurroundings,
-        compaction: CompactorParts | None,
+        manifests: ManifestFollower,
+        read_view: ReadView,
+        compaction: CompactorComponents | None,
         worker_error: Callable[[], BaseException | None],
     ) -> None:
         self._clock = clock
         self._topic_names = TopicNames()
         self._table = table
-        self._nodes = nodes
-        self._surroundings = surroundings
+        self._manifests = manifests
+        self._read_view = read_view
         self._compaction = compaction
         self._worker_error = worker_error
 
@@ -51,11 +51,11 @@ class Catalogue:
         """Return every file newest first, then those that cannot be read."""
         with self._table.snapshot() as snapshot:
             shown = [self._describe(handle) for handle in snapshot.files]
-        return shown + self._surroundings.unreadable_files()
+        return shown + self._read_view.unreadable_files()
 
     def nodes(self) -> list[NodeInfo]:
         """Return every node of the store, read or not."""
-        return self._nodes.describe()
+        return self._manifests.describe()
 
     def _describe(self, handle: FileHandle) -> FileInfo:
         return describe_handle(handle, self._topic_names.known(handle))
@@ -119,7 +119,7 @@ class Catalogue:
 
         rows = due_for_expiry(self._compaction, before)
         node = self._compaction.settings.node
-        shown = [self._describe(self._nodes.handle_of(row, node)) for row in rows]
+        shown = [self._describe(self._manifests.handle_of(row, node)) for row in rows]
         if not dry_run:
             expire(self._compaction, rows)
         return shown

@@ -1,4 +1,4 @@
-"""The parts of an open index, and how they are closed.
+"""The components of an open index, and how they are closed.
 
 Depends on errors, and on the other modules of index_service for their types only.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.query.in_memory import LocalQueries
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.index_service.requests.put import PutChecker
-    from tierdex.index_service.view.read_view import ViewSurroundings
+    from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -44,7 +44,7 @@ STOP_TIMEOUT_S = 8.0  # for all background work together; a server has 10 s to e
 
 
 @dataclass(kw_only=True)
-class WritingParts:
+class WritingComponents:
     """What only the owner of a data folder has."""
 
     writer: Writer
@@ -55,7 +55,7 @@ class WritingParts:
 
 
 @dataclass(kw_only=True)
-class Parts:
+class Components:
     """Everything behind the facade. `writing` is None in a read-only index."""
 
     settings: Settings
@@ -63,7 +63,7 @@ class Parts:
     store: Store
     table: FileTable
     sidecars: SidecarCache
-    surroundings: ViewSurroundings
+    read_view: ReadView
     queries: QueryRunner
     local_queries: LocalQueries
     make_batch_queries: Callable[[], BatchQueryRunner]
@@ -71,7 +71,7 @@ class Parts:
     watermarks: Watermarks
     checker: PutChecker
     executor: Executor
-    writing: WritingParts | None = None
+    writing: WritingComponents | None = None
     threads: list[WorkerThread] = field(default_factory=list)
     refusal: TierdexError | None = None  # why every call is refused: closed, or a child of fork
 
@@ -123,7 +123,7 @@ class Parts:
         return has_stopped
 
 
-def _release(writing: WritingParts, *, at_once: bool) -> None:
+def _release(writing: WritingComponents, *, at_once: bool) -> None:
     """Give the folder back, or let a thread do it once the compactor has ended its unit of work."""
     if at_once:
         writing.lock.release()

@@ -1,7 +1,7 @@
 """`Index`: the embedded door. Puts entries, answers queries, and lets the operator look and act.
 
 The facade checks what a caller gives, calls the part that does the work, and shapes the answer; it
-holds no state of its own but the parts. One process writes a data folder and its node; any number
+holds no state of its own but the components. One process writes a data folder and its node; any number
 of processes read. Thread safety: every method may be called from any thread, `close` once. Every error
 is a TierdexError: where a call reaches the disk, disk_errors.py says what its OSError means. In a child
 of fork every call on its parent's index raises ForkedError, and `close` does nothing.
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
 from tierdex.fork import Refusing, forked_error, tell_child
-from tierdex.index_service.asking import Asking, refuse_closed
 from tierdex.index_service.disk_errors import with_disk_errors
 from tierdex.index_service.health import CLOSED, NotReady
+from tierdex.index_service.query_guard import QueryGuard, refuse_closed
 from tierdex.index_service.requests.query import (
     DEFAULT_MAX_COUNT,
     INT32_MAX,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
-    from tierdex.index_service.components import Parts, WritingParts
+    from tierdex.index_service.components import Components, WritingComponents
     from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.indexfile.schema import Schema
@@ -53,15 +53,17 @@ class Index:
     Use `Index.open`; close it, or use it as a context manager.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._settings = parts.settings
-        self._writer: Writer | None = None if parts.writing is None else parts.writing.writer
-        self._checker = parts.checker
-        self._queries = parts.queries
-        self._from_memory = parts.local_queries.run
-        self._asking = Asking(parts, self._writer)
-        # What a plain put goes through: see PutBuffer.
+    def __init__(self, components: Components) -> None:
+        self._components = components
+        self._settings = components.settings
+        self._writer: Writer | None = (
+            None if components.writing is None else components.writing.writer
+        )
+        self._checker = components.checker
+        self._queries = components.queries
+        self._from_memory = components.local_queries.run
+        self._guard = QueryGuard(components, self._writer)
+        # What a plain put goes through: see DirectPuts.
         puts = None if self._writer is None else self._writer.puts
         self._words = 0 if puts is None else puts.address
         self._topics = {} if puts is None else puts.topics
@@ -71,7 +73,7 @@ class Index:
     def _after_fork(self) -> None:
         """Refuse every call: the threads, locks and buffers behind them are the parent's."""
         error = forked_error("index")
-        self._parts.refusal = error
+        self._components.refusal = error
         self._from_memory = Refusing(error)
         self._topics, self._ways = {}, {}
         if self._writer is not None:
@@ -115,9 +117,9 @@ class Index:
             # numba fixes its cache folder when the first kernel is loaded, which the next import does
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
         from tierdex.index_service.claiming import Claiming
-        from tierdex.index_service.open import open_parts
+        from tierdex.index_service.open import open_components
 
-        parts = open_parts(
+        components = open_components(
             data,
             store=store,
             rocketmq=rocketmq,
@@ -128,7 +130,7 @@ class Index:
             settings=checked,
             claiming=Claiming(adopt=adopt, takeover=takeover, accept_rollback=accept_rollback),
         )
-        return cls(parts)
+        return cls(components)
 
     def __enter__(self) -> Index:
         return self
@@ -185,7 +187,7 @@ class Index:
         timestamp: int,
         durability: str,
     ) -> str:
-        """Put the long way, which says what is wrong, if anything is."""
+        """Put on the general path, which says what is wrong, if anything is."""
         writer = self._writing().writer  # first: in a child of fork nothing else may be called
         entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
         _check_level(durability)
@@ -256,7 +258,7 @@ class Index:
         check_topic(topic, "topic")
         self._refuse_closed()
         queue_id = check_integer(queue_id, "queue_id", 0, INT32_MAX)
-        return self._parts.watermarks.of(topic, queue_id)
+        return self._components.watermarks.of(topic, queue_id)
 
     # -- queries ---------------------------------------------------------------------------------
 
@@ -294,10 +296,10 @@ class Index:
             cursor=cursor,
         )
         fail = _check_on_error(on_error)
-        with self._asking:
+        with self._guard:
             answer = self._queries.run(request, explain=explain, fail=fail)
         if topic is not None:
-            self._parts.local_queries.learn(topic)
+            self._components.local_queries.learn(topic)
         return answer
 
     def query_local(
@@ -326,8 +328,8 @@ class Index:
     ) -> list[Answer]:
         """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
         fail = _check_on_error(on_error)
-        with self._asking:
-            return self._parts.batch_queries.run(lookups, fail=fail)
+        with self._guard:
+            return self._components.batch_queries.run(lookups, fail=fail)
 
     def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
         """Answer a table of lookups (columns topic and key, or message_id) as a table of entries.
@@ -338,16 +340,16 @@ class Index:
         ``{"file", "reason", "lookups": [numbers], or null for all}``.
         """
         fail = _check_on_error(on_error)
-        with self._asking:
-            return self._parts.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
+        with self._guard:
+            return self._components.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
 
     def query_batch_local(self, lookups: Any, *, max_count: int = 1) -> Any | None:
         """Return what `query_batch_arrow` would, if memory alone tells it; else None.
 
         For callers that must not block: an event loop. None says nothing about the keys.
         """
-        with self._asking:
-            return self._parts.batch_queries.run_local(lookups, max_count=max_count)
+        with self._guard:
+            return self._components.batch_queries.run_local(lookups, max_count=max_count)
 
     # -- operation -------------------------------------------------------------------------------
 
@@ -370,13 +372,13 @@ class Index:
     def refresh(self) -> None:
         """Look at every node's manifest now."""
         self._refuse_closed()
-        self._parts.surroundings.refresh()
+        self._components.read_view.refresh()
 
     @with_disk_errors
     def files(self) -> list[FileInfo]:
         """Return every file of this view, newest first, those that cannot be read last."""
         self._refuse_closed()
-        return self._parts.catalogue.files()
+        return self._components.catalogue.files()
 
     @with_disk_errors
     def nodes(self) -> list[NodeInfo]:
@@ -386,7 +388,7 @@ class Index:
         `files()`. A row without a name says that nodes cannot be listed.
         """
         self._refuse_closed()
-        return self._parts.catalogue.nodes()
+        return self._components.catalogue.nodes()
 
     def file(self, file_id: str) -> FileInfo:
         """Return one file. Raises NotFoundError."""
@@ -399,13 +401,13 @@ class Index:
     def verify_file(self, file_id: str) -> list[str]:
         """Check every checksum and invariant of one file; return what is broken, in words."""
         self._refuse_closed()
-        return self._parts.catalogue.verify(file_id)
+        return self._components.catalogue.verify(file_id)
 
     @with_disk_errors
     def topics(self) -> list[str]:
         """Return the topics that any file of this view holds, sorted."""
         self._refuse_closed()
-        return self._parts.catalogue.topics()
+        return self._components.catalogue.topics()
 
     def health(self) -> list[NotReady]:
         """Return why this index is not ready for use; empty when it is. Raises nothing.
@@ -413,23 +415,23 @@ class Index:
         An owner that was fenced, or that can open no file for puts (the disk is full, or fails), says
         so here until that is over; a closed index says that.
         """
-        refusal = self._parts.refusal
+        refusal = self._components.refusal
         if refusal is not None:
             return [NotReady(CLOSED, str(refusal))]
-        writing = self._parts.writing
+        writing = self._components.writing
         return [] if writing is None else writing.writer.health()
 
     @with_disk_errors
     def compaction_status(self) -> dict[str, Any]:
         """Return backlog, running job, last error, totals and the oldest unpublished age."""
         self._refuse_closed()
-        return self._parts.catalogue.compaction_status()
+        return self._components.catalogue.compaction_status()
 
     @with_disk_errors
     def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
         """Drop published files of this node that were sealed before `before` (ms); return them."""
         self._writing()
-        return self._parts.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
+        return self._components.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
 
     @with_disk_errors
     def close(self) -> None:
@@ -438,20 +440,20 @@ class Index:
         Raises UnavailableError when the disk does not take it, closed all the same: what is at `os`
         stays in the folder, what was only `received` is lost.
         """
-        self._parts.close()
+        self._components.close()
 
     # -- private ---------------------------------------------------------------------------------
 
     def _refuse_closed(self) -> None:
-        refuse_closed(self._parts)
+        refuse_closed(self._components)
 
-    def _writing(self) -> WritingParts:
+    def _writing(self) -> WritingComponents:
         self._refuse_closed()
-        if self._parts.writing is None:
+        if self._components.writing is None:
             raise ReadOnlyError(
                 "this index was opened read-only; open it with read_only=False and a data folder"
             )
-        return self._parts.writing
+        return self._components.writing
 
 
 def _check_level(level: str) -> None:

@@ -1,6 +1,6 @@
 """The writer's own background work, and the way to do all background work without threads.
 
-Depends on writer, compactor, nodes.
+Depends on writer, compactor, manifest_follower.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tierdex.compactor.owner_sign import OwnerSign
     from tierdex.compactor.worker import Compactor
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.view.read_view import ViewSurroundings
+    from tierdex.index_service.view.read_view import ReadView
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -66,12 +66,12 @@ class Maintenance:
         self,
         writer: Writer,
         compactor: Compactor,
-        surroundings: ViewSurroundings,
+        read_view: ReadView,
         sign: OwnerSign,
     ) -> None:
         self._writer = writer
         self._compactor = compactor
-        self._surroundings = surroundings
+        self._read_view = read_view
         self._sign = sign
 
     def run_all(self, *, yes: bool = False) -> int:
@@ -79,7 +79,7 @@ class Maintenance:
 
         `yes` is that of `Compactor.run_all`. Raises the first error; the files stay where they are.
         """
-        self._surroundings.refresh()
+        self._read_view.refresh()
         self._sign.step()
         self._writer.show_buffered()
         self._writer.roll_when_old()

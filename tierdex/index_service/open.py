@@ -32,12 +32,12 @@ from tierdex.index_service.opening import (
     Seams,
     View,
     close_view,
-    make_parts,
+    make_components,
     open_view,
     start_threads,
 )
-from tierdex.index_service.view.folder_follower import LocalView
-from tierdex.index_service.view.read_view import ViewSurroundings
+from tierdex.index_service.view.folder_follower import FolderFollower
+from tierdex.index_service.view.read_view import ReadView
 from tierdex.lifecycle.manifest_log import list_nodes
 from tierdex.lifecycle.node_reading import READING_ERRORS
 from tierdex.lifecycle.paths import DataPaths
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.claiming import Claiming
-    from tierdex.index_service.components import Parts
+    from tierdex.index_service.components import Components
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
 
-def open_parts(
+def open_components(
     data: str | Path | None,
     *,
     store: str | Store | None,
@@ -65,7 +65,7 @@ def open_parts(
     executor: Executor | None = None,
     settings: Settings,
     claiming: Claiming,
-) -> Parts:
+) -> Components:
     """Open a data folder, a store, or both.
 
     Raises FolderInUseError, InvalidRequestError, NotFoundError, OSError.
@@ -94,34 +94,34 @@ def open_parts(
     return open_writing(paths, store, ancestor, settings, seams, claiming)
 
 
-def _open_reading(paths: DataPaths | None, view: View, *, is_store_named: bool) -> Parts:
-    local_view = None
+def _open_reading(paths: DataPaths | None, view: View, *, is_store_named: bool) -> Components:
+    folder_follower = None
     if paths is not None:
         node = view.settings.node
-        local_view = LocalView(view.seams.filesystem, paths, node, view.table)
-        log = view.nodes.log_of(node)  # followed also where `read_nodes` leaves it out
+        folder_follower = FolderFollower(view.seams.filesystem, paths, node, view.table)
+        log = view.manifests.log_of(node)  # followed also where `read_nodes` leaves it out
         if not (is_store_named and _holds_nothing(view.store)):  # else it is mistyped: see below
             log.expect(FolderOwner(view.seams.filesystem, paths.root, node).number)
-    surroundings = ViewSurroundings(view.nodes, local_view=local_view, rocketmq=view.rocketmq)
+    read_view = ReadView(view.manifests, folder_follower=folder_follower, rocketmq=view.rocketmq)
     try:
-        surroundings.refresh()
+        read_view.refresh()
         if is_store_named:
-            view.nodes.refuse_absent()  # an empty answer would say that it was looked at
+            view.manifests.refuse_absent()  # an empty answer would say that it was looked at
     except BaseException:
         close_view(view)
         raise
     catalogue = Catalogue(
         clock=view.seams.clock,
         table=view.table,
-        nodes=view.nodes,
-        surroundings=surroundings,
+        manifests=view.manifests,
+        read_view=read_view,
         compaction=None,
         worker_error=lambda: None,
     )
-    parts = make_parts(view, surroundings, catalogue)
+    components = make_components(view, read_view, catalogue)
     if view.settings.background:
-        start_threads(parts, [WorkerThread(surroundings, view.seams.clock)])
-    return parts
+        start_threads(components, [WorkerThread(read_view, view.seams.clock)])
+    return components
 
 
 def _holds_nothing(store: Store) -> bool:

@@ -16,9 +16,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.claim import NodeClaim
+from tierdex.compactor.components import CompactorComponents
 from tierdex.compactor.expire import commit_rules
 from tierdex.compactor.owner_sign import OwnerSign
-from tierdex.compactor.parts import CompactorParts
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.worker import LOCAL_WORKER, STORE_WORKER, Compactor
@@ -28,7 +28,7 @@ from tierdex.errors import (
 )
 from tierdex.index_service.background import WorkerThread
 from tierdex.index_service.catalogue import Catalogue
-from tierdex.index_service.components import Parts, WritingParts
+from tierdex.index_service.components import Components, WritingComponents
 from tierdex.index_service.folder_node import (
     read_folder_node,
     settle_node,
@@ -43,13 +43,13 @@ from tierdex.index_service.opening import (
     Seams,
     View,
     close_view,
-    make_parts,
+    make_components,
     open_view,
     start_threads,
 )
 from tierdex.index_service.view.local_recovery import LocalMending, drop_behind_a_gap, open_local
 from tierdex.index_service.view.quarantine import Quarantine
-from tierdex.index_service.view.read_view import ViewSurroundings
+from tierdex.index_service.view.read_view import ReadView
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.claiming import Claiming
-    from tierdex.index_service.view.manifest_follower import Nodes
+    from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.lifecycle.ownership import OwnedNode
@@ -80,7 +80,7 @@ def open_writing(
     settings: Settings,
     seams: Seams,
     claiming: Claiming,
-) -> Parts:
+) -> Components:
     # Nothing in the folder is looked at, let alone mended, before it is ours.
     lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
     view = None
@@ -98,13 +98,13 @@ def open_writing(
         raise
 
 
-def _open_locked(paths: DataPaths, view: View, lock: FolderLock, claiming: Claiming) -> Parts:
-    settings, seams, table, nodes = view.settings, view.seams, view.table, view.nodes
+def _open_locked(paths: DataPaths, view: View, lock: FolderLock, claiming: Claiming) -> Components:
+    settings, seams, table, manifests = view.settings, view.seams, view.table, view.manifests
     noted = FolderNumber(seams.filesystem, paths.root)
     numbers = NextNumber(seams.clock, noted.highest)
     quarantine = Quarantine(seams.filesystem, paths, table)
     claim = NodeClaim(
-        nodes.log_of(settings.node),
+        manifests.log_of(settings.node),
         seams.ids,
         lambda node: _on_claimed(node, numbers, noted, settings),
         memory=FolderOwner(seams.filesystem, paths.root, settings.node),
@@ -112,7 +112,7 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock, claiming: Claim
         takeover=claiming.takeover,
         accept_rollback=claiming.accept_rollback,
     )
-    state = _claim_or_go_on(claim, nodes, settings.node)
+    state = _claim_or_go_on(claim, manifests, settings.node)
     # Before there is any file, and not before the claim: if that is refused another name is still free.
     if read_folder_node(seams.filesystem, paths.root) != settings.node:
         write_folder_node(seams.filesystem, paths.root, settings.node)
@@ -142,25 +142,25 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock, claiming: Claim
     compaction = _compactor_parts(paths, view, claim, sync_lock, writer, quarantine, numbers, noted)
     compactor = Compactor(
         compaction,
-        other_states=lambda: [log.state for log in nodes.logs if log.node != settings.node],
+        other_states=lambda: [log.state for log in manifests.logs if log.node != settings.node],
         on_fenced=writer.refuse,
         on_compacted=lambda: wake(STORE_WORKER),
     )
-    surroundings = ViewSurroundings(
-        nodes, quarantine=quarantine, rocketmq=view.rocketmq, unwritten=writer.unwritten
+    read_view = ReadView(
+        manifests, quarantine=quarantine, rocketmq=view.rocketmq, unwritten=writer.unwritten
     )
-    surroundings.refresh()
+    read_view.refresh()
     catalogue = Catalogue(
         clock=seams.clock,
         table=table,
-        nodes=nodes,
-        surroundings=surroundings,
+        manifests=manifests,
+        read_view=read_view,
         compaction=compaction,
         worker_error=lambda: next((t.last_error for t in threads if t.last_error), None),
     )
-    parts = make_parts(view, surroundings, catalogue, writer)
+    components = make_components(view, read_view, catalogue, writer)
     sign = OwnerSign(compaction, on_fenced=compactor.fence)
-    maintenance = Maintenance(writer, compactor, surroundings, sign)
+    maintenance = Maintenance(writer, compactor, read_view, sign)
 
     def advance() -> None:
         if threads:
@@ -168,14 +168,14 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock, claiming: Claim
         else:
             maintenance.run_all()
 
-    parts.writing = WritingParts(
+    components.writing = WritingComponents(
         writer=writer,
         remote=RemoteFlush(
             settings,
             seams.clock,
             table,
             writer,
-            is_published=lambda uuid: nodes.state_of(settings.node).knows(uuid),
+            is_published=lambda uuid: manifests.state_of(settings.node).knows(uuid),
             advance=advance,
         ),
         compactor=compactor,
@@ -183,16 +183,16 @@ def _open_locked(paths: DataPaths, view: View, lock: FolderLock, claiming: Claim
         lock=lock,
     )
     if settings.background:
-        threads += _make_threads(view, parts.writing, compaction, surroundings, sign)
-        start_threads(parts, threads)
-    return parts
+        threads += _make_threads(view, components.writing, compaction, read_view, sign)
+        start_threads(components, threads)
+    return components
 
 
 def _make_threads(
     view: View,
-    writing: WritingParts,
-    compaction: CompactorParts,
-    surroundings: ViewSurroundings,
+    writing: WritingComponents,
+    compaction: CompactorComponents,
+    read_view: ReadView,
     sign: OwnerSign,
 ) -> list[WorkerThread]:
     settings, writer, compactor = view.settings, writing.writer, writing.compactor
@@ -203,7 +203,7 @@ def _make_threads(
         forget_sidecar=view.sidecars.forget,
     )
     flusher, tending = PutFlusher(settings, writer), WriterTending(writer)
-    workers = (compactor.local, compactor.store, surroundings, flusher, tending, scrubber, sign)
+    workers = (compactor.local, compactor.store, read_view, flusher, tending, scrubber, sign)
     return [WorkerThread(worker, view.seams.clock) for worker in workers]
 
 
@@ -218,7 +218,9 @@ def _on_claimed(
     commit_rules(node, settings)
 
 
-def _claim_or_go_on(claim: NodeClaim, nodes: Nodes, node: str) -> ManifestState | None:
+def _claim_or_go_on(
+    claim: NodeClaim, manifests: ManifestFollower, node: str
+) -> ManifestState | None:
     """Claim the node; None when the store cannot be reached now. Refusals are raised."""
     try:
         return claim.get().state
@@ -269,7 +271,7 @@ def _compactor_parts(
     quarantine: Quarantine,
     numbers: NextNumber,
     noted: FolderNumber,
-) -> CompactorParts:
+) -> CompactorComponents:
     settings, seams = view.settings, view.seams
 
     def is_active(handle: FileHandle) -> bool:
@@ -279,7 +281,7 @@ def _compactor_parts(
     def keep_sidecar(row: FileRow, data: Buffer) -> object:
         return view.sidecars.keep(row, settings.node, data)
 
-    return CompactorParts(
+    return CompactorComponents(
         settings=settings,
         filesystem=seams.filesystem,
         clock=seams.clock,
@@ -292,9 +294,9 @@ def _compactor_parts(
         sync_lock=sync_lock,
         is_active=is_active,
         queue_tables=view.queue_tables,
-        reader_of_row=lambda row: view.nodes.reader_of(row, settings.node),
+        reader_of_row=lambda row: view.manifests.reader_of(row, settings.node),
         keep_sidecar=keep_sidecar,
-        show_manifest=view.nodes.show,
+        show_manifest=view.manifests.show,
         on_loss=writer.note_loss,
         quarantine=quarantine.put,
         quarantined_numbers=quarantine.numbers,

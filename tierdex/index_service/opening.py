@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.queue_table import QueueTables
-from tierdex.index_service.components import Parts
+from tierdex.index_service.components import Components
 from tierdex.index_service.ingest.watermark import Watermarks
 from tierdex.index_service.query.executor import QueryRunner
 from tierdex.index_service.query.in_memory import LocalQueries
@@ -18,7 +18,7 @@ from tierdex.index_service.readers.page_cache import PageCache
 from tierdex.index_service.readers.read_threads import ReadThreads
 from tierdex.index_service.readers.sidecar_cache import SidecarCache
 from tierdex.index_service.requests.put import PutChecker
-from tierdex.index_service.view.manifest_follower import Nodes
+from tierdex.index_service.view.manifest_follower import ManifestFollower
 from tierdex.index_service.view.published_ends import PublishedEnds
 from tierdex.index_service.view.rocketmq_source import RocketmqView
 from tierdex.lifecycle.file_table import FileTable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.batch.executor import BatchQueryRunner
     from tierdex.index_service.catalogue import Catalogue
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.view.read_view import ViewSurroundings
+    from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -61,7 +61,7 @@ class View:
     owns_store: bool  # opened here, from a url
     table: FileTable
     sidecars: SidecarCache
-    nodes: Nodes
+    manifests: ManifestFollower
     queue_tables: QueueTables
     rocketmq: RocketmqView | None
     executor: Executor
@@ -89,7 +89,7 @@ def open_view(
     sidecars = SidecarCache(
         seams.filesystem, paths, settings.sidecar_cache_bytes, read_only=settings.read_only
     )
-    nodes = Nodes(
+    manifests = ManifestFollower(
         settings=settings,
         clock=seams.clock,
         ids=seams.ids,
@@ -107,7 +107,7 @@ def open_view(
         owns_store=owns_store,
         table=table,
         sidecars=sidecars,
-        nodes=nodes,
+        manifests=manifests,
         queue_tables=QueueTables(store),
         rocketmq=ancestor,
         executor=executor,
@@ -123,18 +123,18 @@ def close_view(view: View) -> None:
         view.store.close()
 
 
-def make_parts(
+def make_components(
     view: View,
-    surroundings: ViewSurroundings,
+    read_view: ReadView,
     catalogue: Catalogue,
     writer: Writer | None = None,
-) -> Parts:
+) -> Components:
     settings, seams = view.settings, view.seams
     queries = QueryRunner(
         settings=settings,
         clock=seams.clock,
         table=view.table,
-        surroundings=surroundings,
+        read_view=read_view,
         executor=view.executor,
     )
 
@@ -142,21 +142,21 @@ def make_parts(
         from tierdex.index_service.batch.executor import BatchQueryRunner
 
         return BatchQueryRunner(
-            settings, seams.clock, view.table, surroundings, queries, view.executor
+            settings, seams.clock, view.table, read_view, queries, view.executor
         )
 
-    return Parts(
+    return Components(
         settings=settings,
         clock=seams.clock,
         store=view.store,
         table=view.table,
         sidecars=view.sidecars,
-        surroundings=surroundings,
+        read_view=read_view,
         queries=queries,
         local_queries=LocalQueries(
             clock=seams.clock,
             table=view.table,
-            nodes=view.nodes,
+            manifests=view.manifests,
             settings=settings,
             writer=writer,
         ),
@@ -165,17 +165,17 @@ def make_parts(
         watermarks=Watermarks(
             view.table,
             settings.node,
-            PublishedEnds(view.nodes, view.queue_tables, settings.node).of,
+            PublishedEnds(view.manifests, view.queue_tables, settings.node).of,
             writer.durable_ends if writer is not None else lambda number: {},
-            lambda: surroundings.lost_numbers(settings.node),
+            lambda: read_view.lost_numbers(settings.node),
         ),
         checker=PutChecker(settings.max_key_bytes, settings.item_capacity),
         executor=view.executor,
     )
 
 
-def start_threads(parts: Parts, threads: list[WorkerThread]) -> None:
-    parts.threads = threads
+def start_threads(components: Components, threads: list[WorkerThread]) -> None:
+    components.threads = threads
     try:
         for thread in threads:
             thread.start()

@@ -29,7 +29,7 @@ class LookupMatches:
         self._counts = np.zeros(count, np.int64)
         self._repeats = np.zeros(count, bool)  # several files had rows for it, not counted anew yet
         self._has_several = False
-        self._parts: list[tuple[np.ndarray, np.ndarray, RowColumns]] = []
+        self._components: list[tuple[np.ndarray, np.ndarray, RowColumns]] = []
 
     def still_want(self, is_valid: np.ndarray) -> np.ndarray:
         """Return which lookups want more entries; repeats do not count as entries."""
@@ -52,7 +52,7 @@ class LookupMatches:
         self._repeats[again] = True
         self._has_several |= bool(len(again))
         self._counts += np.bincount(lookups, minlength=len(self._counts))
-        self._parts.append((lookups, rows, columns))
+        self._components.append((lookups, rows, columns))
 
     def table(self, names: tuple[str, ...]) -> tuple[np.ndarray, pa.Table]:
         """Return (lookup i8[n], entries), by lookup, newest first, at most `max_count` each."""
@@ -69,11 +69,11 @@ class LookupMatches:
         wanted = (*names, *(name for name in _IDENTITY if name not in names and several))
         tables = [
             pa.Table.from_arrays(columns.columns(rows, wanted), names=list(wanted))
-            for _, rows, columns in self._parts
+            for _, rows, columns in self._components
         ]
         if not tables:
             return np.empty(0, np.int64), _empty(wanted)
-        lookups = np.concatenate([part for part, _, _ in self._parts])
+        lookups = np.concatenate([part for part, _, _ in self._components])
         order = np.argsort(lookups, kind="stable")
         lookups, table = lookups[order], pa.concat_tables(tables).take(pa.array(order))
         if several:

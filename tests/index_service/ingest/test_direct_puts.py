@@ -10,7 +10,7 @@ import pytest
 
 from tests.indexfile.chained_files import FILESYSTEM, key, make_file, message_id, offsets_of
 from tierdex.index_service.ingest import direct_puts as put_buffer
-from tierdex.index_service.ingest.direct_puts import PutBuffer
+from tierdex.index_service.ingest.direct_puts import DirectPuts
 from tierdex.index_service.requests.put import CheckedPut
 from tierdex.indexfile.chained.file import ChainedFile
 
@@ -58,7 +58,7 @@ class Puts:
 
     def __init__(self, path, *, entries=64, item_capacity=10_000):
         self.file = make_file(path, item_capacity=item_capacity)
-        self.buffer = PutBuffer(entries, item_capacity, 8)
+        self.buffer = DirectPuts(entries, item_capacity, 8)
 
     def slowly(self, topic, *, keys=(), message_id=None, timestamp, offset, size, queue_id):
         entry = CheckedPut(topic, tuple(keys or ()), message_id, timestamp, offset, size, queue_id)
@@ -80,7 +80,7 @@ class Puts:
         )
 
     def put(self, topic, **message):
-        """Append one message, the long way when it has to be."""
+        """Append one message, on the general path when it has to be."""
         if topic not in self.buffer.topics or not self.go("os", topic, **message):
             self.write(self.slowly(topic, **message))
             return False

@@ -46,7 +46,7 @@ def test_sealed_files_before_an_unsynced_one_are_durable(index):
     index.roll()
     put(index, "A", 200, durability="os")
     index.roll()
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     step(compactor)
     assert index.watermark("orders", 0) == {"os": 210, "disk": 110, "remote": None}
     step(compactor)  # compacts it

@@ -163,7 +163,7 @@ def test_published_key_whose_page_is_not_in_memory_is_left_to_the_full_query(pub
 
 def test_damaged_page_in_memory_is_never_an_answer(published):
     published.query("orders", key="k1")
-    pages = published._parts.surroundings._nodes._pages
+    pages = published._components.read_view._manifests._pages
     for place, data in list(pages._ranges.items()):
         pages._ranges[place] = bytes(byte ^ 0x55 for byte in data)
     assert published.query_local("orders", key="k1") is None
@@ -280,8 +280,8 @@ def test_closed_index_answers_nothing_from_memory(index):
     index.query("orders", key="k0")
     index.close()
     assert index.query_local("orders", key="k0") is None
-    assert index._parts.local_queries._files.sources == ()
-    assert index._parts.local_queries._plans == {}
+    assert index._components.local_queries._files.sources == ()
+    assert index._components.local_queries._plans == {}
 
 
 def test_location_repeated_in_two_files_that_are_not_compacted_is_told_once(make_index):
@@ -303,7 +303,7 @@ def test_topic_that_comes_to_a_file_late_is_found_there(make_index):
         answer = index.query_local("orders", key="a")
         assert offsets(answer) == list(range(offset, -1, -1))
     index.query_local("orders", key="absent")
-    plan = index._parts.local_queries._plans["orders"]
+    plan = index._components.local_queries._plans["orders"]
     assert len(plan.newest) == 1
     assert not plan.asks_others
 
@@ -315,8 +315,8 @@ def test_no_file_is_kept_for_a_topic_that_nobody_asks_for_any_more(make_index):
     for topic in ("seldom", "orders"):
         index.query(topic, key="a")
         assert index.query_local(topic, key="a").entries
-    assert set(index._parts.local_queries._plans) == {"seldom", "orders"}
+    assert set(index._components.local_queries._plans) == {"seldom", "orders"}
     index.roll()
     put(index, "a", 2)
     assert offsets(index.query_local("orders", key="a")) == [2, 1]
-    assert set(index._parts.local_queries._plans) == {"orders"}
+    assert set(index._components.local_queries._plans) == {"orders"}

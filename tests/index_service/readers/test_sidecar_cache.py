@@ -24,9 +24,9 @@ def published(index, tmp_path):
         put(index, f"K{offset}", offset)
         index.roll()
     index.run_compaction()
-    state = index._parts.surroundings._nodes.state_of(index._parts.settings.node)
+    state = index._components.read_view._manifests.state_of(index._components.settings.node)
     rows = sorted(state.files.values(), key=lambda row: row.number)
-    store = index._parts.store
+    store = index._components.store
     return [
         (row, store.get(row.object_key, row.sidecar_position, row.bytes - row.sidecar_position))
         for row in rows

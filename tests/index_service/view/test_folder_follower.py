@@ -22,7 +22,7 @@ def listing(folder):
 def test_every_state_is_seen_after_a_refresh(index, reader):
     put(index, "A", 1, durability="os")
     beside = reader()
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     assert offsets(beside.query("orders", key="A")) == [1]
     put(index, "A", 2, durability="os")
     assert offsets(beside.query("orders", key="A")) == [1]
@@ -44,9 +44,11 @@ def test_a_published_file_never_leaves_the_view_in_between(index, reader):
     beside = reader()
     index.roll()
     index.run_compaction()
-    parts = beside._parts
-    vanished = parts.surroundings._local_view.refresh()
-    assert [handle.number for handle in vanished] == [index._parts.table.snapshot().files[0].number]
+    parts = beside._components
+    vanished = parts.read_view._folder_follower.refresh()
+    assert [handle.number for handle in vanished] == [
+        index._components.table.snapshot().files[0].number
+    ]
     assert offsets(beside.query("orders", key="A")) == [1]
     beside.refresh()
     assert [entry.state for entry in beside.query("orders", key="A").entries] == ["uploaded"]
@@ -59,7 +61,7 @@ def test_a_vanished_file_stays_until_the_manifest_can_be_read(index, reader, mon
     beside = reader()
     index.roll()
     index.run_compaction()
-    log = beside._parts.surroundings._nodes.log_of(index._parts.settings.node)
+    log = beside._components.read_view._manifests.log_of(index._components.settings.node)
 
     def down():
         raise StoreUnavailableError("down")
@@ -107,7 +109,7 @@ def test_a_reader_takes_the_node_of_the_folder(make_index, tmp_path):
 def test_a_damaged_file_and_a_quarantined_one_are_missing(index, reader, tmp_path):
     put(index, "A", 1, durability="os")
     index.roll()
-    step(index._parts.writing.compactor)
+    step(index._components.writing.compactor)
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     sealed.write_bytes(b"nonsense")
     (tmp_path / "data" / "quarantine" / "sealed-7").write_bytes(b"x")
@@ -127,7 +129,7 @@ def test_a_folder_that_is_not_there_is_no_empty_index(make_index, tmp_path):
 def test_a_folder_that_cannot_be_listed_is_missing(index, reader, monkeypatch):
     put(index, "A", 1, durability="os")
     beside = reader()
-    view = beside._parts.surroundings._local_view
+    view = beside._components.read_view._folder_follower
 
     def fail():
         raise PermissionError(13, "no")
@@ -144,7 +146,10 @@ def test_files_that_move_on_at_every_look_are_all_shown_in_the_end(index, reader
     for number in range(20):
         put(index, "A", number, durability="os")
         index.roll()
-    view, compactor = beside._parts.surroundings._local_view, index._parts.writing.compactor
+    view, compactor = (
+        beside._components.read_view._folder_follower,
+        index._components.writing.compactor,
+    )
     listed = view._list
 
     def list_and_let_one_move_on():

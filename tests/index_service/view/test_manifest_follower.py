@@ -186,15 +186,15 @@ def test_as_of_is_not_later_than_what_the_answer_was_made_from(make_node, make_i
             clock.advance(3)
             reader.refresh()
 
-    reader._parts.surroundings._nodes._sidecars._open.clear()
-    reader._parts.surroundings._nodes._pages._ranges.clear()
+    reader._components.read_view._manifests._sidecars._open.clear()
+    reader._components.read_view._manifests._pages._ranges.clear()
     store.before_get = refresh_meanwhile
     assert reader.query("orders", key="A").as_of == known
 
 
 def replace_by_a_job(store, writer):
     """A job's merge replaces the node's files, and their owner drops them."""
-    state = writer._parts.writing.compactor._parts.claim.get().state
+    state = writer._components.writing.compactor._components.claim.get().state
     rows = sorted(state.files.values(), key=lambda row: row.number)
     job = JobNode(store, "jobs")
     row = merge_group(
@@ -204,7 +204,7 @@ def replace_by_a_job(store, writer):
     job.merge([(row, ())])
     writer.refresh()
     writer.run_compaction()
-    assert not writer._parts.writing.compactor._parts.claim.get().state.files
+    assert not writer._components.writing.compactor._components.claim.get().state.files
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -215,7 +215,7 @@ def test_a_merge_by_a_node_not_yet_read_hides_nothing(make_node, make_index, sto
     reader = make_index(None, store=store) if is_open else None
 
     def meanwhile(key):
-        if key.startswith("nodes/a/") and writer._parts.writing is not None:
+        if key.startswith("nodes/a/") and writer._components.writing is not None:
             store.before_get = None
             replace_by_a_job(store, writer)
 
@@ -235,7 +235,7 @@ def test_a_replaced_file_answers_until_what_replaced_it_is_known(make_node, make
     publish(writer, 2)
     reader = make_index(None, store=store)
     replace_by_a_job(store, writer)
-    nodes = reader._parts.surroundings._nodes
+    nodes = reader._components.read_view._manifests
     nodes.log_of("a").refresh()  # as an owner's commit does, which asks for no other node
     nodes.show()
     assert sorted(offsets(reader.query("orders", key="A"))) == [1, 2]
@@ -285,13 +285,13 @@ def test_a_published_file_under_a_local_ones_number_is_named_until_it_is_shown(
 ):
     before = make_index(tmp_path / "a", store=store, node="n")
     publish(before, 1)
-    number = before._parts.table.snapshot().files[0].number
+    number = before._components.table.snapshot().files[0].number
     before.close()
     store.broken = ("nodes/",)
     clock.step(number - clock.now_ms())  # the clock was set back, the disk is new, the store away
     index = make_index(tmp_path / "b", store=store, node="n", takeover=True)
     put(index, "A", 2, durability="os")
-    assert index._parts.table.snapshot().files[0].number == number
+    assert index._components.table.snapshot().files[0].number == number
     store.broken = ()
     index.refresh()
     answer = index.query("orders", key="A")
@@ -308,7 +308,7 @@ def test_a_file_published_while_the_table_is_brought_up_stays(make_node):
     put(index, "A", 1)
     index.roll()
     index.run_compaction()
-    nodes, table = index._parts.surroundings._nodes, index._parts.table
+    nodes, table = index._components.read_view._manifests, index._components.table
     with table.snapshot() as snapshot:
         assert [handle.state for handle in snapshot.files] == [FileState.UPLOADED]
     nodes.show()
@@ -323,7 +323,7 @@ def test_owner_that_claims_late_knows_nothing_before_its_files_are_shown(make_no
     store.broken = ("nodes/a/",)
     index = make_node("a", max_staleness=10)
     store.broken = ()
-    index._parts.writing.compactor._parts.claim.get()
+    index._components.writing.compactor._components.claim.get()
     answer = index.query("orders", key="A")
     assert offsets(answer) == [1] or not answer.complete
     index.refresh()

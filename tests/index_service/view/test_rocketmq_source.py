@@ -61,9 +61,9 @@ def test_they_are_not_the_compactors_nor_the_scrubbers(index, folder):
     put(index, "A", 9)
     index.roll()
     index.run_compaction()
-    compactor = index._parts.writing.compactor
+    compactor = index._components.writing.compactor
     scrubber = Scrubber(
-        compactor._parts,
+        compactor._components,
         claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,

@@ -6,7 +6,7 @@
     connection     one caller's connection: the limits that uvicorn has no setting for
     middleware     request id, log line, metrics; who may be here at all; sizes and times of bodies
     security       the key's scope, a dependency of each route
-    routes/        what each route does, on an `IndexPort`
+    routes/        what each route does, on an `Index`
     parameters, models, body, codecs/    from and to the wire; models also make openapi.yaml
     problems       every error as RFC 9457
 

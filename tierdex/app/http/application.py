@@ -49,16 +49,16 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tierdex.app.http.server_settings import ServerSettings
-    from tierdex.app.index_port import IndexPort
     from tierdex.app.keys import KeyFile
     from tierdex.app.logs import JsonLogger
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
+    from tierdex.index_service.index import Index
     from tierdex.settings import Settings
 
 
 def create_app(
-    index: IndexPort,
+    index: Index,
     settings: ServerSettings | None = None,
     keys: KeyFile | None = None,
     *,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from tierdex.app.index_port import IndexPort
+    from tierdex.index_service.index import Index
 
 _SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
@@ -30,7 +30,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Metrics:
     """Counters of one app. Safe to share between threads."""
 
-    def __init__(self, index: IndexPort, version: str) -> None:
+    def __init__(self, index: Index, version: str) -> None:
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "tierdex_http_requests",
@@ -96,7 +96,7 @@ class Metrics:
 class _IndexCollector:
     """Reads files and compaction when Prometheus asks."""
 
-    def __init__(self, index: IndexPort) -> None:
+    def __init__(self, index: Index) -> None:
         self._index = index
 
     def describe(self) -> list[GaugeMetricFamily]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tierdex.index_service.health import NotReady
 
 if TYPE_CHECKING:
-    from tierdex.app.index_port import IndexPort
     from tierdex.app.logs import JsonLogger
+    from tierdex.index_service.index import Index
 
 NOT_SERVING = NotReady("not-serving", "the service is starting or stopping")
 
@@ -21,7 +21,7 @@ NOT_SERVING = NotReady("not-serving", "the service is starting or stopping")
 class Readiness:
     """Lives on the event loop. `is_serving` is set while the application runs."""
 
-    def __init__(self, index: IndexPort, logger: JsonLogger) -> None:
+    def __init__(self, index: Index, logger: JsonLogger) -> None:
         self._index = index
         self._logger = logger
         self._told: frozenset[str] = frozenset()

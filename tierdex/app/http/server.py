@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.http.service import Service
-    from tierdex.app.index_port import IndexPort
     from tierdex.app.keys import KeyFile
+    from tierdex.index_service.index import Index
     from tierdex.settings import Settings
 
 _HARD_STOP_MARGIN_S = 4.0  # for closing the index
@@ -64,7 +64,7 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(
-    index: IndexPort,
+    index: Index,
     settings: ServerSettings,
     keys: KeyFile,
     *,
@@ -100,7 +100,7 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
     keys = 0 if service.keys is None else len(service.keys)
     logger.note("serving", url=url, keys=keys, anonymous=service.anonymous_scope.name.lower())
     announce(url)
-    _calm_collector()
+    _tune_collector()
     try:
         server.run(sockets=[listener])
     finally:
@@ -108,7 +108,7 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
         logger.note("stopped")
 
 
-def _calm_collector() -> None:
+def _tune_collector() -> None:
     """Leave what was loaded at the start out of garbage collections, and collect less often.
 
     A body of ten thousand entries makes as many containers, all of which die by reference counts;

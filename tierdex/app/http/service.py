@@ -1,6 +1,6 @@
-"""The parts of one HTTP service, and how a route reaches them and calls the index.
+"""The components of one HTTP service, and how a route reaches them and calls the index.
 
-Depends on anyio, starlette, and the parts it names.
+Depends on anyio, starlette, and the components it names.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tierdex.app.http.metrics import Metrics
     from tierdex.app.http.readiness import Readiness
     from tierdex.app.http.server_settings import ServerSettings
-    from tierdex.app.index_port import IndexPort
     from tierdex.app.keys import KeyFile
     from tierdex.app.logs import JsonLogger
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
+    from tierdex.index_service.index import Index
     from tierdex.settings import Settings
 
 _QUICK_THREADS = 40
@@ -37,9 +37,9 @@ _SLOW_THREADS = 16
 
 @dataclass(slots=True)
 class Service:
-    """The parts of one service. `limits` are the settings of the index behind it."""
+    """The components of one service. `limits` are the settings of the index behind it."""
 
-    index: IndexPort
+    index: Index
     settings: ServerSettings
     limits: Settings
     keys: KeyFile | None

@@ -8,7 +8,7 @@ one string?) than a kernel needs for its work. A kernel compiled for these types
     ONE_TEXT  a list of one str, or none    the same
 
 `text_bytes` is 0 when there is no text, NOT_PLAIN for everything else: other types, subclasses, an
-empty text, more than one, lone surrogates. Never an error: whoever calls the kernel goes the long way
+empty text, more than one, lone surrogates. Never an error: whoever calls the kernel takes the general path
 then, which says what is wrong. The address holds while the kernel keeps the GIL, no longer.
 
 Depends on numba and llvmlite only; `compile.direct_call` makes what is called.

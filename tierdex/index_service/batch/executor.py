@@ -63,9 +63,10 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.index_service.batch.uniform import UniformBatch
-    from tierdex.index_service.query.executor import QueryRunner, Surroundings
+    from tierdex.index_service.query.executor import QueryRunner
     from tierdex.index_service.requests.query import QueryRequest
-    from tierdex.index_service.view.manifest_follower import Calm
+    from tierdex.index_service.view.manifest_follower import Freshness
+    from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings
@@ -91,14 +92,14 @@ class BatchQueryRunner:
         settings: Settings,
         clock: Clock,
         table: FileTable,
-        surroundings: Surroundings,
+        read_view: ReadView,
         queries: QueryRunner,
         executor: Executor,
     ) -> None:
         self._settings = settings
         self._now_ms = clock.now_ms
         self._table = table
-        self._surroundings = surroundings
+        self._read_view = read_view
         self._queries = queries
         self._executor = executor
 
@@ -109,7 +110,7 @@ class BatchQueryRunner:
         """
         uniform = uniform_batch_of_dicts(self._settings, lookups)
         checked = self._batch_of(lookups) if uniform is None else None
-        self._surroundings.catch_up()
+        self._read_view.catch_up()
         answers = None if uniform is None else self._answer_uniform(uniform, lookups)
         if answers is None:
             answers = self._answer(*(checked or self._batch_of(lookups)))
@@ -119,11 +120,11 @@ class BatchQueryRunner:
 
     def _answer_uniform(self, batch: UniformBatch, lookups: Any) -> list[Answer] | None:
         """Answer keys that have one entry each, nearly always, in local files; None: not so."""
-        as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
+        as_of = self._read_view.as_of()  # before the snapshot: it must not promise more
         newest = self._ask_uniform(batch, ask_newest)
         if newest is None:
             return None
-        everywhere = self._surroundings.missing()
+        everywhere = self._read_view.missing()
         answers = answers_of_newest(batch.topic, newest, everywhere, as_of)
         several = np.flatnonzero(newest.columns.found > 1).tolist()
         if several:
@@ -136,10 +137,10 @@ class BatchQueryRunner:
     def _answer(
         self, batch: LookupBatch, request_of: Callable[[int], QueryRequest]
     ) -> list[Answer]:
-        as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
+        as_of = self._read_view.as_of()  # before the snapshot: it must not promise more
         collected = self._collect(batch)
-        everywhere = self._surroundings.missing()
-        answers = answers_of(request_of, collected, everywhere, self._surroundings.hides, as_of)
+        everywhere = self._read_view.missing()
+        answers = answers_of(request_of, collected, everywhere, self._read_view.hides, as_of)
         if collected.is_certain:
             return answers
         found = np.fromiter((len(answer.entries) for answer in answers), np.int64, len(answers))
@@ -165,24 +166,24 @@ class BatchQueryRunner:
 
         What is missing stands there too, see `table_missing`. Raises IncompleteAnswerError when `fail`.
         """
-        calm = self._surroundings.calm
-        as_of = calm.as_of
-        if self._now_ms() > calm.until:
-            self._surroundings.catch_up()
-            as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
+        freshness = self._read_view.freshness
+        as_of = freshness.as_of
+        if self._now_ms() > freshness.until:
+            self._read_view.catch_up()
+            as_of = self._read_view.as_of()  # before the snapshot: it must not promise more
         entries = self._run_uniform(table, max_count, as_of)
         if entries is not None:
-            if self._is_still(calm):
+            if self._is_still(freshness):
                 return entries
-            everywhere = self._surroundings.missing()
+            everywhere = self._read_view.missing()
             if fail:
                 _refuse_incomplete(everywhere)
             return with_missing(entries, everywhere)
         collected = self._collect(batch_of_table(self._settings, table, max_count))
-        everywhere = self._surroundings.missing()
+        everywhere = self._read_view.missing()
         if fail:
             _refuse_incomplete([row.missing for row in collected.missing] + everywhere)
-        entries = table_of(collected, {}, self._surroundings.hides, as_of)
+        entries = table_of(collected, {}, self._read_view.hides, as_of)
         found = np.bincount(entries.column("lookup").to_numpy(), minlength=collected.batch.count)
         doubtful = collected.doubtful(found)
         if not len(doubtful):
@@ -190,25 +191,25 @@ class BatchQueryRunner:
         again = requests_of_rows(self._settings, table, doubtful, max_count)
         singles = self._run_singles(again, len(doubtful), collected.budget, fail=fail)
         exact = dict(zip(doubtful.tolist(), singles, strict=True))
-        entries = table_of(collected, exact, self._surroundings.hides, as_of)
+        entries = table_of(collected, exact, self._read_view.hides, as_of)
         return with_missing(entries, everywhere, collected.missing, exact)
 
     def run_local(self, table: Any, *, max_count: int) -> Any | None:
         """Return what `run_arrow` would when all files are local and nothing is missing, else None."""
-        calm = self._surroundings.calm
+        freshness = self._read_view.freshness
         # The caller blocks for so long: keys that collide are left to somebody who may.
         most = WorkLimit(_AT_ONCE + 64 * table.num_rows, _AT_ONCE + table.num_rows)
-        entries = self._run_uniform(table, max_count, calm.as_of, most)
-        return entries if self._is_still(calm) else None
+        entries = self._run_uniform(table, max_count, freshness.as_of, most)
+        return entries if self._is_still(freshness) else None
 
-    def _is_still(self, calm: Calm) -> bool:
-        """Say whether it has been calm since; asked after the files, which are named before they leave."""
-        return self._surroundings.calm is calm and self._now_ms() <= calm.until
+    def _is_still(self, freshness: Freshness) -> bool:
+        """Say whether the view stayed fresh; asked after the files, which are named before they leave."""
+        return self._read_view.freshness is freshness and self._now_ms() <= freshness.until
 
     def _run_uniform(
         self, table: Any, max_count: int, as_of: int, most: WorkLimit | None = None
     ) -> Any | None:
-        """Answer a plain batch whose files are all local; None: go the general way."""
+        """Answer a plain batch whose files are all local; None: take the general path."""
         batch = uniform_batch_of(self._settings, table, max_count)
         if batch is None:
             return None
@@ -224,7 +225,7 @@ class BatchQueryRunner:
         ask: Callable[[UniformBatch, Iterable[FileHandle], Hides, WorkLimit], Found | None],
         most: WorkLimit | None = None,
     ) -> Found | None:
-        """Return what `ask` finds in the files of now; None: go the general way."""
+        """Return what `ask` finds in the files of now; None: take the general path."""
         if most is None:
             most = WorkLimit(
                 self._settings.query_max_items + 64 * batch.keys.key_count,
@@ -232,7 +233,7 @@ class BatchQueryRunner:
             )
         with self._table.snapshot() as snapshot:
             try:
-                return ask(batch, snapshot.file_list, self._surroundings.hides, most)
+                return ask(batch, snapshot.file_list, self._read_view.hides, most)
             except (NotPlainError, *FILE_ERRORS):
                 return None
 
@@ -267,7 +268,7 @@ class BatchQueryRunner:
         try:
             return self._collect_once(batch, may_refresh=True)
         except _PlanIsOldError:
-            self._surroundings.refresh()
+            self._read_view.refresh()
             return self._collect_once(batch, may_refresh=False)
 
     def _collect_once(self, batch: LookupBatch, *, may_refresh: bool) -> Collected:

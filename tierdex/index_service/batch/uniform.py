@@ -4,7 +4,7 @@ Most batches are of this kind, and for them a call of 1,000 keys can cost little
 through the files. Of columns only the newest entry of each key is wanted, or all when that is nearly
 always one. Whatever is out of the ordinary (several topics, nulls, keys beyond ASCII, message
 IDs, a published file that has to be asked, a file in trouble, an answer that may be cut short) makes
-these functions return None: then the general way is gone from the start.
+these functions return None: then the general path starts from the beginning.
 
 Depends on lookup_batch, collected, indexfile.
 """
@@ -200,7 +200,7 @@ def ask_uniform(
     hides: Callable[[FileHandle, str], bool],
     most: WorkLimit,
 ) -> list[FileMatches] | None:
-    """Return what the files hold, newest first; None when it takes the general way.
+    """Return what the files hold, newest first; None when it takes the general path.
 
     Goes on to the next file with the lookups that still want entries. Raises NotPlainError,
     BudgetExceededError.

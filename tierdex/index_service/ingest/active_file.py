@@ -4,7 +4,7 @@ A roll is one rename: the file made ahead of time gets its number, and the old o
 compactor, which seals what is not active. A file whose rename failed is never used again, whatever its
 name is by then: it is removed under both, and the next attempt makes another one.
 
-Depends on lifecycle, indexfile, seams, next_file, disk_level, put_buffer.
+Depends on lifecycle, indexfile, seams, next_file, group_commit, direct_puts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
-    from tierdex.index_service.ingest.direct_puts import PutBuffer
-    from tierdex.index_service.ingest.group_commit import DiskLevel
+    from tierdex.index_service.ingest.direct_puts import DirectPuts
+    from tierdex.index_service.ingest.group_commit import GroupCommit
     from tierdex.index_service.ingest.next_file import NextFile
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.indexfile.schema import Schema
@@ -50,8 +50,8 @@ class ActiveFile:
         table: FileTable,
         numbers: NextNumber,
         next_file: NextFile,
-        disk: DiskLevel,
-        puts: PutBuffer,
+        disk: GroupCommit,
+        puts: DirectPuts,
         on_rolled: Callable[[], None],
     ) -> None:
         """`on_rolled` lets the compactor know of work."""

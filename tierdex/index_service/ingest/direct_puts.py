@@ -6,7 +6,7 @@
     append ---> the open file, one batch a message
 
 `gather` and `append` are kernels (single_puts): each call is one step for every Python thread, checks
-what it is given, and returns 0 with nothing done when a put has to go the long way. That is also how
+what it is given, and returns 0 with nothing done when a put has to take the general path. That is also how
 the ways are shut while the writer, under its lock, touches what they touch: `shut` for the file, and
 `take` and `drop` for the rows, for the moment that they need. An entry leaves the buffer only after
 its batch was written.
@@ -43,7 +43,7 @@ _U64: Final = (1 << 64) - 1
 _pack_row = MESSAGE_SCHEMA.packer().pack
 
 
-class PutBuffer:
+class DirectPuts:
     """Rows of messages that are received and not yet written, and whether a file takes them directly.
 
     Everything but `gather` and `append` is called under the writer's lock, `refuse` and `shut` by

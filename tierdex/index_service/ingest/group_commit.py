@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class DiskLevel:
+class GroupCommit:
     """Syncs the unsealed files. Safe to share between threads, which share one sync."""
 
     def __init__(

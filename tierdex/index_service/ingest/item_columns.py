@@ -1,8 +1,8 @@
 """From entries to items: each key and each message ID of an entry becomes one item.
 
-Pure. A batch of columns becomes at most two parts (its keys, its message IDs), so that the kernels
-run over the caller's Arrow buffers without a copy. Parts keep the order of the rows; only items of
-one key are ever compared by arrival, and those are in one part.
+Pure. A batch of entries becomes at most two sets of item columns (its keys, its message IDs), so that
+the kernels run over the caller's Arrow buffers without a copy. Each set keeps the order of the rows;
+only items of one key are ever compared by arrival, and those are in one set.
 
 Depends on indexfile.
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tierdex.indexfile.columns import ItemRows
 
 
-def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[ItemColumns]:
-    """Return the parts of rows [first, first + count)."""
+def items_of_columns(columns: EntryColumns, first: int, count: int) -> list[ItemColumns]:
+    """Return the item columns of rows [first, first + count)."""
     rows = slice(first, first + count)
     fields: dict[str, np.ndarray] = {}
     dictionaries: dict[str, Sequence[str]] = {}
@@ -33,7 +33,7 @@ def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[Item
             dictionaries[name], values = values
         fields[name] = values[rows]
     topic_index = None if columns.topic_index is None else columns.topic_index[rows]
-    parts = []
+    items = []
     for kind, texts, hashes in (
         (KIND_KEY, columns.keys, columns.key_hashes),
         (KIND_MESSAGE_ID, columns.message_ids, None),
@@ -41,7 +41,7 @@ def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[Item
         if texts is None:
             continue
         strings = None if hashes is not None else texts.slice(first, count)
-        parts.append(
+        items.append(
             ItemColumns(
                 strings=None if strings is None else StringColumn.from_values(strings),
                 hashes=None if hashes is None else hashes[rows],
@@ -53,9 +53,9 @@ def parts_of_columns(columns: EntryColumns, first: int, count: int) -> list[Item
                 dictionaries=dictionaries,
             )
         )
-    return parts
+    return items
 
 
-def item_count(parts: Sequence[ItemColumns | ItemRows]) -> int:
-    """Return how many items the parts hold at most (skipped rows count)."""
-    return sum(part.row_count for part in parts)
+def item_count(items: Sequence[ItemColumns | ItemRows]) -> int:
+    """Return how many items they hold at most (skipped rows count)."""
+    return sum(each.row_count for each in items)

@@ -2,11 +2,11 @@
 
 ::
 
-    put ---> PutBuffer ---> rows that wait --+
+    put ---> DirectPuts ---> rows that wait --+
     put_batch -------------------------------+--> ActiveFile --full or old--> rolled, sealed in background
-             PutBuffer ---> message by message --^   |                  ^
+             DirectPuts ---> message by message --^   |                  ^
     flush("os")  -----------+                        |                  |
-    flush("disk") -------------------------- DiskLevel: msync       NextFile, made ahead of time
+    flush("disk") -------------------------- GroupCommit: msync       NextFile, made ahead of time
 
 What makes each level true:
 
@@ -19,7 +19,7 @@ What makes each level true:
 Lock order: `sync_lock` (shared with the compactor, which seals under it) before `_lock`, `_lock` before
 the next file's. `_lock` guards the active file and is never held during a sync or anything that waits
 for the store: a put waits for other puts and for a roll (one rename) only. Most single puts take no
-lock at all (see PutBuffer): whoever touches the active file shuts their way first.
+lock at all (see DirectPuts): whoever touches the active file shuts direct puts first.
 
 Depends on lifecycle, indexfile, settings, seams. Must not import compactor or storage_layer.
 """
@@ -33,10 +33,10 @@ from tierdex.errors import ClosedError, InvalidRequestError, UnavailableError
 from tierdex.index_service.disk_errors import disk_error
 from tierdex.index_service.health import CLOSED, FENCED, NO_FILE, NotReady
 from tierdex.index_service.ingest.active_file import ActiveFile
-from tierdex.index_service.ingest.direct_puts import PutBuffer
+from tierdex.index_service.ingest.direct_puts import DirectPuts
 from tierdex.index_service.ingest.disk_budget import DiskBudget
-from tierdex.index_service.ingest.group_commit import DiskLevel
-from tierdex.index_service.ingest.item_columns import item_count, parts_of_columns
+from tierdex.index_service.ingest.group_commit import GroupCommit
+from tierdex.index_service.ingest.item_columns import item_count, items_of_columns
 from tierdex.index_service.ingest.next_file import NextFile, reserve_ahead
 from tierdex.indexfile.chained.file import FileFullError
 from tierdex.indexfile.columns import ItemRows
@@ -91,12 +91,12 @@ class Writer:
         self._is_asked_for_room = False
         self._lock = threading.RLock()
         # What `Index.put` goes through.
-        self.puts = PutBuffer(
+        self.puts = DirectPuts(
             settings.put_buffer_entries, settings.item_capacity, settings.max_key_bytes
         )
         self._budget = DiskBudget(settings, filesystem, clock, table, paths.root)
         self._next_file = NextFile(settings, filesystem, clock, ids, paths.ready)
-        self._disk = DiskLevel(filesystem, paths, table, sync_lock, self._retire_suspect)
+        self._disk = GroupCommit(filesystem, paths, table, sync_lock, self._retire_suspect)
         self.note_loss = self._disk.note_loss
         self.durable_ends = self._disk.durable_ends
         self._active = ActiveFile(
@@ -201,7 +201,7 @@ class Writer:
             first = 0
             while first < columns.count:
                 count = self._rows_for_next_append(columns, columns.count - first, schema)
-                self._append_locked(parts_of_columns(columns, first, count), schema)
+                self._append_locked(items_of_columns(columns, first, count), schema)
                 first += count
 
     def _rows_for_next_append(self, columns: EntryColumns, rows: int, schema: Schema) -> int:
@@ -220,35 +220,35 @@ class Writer:
             room = rows_of_file
         return min(rows, max(1, room))
 
-    def _append_locked(self, parts: Sequence[ItemColumns | ItemRows], schema: Schema) -> None:
+    def _append_locked(self, items: Sequence[ItemColumns | ItemRows], schema: Schema) -> None:
         """Write a batch, into the next file if the active one has no room for it."""
         self.puts.shut()
         try:
-            file = self._append_to_active(parts, schema)
+            file = self._append_to_active(items, schema)
         except OSError as error:
             raise disk_error(error) from error
         if schema == MESSAGE_SCHEMA:
-            rows = parts[0]
+            rows = items[0]
             self.puts.open_to(file, rows.topics if isinstance(rows, ItemRows) else ())
         if not self._is_asked_for_room and self._lacks_room(file):
             self._is_asked_for_room = True
             self._on_short_of_room()
 
     def _append_to_active(
-        self, parts: Sequence[ItemColumns | ItemRows], schema: Schema
+        self, items: Sequence[ItemColumns | ItemRows], schema: Schema
     ) -> ChainedFile:
         """Append to the active file, or to a new one; return it. Raises OSError too."""
         if not isinstance(self._refusal, ClosedError):
             self._budget.check()  # closing: what was received is written if the disk takes it
-        items = item_count(parts)
+        count = item_count(items)
         file = self._active.file_for(schema)
-        if file is None or file.room() < items:
+        if file is None or file.room() < count:
             file = self._active.roll("full", schema)
         try:
-            file.append(parts)
+            file.append(items)
         except FileFullError:
             file = self._active.roll("full", schema)
-            _append_to_fresh_file(file, parts, items)
+            _append_to_fresh_file(file, items, count)
         return file
 
     def _lacks_room(self, file: ChainedFile) -> bool:
@@ -372,13 +372,13 @@ class Writer:
 
 
 def _append_to_fresh_file(
-    file: ChainedFile, parts: Sequence[ItemColumns | ItemRows], items: int
+    file: ChainedFile, items: Sequence[ItemColumns | ItemRows], count: int
 ) -> None:
     try:
-        file.append(parts)
+        file.append(items)
     except FileFullError as error:
         raise InvalidRequestError(
-            f"{items} items in one entry do not fit into a file of {file.item_capacity} items; "
+            f"{count} items in one entry do not fit into a file of {file.item_capacity} items; "
             "raise `item_capacity`",
             field="keys",
         ) from error

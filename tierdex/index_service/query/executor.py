@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from concurrent.futures import CancelledError, Executor, Future
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Entry
     from tierdex.index_service.readers.file_reader import Chunk, QueryReader
     from tierdex.index_service.requests.query import QueryRequest
-    from tierdex.index_service.view.manifest_follower import Calm
+    from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.settings import Settings
@@ -64,35 +64,6 @@ FILE_ERRORS = (
 )
 
 
-class Surroundings(Protocol):
-    """What a query asks about everything that is not one of its files."""
-
-    def refresh(self) -> int:
-        """Look at every node's manifest now; return the requests that took."""
-        ...
-
-    def catch_up(self) -> int:
-        """Refresh if nobody did for too long though the store was well; return the requests."""
-        ...
-
-    @property
-    def calm(self) -> Calm:
-        """Return until when nothing is missing for any query, as far as is known now."""
-        ...
-
-    def missing(self) -> list[Missing]:
-        """Return nodes whose manifest is too old or unreadable, and quarantined files."""
-        ...
-
-    def as_of(self) -> int:
-        """Return the time (ms) up to which all nodes' manifests are known."""
-        ...
-
-    def hides(self, handle: FileHandle, topic: str) -> bool:
-        """Say whether the topic's own retention hides its entries in this file."""
-        ...
-
-
 class QueryRunner:
     """Runs queries over the files of one table. Safe to share between threads."""
 
@@ -102,13 +73,13 @@ class QueryRunner:
         settings: Settings,
         clock: Clock,
         table: FileTable,
-        surroundings: Surroundings,
+        read_view: ReadView,
         executor: Executor,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._table = table
-        self._surroundings = surroundings
+        self._read_view = read_view
         self._executor = executor
 
     def run(
@@ -118,12 +89,12 @@ class QueryRunner:
 
         `of_batch` is the budget of the batch that the query belongs to.
         """
-        manifest_requests = self._surroundings.catch_up()
+        manifest_requests = self._read_view.catch_up()
         attempt = self._attempt(request, of_batch, None, explain=explain)
         if attempt.plan_is_old:
-            manifest_requests += self._surroundings.refresh()
+            manifest_requests += self._read_view.refresh()
             attempt = self._attempt(request, of_batch, attempt, explain=explain)
-        attempt.missing += self._surroundings.missing()
+        attempt.missing += self._read_view.missing()
         answer = Answer(
             entries=attempt.entries,
             complete=not attempt.missing,
@@ -164,12 +135,12 @@ class QueryRunner:
         explain: bool,
         may_jump: bool,
     ) -> _Attempt:
-        as_of = self._surroundings.as_of()  # before the snapshot: it must not promise more
+        as_of = self._read_view.as_of()  # before the snapshot: it must not promise more
         with self._table.snapshot() as snapshot:
             started = self._clock.monotonic()
             plan = Plan(snapshot.file_list, request)
             page = Page(request.cursor, snapshot.file_list, may_jump=may_jump)
-            attempt = _Attempt(request, plan, page, self._surroundings, self._clock, started, as_of)
+            attempt = _Attempt(request, plan, page, self._read_view, self._clock, started, as_of)
             if after is not None:
                 attempt.follow(after)
             budget = Budget(
@@ -262,7 +233,7 @@ class _Attempt:
         request: QueryRequest,
         plan: Plan,
         page: Page,
-        surroundings: Surroundings,
+        read_view: ReadView,
         clock: Clock,
         started: float,
         as_of: int,
@@ -275,7 +246,7 @@ class _Attempt:
         self._request = request
         self._plan = plan
         self._page = page
-        self._surroundings = surroundings
+        self._read_view = read_view
         self._clock = clock
         self._started = started
         self._planned = clock.monotonic()
@@ -353,7 +324,7 @@ class _Attempt:
         while len(rows) and not self._stopped:
             for candidate, place in zip(reader.candidates(rows[:step]), places[:step], strict=True):
                 location, timestamp = candidate
-                is_hidden = self._surroundings.hides(handle, location[0])
+                is_hidden = self._read_view.hides(handle, location[0])
                 if not self._page.takes(candidate, int(place), is_hidden=is_hidden):
                     continue
                 names, function = reader.location_names(), reader.hash_function
@@ -366,10 +337,10 @@ class _Attempt:
     def _hidden(self, handle: FileHandle, reader: QueryReader, rows: Any) -> np.ndarray:
         """Return which rows (b1[n]) retention hides."""
         if self._request.topic is not None:
-            is_hidden = self._surroundings.hides(handle, self._request.topic)
+            is_hidden = self._read_view.hides(handle, self._request.topic)
             return np.full(len(rows), is_hidden)
         topics = [location[0] for location, _ in reader.candidates(rows)]
-        hides = {topic: self._surroundings.hides(handle, topic) for topic in set(topics)}
+        hides = {topic: self._read_view.hides(handle, topic) for topic in set(topics)}
         return np.array([hides[topic] for topic in topics], bool)
 
     def _note_missing(self, handle: FileHandle, error: Exception) -> None:

@@ -14,7 +14,7 @@ fresh) is left to `QueryRunner`, by returning None.
 The answer is the one that `QueryRunner` would give. No snapshot is pinned: a reader that is closed
 meanwhile says so, and the query is run in full. What a topic's lookups need is prepared once a version
 of the file table.
-Depends on lifecycle, indexfile, surroundings, published.
+Depends on lifecycle, indexfile, read_view, published.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.fileparts.filter import FuseFilter
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.view.manifest_follower import Nodes
+    from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.indexfile.chained.reader import MessageFinder
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
@@ -64,14 +64,14 @@ class LocalQueries:
         *,
         clock: Clock,
         table: FileTable,
-        nodes: Nodes,
+        manifests: ManifestFollower,
         settings: Settings,
         writer: Writer | None,
     ) -> None:
         """Show what `writer` has received to every query; None: nobody writes here."""
         self._now_s = clock.now_s
         self._table = table
-        self._nodes = nodes
+        self._manifests = manifests
         self._max_count_limit = settings.max_count_limit
         self._max_key_bytes = settings.max_key_bytes
         self._writer = writer
@@ -111,7 +111,7 @@ class LocalQueries:
             name = message_id
         elif topic is None:
             return None
-        calm = self._nodes.calm  # before the files: its `as_of` must not promise more
+        freshness = self._manifests.freshness  # before the files: its `as_of` must not promise more
         try:
             plan = self._plans.get(topic)
         except TypeError:  # not even a string
@@ -149,11 +149,15 @@ class LocalQueries:
         if type(max_count) is not int or not len(entries) < max_count <= self._max_count_limit:
             return None  # the cursor's business
         # Again after them: what is missing is named before it leaves the table.
-        if self._nodes.calm is not calm or self._now_s() > calm.until_s or self._closed:
+        if (
+            self._manifests.freshness is not freshness
+            or self._now_s() > freshness.until_s
+            or self._closed
+        ):
             return None
         answer: Answer = _new_object(Answer)  # field by field: half of what calling `Answer` takes
         answer.entries, answer.complete, answer.missing = entries, True, []
-        answer.next_cursor, answer.as_of, answer.explain = None, calm.as_of, None
+        answer.next_cursor, answer.as_of, answer.explain = None, freshness.as_of, None
         return answer
 
     def _shows_received(self) -> bool:

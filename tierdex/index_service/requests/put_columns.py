@@ -109,7 +109,7 @@ def _plain_keys(keys: Any, topic: object, max_bytes: int) -> tuple[Any, np.ndarr
     """Return Arrow strings as they are, and their hashes: one pass over the keys instead of four.
 
     Hashes are None unless the keys are of one topic, none null, each 1 to `max_bytes` bytes of ASCII;
-    otherwise it takes the general way to check them, and to say what is wrong.
+    otherwise it takes the general path to check them, and to say what is wrong.
     """
     if isinstance(keys, pa.ChunkedArray) and keys.num_chunks == 1:
         keys = keys.chunk(0)

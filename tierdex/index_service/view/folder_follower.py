@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 _ATTEMPTS = 30
 
 
-class LocalView:
+class FolderFollower:
     """Shows another process's local files in a table. Safe to share between threads."""
 
     def __init__(

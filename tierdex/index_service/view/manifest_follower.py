@@ -62,7 +62,7 @@ _PASSES_MAX = 4  # each sees what was committed before the one before ended
 
 
 @dataclass(frozen=True, slots=True)
-class Calm:
+class Freshness:
     """Up to `until` (ms) every manifest is fresh enough, hides no entry, and is known as of `as_of`.
 
     And nobody else misses a file. To be read before the files are asked, for what it promises, and again
@@ -74,11 +74,11 @@ class Calm:
     until_s: float
 
 
-NOT_CALM = Calm(0, 0, 0.0)
+NOT_FRESH = Freshness(0, 0, 0.0)
 
 
 class TellMissing(Protocol):
-    """Hears from a part of the view whether it misses files; see `Nodes.veto`."""
+    """Hears from a part of the view whether it misses files; see `ManifestFollower.report_missing`."""
 
     def __call__(self, *, is_missing: bool) -> None: ...
 
@@ -87,7 +87,7 @@ def tell_nobody(*, is_missing: bool) -> None:
     """Begin like this: a part that is in no view yet."""
 
 
-class Nodes:
+class ManifestFollower:
     """Follows the manifests of all nodes under the store. Safe to share between threads."""
 
     def __init__(
@@ -121,8 +121,8 @@ class Nodes:
         self._found: frozenset[str] = frozenset()  # by the last listing, or by `read_nodes`
         self._hidden: tuple[Missing, ...] = ()
         self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
-        self._vetoes: set[object] = set()  # who else misses something
-        self.calm = NOT_CALM  # replaced, never changed: read without a lock
+        self._missing_reporters: set[object] = set()  # who else misses something
+        self.freshness = NOT_FRESH  # replaced, never changed: read without a lock
 
     def log_of(self, node: str) -> ManifestLog:
         """Return the one log of a node in this process; the node is followed from now on."""
@@ -252,7 +252,7 @@ class Nodes:
                 self._table.change(remove=gone, add=fresh)
             self._hidden = tuple(hidden)
             self._shown_ms = known_ms
-            self.calm = self._calm()
+            self.freshness = self._freshness()
         for handle in gone:
             if handle.row is not None:
                 self._sidecars.forget(handle.uuid)
@@ -269,25 +269,25 @@ class Nodes:
         replaced = replaced_by(log.state for log in self._logs.values())
         return not is_replaced(handle.row, handle.node, replaced)
 
-    def veto(self, who: object, *, is_missing: bool) -> None:
+    def report_missing(self, who: object, *, is_missing: bool) -> None:
         """Hear that `who` misses files, or no more; it says so before they leave the table."""
         with self._lock:
-            (self._vetoes.add if is_missing else self._vetoes.discard)(who)
-            self.calm = self._calm()
+            (self._missing_reporters.add if is_missing else self._missing_reporters.discard)(who)
+            self.freshness = self._freshness()
 
-    def _calm(self) -> Calm:
+    def _freshness(self) -> Freshness:
         """Return how long answers may leave the manifests unasked; the caller holds the lock."""
         as_of = self.as_of()
         rules = [log.state.retention for log in self._logs.values()]
         if (
-            self._vetoes
+            self._missing_reporters
             or self._hidden
             or as_of == 0
             or any(rule != KEEP_FOR_EVER for rule in rules)
         ):
-            return NOT_CALM
+            return NOT_FRESH
         until = as_of + round(self._settings.max_staleness * 1000)
-        return Calm(as_of, until, until / 1000)
+        return Freshness(as_of, until, until / 1000)
 
     def _listed(self) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""

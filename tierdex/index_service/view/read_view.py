@@ -1,6 +1,6 @@
 """What a query asks about everything that is not one of its files: other nodes, quarantine, time.
 
-Depends on nodes, quarantine, local_view.
+Depends on manifest_follower, quarantine, folder_follower.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.file_info import FileInfo, unreadable_file
-from tierdex.index_service.view.manifest_follower import NOT_CALM
+from tierdex.index_service.view.manifest_follower import NOT_FRESH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.index_service.view.folder_follower import LocalView
-    from tierdex.index_service.view.manifest_follower import Calm, Nodes
+    from tierdex.index_service.view.folder_follower import FolderFollower
+    from tierdex.index_service.view.manifest_follower import Freshness, ManifestFollower
     from tierdex.index_service.view.quarantine import Quarantine
     from tierdex.index_service.view.rocketmq_source import RocketmqView
     from tierdex.lifecycle.file_handle import FileHandle
@@ -25,36 +25,38 @@ if TYPE_CHECKING:
 _PATIENCE = 1.0  # seconds
 
 
-class ViewSurroundings:
-    """Joins what the parts of one view know (`query.Surroundings`). Safe to share."""
+class ReadView:
+    """Joins what the components of one view know. Safe to share."""
 
     name = "refresh"
 
     def __init__(
         self,
-        nodes: Nodes,
+        manifests: ManifestFollower,
         *,
         quarantine: Quarantine | None = None,
-        local_view: LocalView | None = None,
+        folder_follower: FolderFollower | None = None,
         rocketmq: RocketmqView | None = None,
         unwritten: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`unwritten` says why received entries cannot be shown, if they cannot."""
-        self._nodes = nodes
+        self._manifests = manifests
         self._quarantine = quarantine
-        self._local_view = local_view
+        self._folder_follower = folder_follower
         self._rocketmq = rocketmq
         self._unwritten = unwritten
-        self._with_missing = tuple(p for p in (quarantine, local_view, rocketmq) if p is not None)
-        for part in self._with_missing:
-            part.tell = partial(nodes.veto, part)
-            nodes.veto(part, is_missing=bool(part.missing()))
+        self._with_missing = tuple(
+            p for p in (quarantine, folder_follower, rocketmq) if p is not None
+        )
+        for each in self._with_missing:
+            each.tell = partial(manifests.report_missing, each)
+            manifests.report_missing(each, is_missing=bool(each.missing()))
         self._refreshing = threading.Lock()
 
     def step(self) -> float:
         """Refresh once, for a background thread; what fails is named by `missing`."""
         self.refresh()
-        return self._nodes.refresh_interval
+        return self._manifests.refresh_interval
 
     def refresh(self) -> int:
         """Look at the folder (when it is only read), the quarantine and every manifest."""
@@ -69,26 +71,26 @@ class ViewSurroundings:
         incomplete for a reason that one look mends. Waits no longer than `_PATIENCE` for a refresh
         that is under way, since the store may crawl, and leaves a store that is ill to `step`.
         """
-        if self._nodes.is_overdue and self._refreshing.acquire(timeout=_PATIENCE):
+        if self._manifests.is_overdue and self._refreshing.acquire(timeout=_PATIENCE):
             try:
-                if self._nodes.is_overdue:  # whoever held the lock may have refreshed
+                if self._manifests.is_overdue:  # whoever held the lock may have refreshed
                     return self._refresh()
             finally:
                 self._refreshing.release()
         return 0
 
     def _refresh(self) -> int:
-        vanished = () if self._local_view is None else self._local_view.refresh()
+        vanished = () if self._folder_follower is None else self._folder_follower.refresh()
         if self._rocketmq is not None:
             self._rocketmq.refresh()
         if self._quarantine is not None:
             self._quarantine.refresh()
-        return self._nodes.refresh(vanished)
+        return self._manifests.refresh(vanished)
 
     def missing(self) -> list[Missing]:
-        missing = self._nodes.missing()
-        for part in self._with_missing:
-            missing += part.missing()
+        missing = self._manifests.missing()
+        for each in self._with_missing:
+            missing += each.missing()
         if (reason := self._unwritten()) is not None:
             missing.append(Missing("put buffer", reason))
         return missing
@@ -97,25 +99,29 @@ class ViewSurroundings:
         """Return the files of the folder that no query can ask, with the reason."""
         return [
             unreadable_file(
-                found.file, "quarantine" if part is self._quarantine else "unreadable", found.reason
+                found.file, "quarantine" if each is self._quarantine else "unreadable", found.reason
             )
-            for part in self._with_missing
-            for found in part.missing()
+            for each in self._with_missing
+            for found in each.missing()
         ]
 
     @property
-    def calm(self) -> Calm:
+    def freshness(self) -> Freshness:
         """Return until when nothing is missing for any query, as far as is known now."""
-        return NOT_CALM if self._unwritten() is not None else self._nodes.calm
+        return NOT_FRESH if self._unwritten() is not None else self._manifests.freshness
 
     def lost_numbers(self, node: str) -> list[int]:
         """Return the numbers of the node's local files that cannot be read and are not published."""
-        parts = (part for part in (self._quarantine, self._local_view) if part is not None)
-        published = self._nodes.state_of(node).lists_number
-        return [number for part in parts for number in part.numbers() if not published(number)]
+        missing_files = (
+            each for each in (self._quarantine, self._folder_follower) if each is not None
+        )
+        published = self._manifests.state_of(node).lists_number
+        return [
+            number for each in missing_files for number in each.numbers() if not published(number)
+        ]
 
     def as_of(self) -> int:
-        return self._nodes.as_of()
+        return self._manifests.as_of()
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
-        return self._nodes.hides(handle, topic)
+        return self._manifests.hides(handle, topic)

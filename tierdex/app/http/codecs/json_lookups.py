@@ -28,7 +28,7 @@ from tierdex.errors import InvalidRequestError, UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierdex.app.index_port import IndexPort
+    from tierdex.index_service.index import Index
 
 DEFAULT_MAX_COUNT = 64
 _BODY = TypeAdapter(Lookups)
@@ -75,7 +75,7 @@ def columns_of(lookups: Sequence[Lookup]) -> LookupColumns | None:
 
 
 def answer_columns(
-    index: IndexPort,
+    index: Index,
     lookups: LookupColumns,
     max_count: int | None,
     on_error: str = "partial",
@@ -120,7 +120,7 @@ def answer_columns(
 
 
 def answer_each(
-    index: IndexPort, lookups: Sequence[Mapping[str, Any]], max_count: int | None, on_error: str
+    index: Index, lookups: Sequence[Mapping[str, Any]], max_count: int | None, on_error: str
 ) -> list[dict[str, Any]]:
     """Answer each lookup by itself. Raises InvalidRequestError, IncompleteAnswerError."""
     default = {} if max_count is None else {"max_count": max_count}

@@ -21,7 +21,7 @@ from tierdex.errors import InvalidRequestError, RequestTooLargeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierdex.app.index_port import IndexPort
+    from tierdex.index_service.index import Index
     from tierdex.settings import Settings
 
 REQUIRED = ("topic", "queue_id", "offset", "size", "timestamp")
@@ -40,7 +40,7 @@ class PutRows:
     columns: Mapping[str, Any]
     entry_of_row: np.ndarray | None = None
 
-    def put_into(self, index: IndexPort, durability: str) -> str:
+    def put_into(self, index: Index, durability: str) -> str:
         """Put all rows, or none; return the level reached. Raises InvalidRequestError.
 
         No rows at all: what was put before is brought to the level.

@@ -166,7 +166,7 @@ def _sort(count: int, seen: Any, items: int, lengths: Any, scratch: Any, numbers
 def _copy_messages(base: int, numbers: int, count: int, target: int) -> Any:
     """Copy `count` rows of the message schema; return the sum of their fingerprints.
 
-    What the general way does, with a row's five words in registers: half of the time.
+    What the general path does, with a row's five words in registers: half of the time.
     """
     total = np.uint64(0)
     for i in range(count):

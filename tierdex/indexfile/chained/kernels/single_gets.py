@@ -3,7 +3,7 @@
 Most keys have one message, in a short chain. The kernel takes what a caller of `query` gave, as it is,
 hashes it and walks the chain to its end, since all messages of a key are wanted. Whatever is out of the
 ordinary (no text, more messages, a long chain, damage, a file that is closed) is OTHERWISE, and the
-caller goes the long way, which finds out. It keeps the GIL: the file cannot be closed meanwhile.
+caller takes the general path, which finds out. It keeps the GIL: the file cannot be closed meanwhile.
 
 What is asked for are *words*, an i8 array whose places are named M_* below, prepared once a file and
 topic. They hold addresses of what the file changes: its door, and what it has published.

@@ -4,7 +4,7 @@
     append    checks, hash -> a batch of one in the file, visible       (level `os`)
 
 Both take what a caller of `put` gave, as it is, and do all or nothing: they return 0 when anything
-is out of the ordinary (a value, no room, the way shut), and the caller goes the long way, which finds
+is out of the ordinary (a value, no room, the way shut), and the caller takes the general path, which finds
 out. They keep the GIL, so that a call is one step for every Python thread: nothing is locked.
 
 They share *words*, an i8 array whose places are named W_* below. Python shuts a way by setting its

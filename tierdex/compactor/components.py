@@ -38,7 +38,7 @@ class PublishedReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactorParts:
+class CompactorComponents:
     """Shared by all jobs; nothing here is changed after construction."""
 
     settings: Settings
