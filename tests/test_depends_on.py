@@ -19,11 +19,13 @@ import pytest
 
 from tests.test_tidy import PACKAGE, ROOT, tree_of
 
-# Not yet: index_service and app, whose modules moved under their sentences (45 false in each, issue 10).
-FOLDERS = (
-    "lifecycle", "compactor", "storage_layer", "fileparts", "client", "pipeline", "rocketmq", "indexfile",
-)  # fmt: skip
-MODULES = sorted(path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*.py"))
+# Not yet: issue 10 is rewriting these folders. Whoever finishes one takes it out of this list.
+NOT_YET = {"query", "batch", "readers", "requests"}
+MODULES = sorted(
+    path
+    for path in PACKAGE.rglob("*.py")
+    if path.parent.name not in NOT_YET or path.parent.parent.name != "index_service"
+)
 SEAMS = {"clock", "ids", "filesystem"}
 GROUND = SEAMS | {"errors", "settings", "fork", "tierdex", "fileparts.kernels.compile"}
 FOLDER = "the other modules of this folder"

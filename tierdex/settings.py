@@ -4,7 +4,7 @@ A value comes from the first that has it: a keyword of `Index.open` (or a flag o
 a variable `TIERDEX_<NAME>`, the default below. Settings are values; components (clock, store, file
 system, ids) are arguments. The table in docs/operations.md is generated from this module.
 
-Depends on pydantic-settings only.
+Depends on errors, pydantic and pydantic_settings.
 """
 
 from __future__ import annotations

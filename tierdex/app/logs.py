@@ -3,7 +3,7 @@
 The query string is never logged (it holds keys), nor are API keys: a caller is its key's id. Lines
 of the layers below, which use the standard library's logging, come out in the same form.
 
-Depends on clock, orjson.
+Depends on orjson and documents.
 """
 
 from __future__ import annotations

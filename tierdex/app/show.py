@@ -2,7 +2,8 @@
 
 A row is shown only when it is the right one: it is parsed again the way it was loaded, and its key
 or message ID is compared, so that a file that was changed or replaced since shows nothing false.
-Depends on loading/.
+
+Depends on show_source and app.load.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The bytes of an entry that names its source itself: rows indexed where they lie (`tierdex spark index`).
 
-No register says how such a row was read, so the row is shown only when what was looked up
-appears in it: a file that was changed or replaced since shows nothing false. Depends on loading.parquet_rows.
+No register says how such a row was read, so the row is shown only when what was looked up appears
+in it: a file that was changed or replaced since shows nothing false.
+
+Depends on app.load.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The same classes come out of the embedded `Index` and of the remote clients. Times are int64
 milliseconds since the epoch, sizes bytes.
 
-Depends on nothing but the standard library, so that a client needs no numpy.
+Depends on nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the operator asks: files, topics, one file's soundness, the compactor's state, expiry by hand.
 
-Depends on lifecycle, compactor, indexfile.
+Depends on file_info, compactor, readers, view and indexfile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The components of an open index, and how they are closed.
 
-Depends on errors, and on the other modules of index_service for their types only.
+Depends on the ground.
 """
 
 from __future__ import annotations

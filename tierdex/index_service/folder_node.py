@@ -5,7 +5,7 @@ twice, and a reader beside the writer would give them ids that no cursor or mani
 that was not given is taken from the folder, and one that differs is refused, unless the folder is
 *adopted*: its files are to go on under the new name.
 
-Depends on filesystem, settings, folder_note and lifecycle's names.
+Depends on folder_note and lifecycle.
 """
 
 from __future__ import annotations

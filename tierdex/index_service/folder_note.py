@@ -1,6 +1,6 @@
 """How a small note in the data folder is written: whole and durably, or not at all.
 
-Depends on filesystem and lifecycle's names.
+Depends on lifecycle.
 """
 
 from __future__ import annotations

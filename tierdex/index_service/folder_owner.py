@@ -13,7 +13,8 @@ claim may be noted and not committed, or committed by a request that took effect
 lost something, or is another one.
 
 The note is a help: damaged, it is as if it were absent, and the folder has to wait or to be told.
-Depends on filesystem, folder_note, lifecycle.
+
+Depends on folder_note.
 """
 
 from __future__ import annotations

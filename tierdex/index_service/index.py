@@ -6,7 +6,7 @@ of processes read. Thread safety: every method may be called from any thread, `c
 is a TierdexError: where a call reaches the disk, disk_errors.py says what its OSError means. In a child
 of fork every call on its parent's index raises ForkedError, and `close` does nothing.
 
-Depends on everything in index_service. Wiring is in open.py.
+Depends on requests, indexfile and the other modules of this folder. Wiring is in open.py.
 """
 
 from __future__ import annotations

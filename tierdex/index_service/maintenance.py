@@ -1,6 +1,6 @@
 """The writer's own background work, and the way to do all background work without threads.
 
-Depends on writer, compactor, manifest_follower.
+Depends on the ground.
 """
 
 from __future__ import annotations

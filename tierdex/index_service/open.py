@@ -5,8 +5,9 @@
     reading:  store + folder (not locked, not touched) -> table -> queries -> refresh thread
     writing:  see open_writing.py
 
-With view.py and open_writing.py the only place that decides which part gets which. Depends on every
-layer below app/.
+With view.py and open_writing.py the only place that decides which part gets which.
+
+Depends on view, lifecycle and the other modules of this folder.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@
     -> table -> writer, queries, compactor -> threads
 
 When the store cannot be reached, local files are served and puts are taken; the compactor claims
-the node as soon as it can. Depends on every layer below app/.
+the node as soon as it can.
+
+Depends on compactor, ingest, view, lifecycle and the other modules of this folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What reading needs, whoever writes: store, table, caches and manifests of one view.
 
-Depends on the modules that queries are made of.
+Depends on components, compactor, batch, ingest, query, readers, requests, view, lifecycle and
+storage_layer.
 """
 
 from __future__ import annotations

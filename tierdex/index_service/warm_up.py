@@ -3,7 +3,7 @@
 A kernel is loaded from numba's cache, or compiled, when it is first called: some tenths of a second
 that a server would rather spend while it starts. A file of one row, in memory, calls them all.
 
-Depends on batch (its import only), fileparts, indexfile.
+Depends on fileparts, batch and indexfile.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ covered as soon as it is made::
         disk, store = fresh(); point.arm(disk, store)
         with pytest.raises(SimulatedCrash): scenario(disk, store)
 
-Depends on the simulated disk and storage_layer.base.
+Depends on simulated_disk and storage_layer.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In production every worker has a thread that calls its `step()`; here a seeded choice does, so that the
 same seed gives the same order, and another seed another one, without a thread and without sleeping.
 
-Depends on the standard library.
+Depends on nothing.
 """
 
 from __future__ import annotations

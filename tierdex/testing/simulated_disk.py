@@ -16,7 +16,7 @@ change of names persists or not, independently (see simulated_file and simulated
 A store into a mapping needs no disk space here even when the disk is full; `reserve` and `write_at` do.
 A load beyond the end of a file that was cut under a mapping is a SIGBUS here, too.
 
-Depends on the simulated_* modules beside it, and on filesystem for the contract.
+Depends on the other modules of this folder.
 """
 
 from __future__ import annotations

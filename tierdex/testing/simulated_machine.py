@@ -3,7 +3,7 @@
 Names and files, free space, locks, faults, crash points, the trace. After a crash the machine is off:
 every further call raises SimulatedCrash, so that no clean-up of the dying program reaches the disk.
 
-Depends on the simulated_* modules beside it.
+Depends on simulated_faults, simulated_file and simulated_folders.
 """
 
 from __future__ import annotations

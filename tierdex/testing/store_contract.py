@@ -8,7 +8,7 @@
 
 Slow stores lower the sizes; a store whose multipart limit is not `part_bytes` sets `big_bytes` above it.
 
-Depends on pytest, storage_layer.base and errors.
+Depends on pytest, storage_layer and errors.
 """
 
 from __future__ import annotations

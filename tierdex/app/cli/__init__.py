@@ -3,7 +3,7 @@
 Exit codes: 0 found or done, 1 error, 2 usage, 3 not found, 4 incomplete (wins over 0 and 3).
 `tierdex spark ...` is a group of its own (spark.py).
 
-Depends on typer; heavy modules are imported inside the commands, so that `--help` is quick.
+Depends on commands; heavy modules are imported inside the commands, so that `--help` is quick.
 """
 
 from __future__ import annotations

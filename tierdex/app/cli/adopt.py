@@ -1,4 +1,7 @@
-"""`tierdex adopt`: publish a fenced folder's files under a new node. Depends on index_service."""
+"""`tierdex adopt`: publish a fenced folder's files under a new node.
+
+Depends on opening, options, output and index_service.
+"""
 
 from __future__ import annotations
 

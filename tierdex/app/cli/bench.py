@@ -1,7 +1,9 @@
 """`tierdex bench`: a short measurement of put and lookup on this machine.
 
 The ratios against other stores are `make bench` in the repository; this needs nothing but the
-package. Depends on index_service.
+package.
+
+Depends on options, output and index_service.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The list of commands. Depends on the modules of this package."""
+"""The list of commands.
+
+Depends on the other modules of this folder.
+"""
 
 from __future__ import annotations
 

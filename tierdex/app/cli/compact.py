@@ -1,4 +1,7 @@
-"""`tierdex compact`: do all that is due, through to published. Depends on opening, output."""
+"""`tierdex compact`: do all that is due, through to published.
+
+Depends on the other modules of this folder.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """`tierdex cost`: what the published files cost a month, from their sizes and given prices.
 
 Pure arithmetic over `files()`: storage, the PUTs that made the files, the lookups asked of them.
-Depends on opening, output.
+
+Depends on the other modules of this folder.
 """
 
 from __future__ import annotations

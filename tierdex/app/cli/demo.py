@@ -1,6 +1,6 @@
 """`tierdex demo` (`make run`): a year of real flights, loaded, published, and served.
 
-Depends on app.demo, imported when it runs.
+Depends on app.demo, app.load, index_service and the other modules of this folder.
 """
 
 from __future__ import annotations

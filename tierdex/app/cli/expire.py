@@ -1,4 +1,7 @@
-"""`tierdex expire`: drop files sealed before a time. Depends on opening, output."""
+"""`tierdex expire`: drop files sealed before a time.
+
+Depends on documents, times and the other modules of this folder.
+"""
 
 from __future__ import annotations
 

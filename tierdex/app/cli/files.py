@@ -1,4 +1,7 @@
-"""`tierdex files`: index files and their states. Depends on opening, output."""
+"""`tierdex files`: index files and their states.
+
+Depends on documents, times and the other modules of this folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`tierdex inspect FILE`: what one index file holds. Depends on index_file."""
+"""`tierdex inspect FILE`: what one index file holds.
+
+Depends on index_file, options and output.
+"""
 
 from __future__ import annotations
 

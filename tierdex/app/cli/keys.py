@@ -1,4 +1,7 @@
-"""`tierdex keys`: make, list and remove API keys. Depends on app.keys."""
+"""`tierdex keys`: make, list and remove API keys.
+
+Depends on app.keys, times and the other modules of this folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`tierdex load FILE`: CSV, JSON lines or Parquet into the index. Depends on app.load."""
+"""`tierdex load FILE`: CSV, JSON lines or Parquet into the index.
+
+Depends on app.load and the other modules of this folder.
+"""
 
 from __future__ import annotations
 

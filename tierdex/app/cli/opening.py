@@ -1,6 +1,6 @@
 """Opens what a command works on: a data folder, a store, or a service.
 
-Depends on index_service and client, imported when a command needs them.
+Depends on client and index_service.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Results as a table, JSON, one JSON object a line, or CSV, on stdout.
 
-Integers stay exact in every form. Depends on rich (tables only), orjson.
+Integers stay exact in every form.
+
+Depends on rich, orjson, options and documents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`tierdex probe`: put canaries, look them up, say what was seen. Depends on app.probe."""
+"""`tierdex probe`: put canaries, look them up, say what was seen.
+
+Depends on app.probe and the other modules of this folder.
+"""
 
 from __future__ import annotations
 

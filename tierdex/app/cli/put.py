@@ -1,4 +1,7 @@
-"""`tierdex put`: put one entry, or entries from JSON lines. Depends on opening."""
+"""`tierdex put`: put one entry, or entries from JSON lines.
+
+Depends on opening, options, output, codecs and times.
+"""
 
 from __future__ import annotations
 

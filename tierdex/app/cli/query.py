@@ -1,4 +1,7 @@
-"""`tierdex query`: look a key or a message ID up. Depends on opening, output."""
+"""`tierdex query`: look a key or a message ID up.
+
+Depends on app.load, show, times and the other modules of this folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`tierdex serve`: the HTTP service. Depends on app.server, imported when it runs."""
+"""`tierdex serve`: the HTTP service.
+
+Depends on app.http, index_service and the other modules of this folder.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """`tierdex spark build | lookup | merge | verify | index`: the pipeline's jobs from the command line.
 
-Each runs in a session at `--master` (this machine by default) and says what it did. Credentials come
-from the environment. Depends on pipeline and spark_session.
+Each runs in a session at `--master` (this machine by default) and says what it did. Credentials
+come from the environment.
+
+Depends on pipeline and the other modules of this folder.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A command's first parameter is `start`; `in_session` puts the session's options 
     def verify(start: Start, store: Store, ...)      with start() as spark: ...
     tierdex spark verify STORE --master spark://host:7077 --conf spark.executor.cores=2
 
-Depends on pipeline, options and the progress bar.
+Depends on progress_bar and pipeline.
 """
 
 from __future__ import annotations

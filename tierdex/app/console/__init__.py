@@ -9,7 +9,7 @@ The page asks the same `/v1/...` routes as every other client, with relative add
 behind a proxy that adds a path prefix. Nothing is fetched from another host. The assets hold no
 secrets and are open without a key; the key that a user types stays in the tab's session storage.
 
-Depends on fastapi (as all of app/); imports nothing else of tierdex.
+Depends on routes; imports nothing else of tierdex.
 """
 
 from tierdex.app.console.routes import CONTENT_SECURITY_POLICY, console_router

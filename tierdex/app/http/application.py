@@ -10,7 +10,9 @@
         a route             its work; the index is called off the event loop
 
 The index is opened and closed by whoever calls `create_app`. Nothing in a request names a path, a
-URL or a bucket. Depends on fastapi and the modules beside this one.
+URL or a bucket.
+
+Depends on fastapi, app.console, routes, logs and the other modules of this folder.
 """
 
 from __future__ import annotations

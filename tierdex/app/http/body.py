@@ -4,7 +4,7 @@ FastAPI would read and parse a declared body before any dependency runs: who has
 service unfold 16 MiB. So a body is read by a dependency of its own, behind the one for the scope; its
 model goes into openapi.yaml by `request_body`. Bodies of other kinds are read raw.
 
-Depends on fastapi, pydantic, problems, validation.
+Depends on fastapi, pydantic, models, problems and validation.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A body is counted while it arrives, chunked or not. All bodies in memory at one 
 that many large requests are refused (503) instead of exhausting the process. A body's share is given
 back when its request is answered and over: an error on its way still holds the bytes.
 
-Depends on starlette, problems.
+Depends on starlette, problems and codecs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """What the service counts, in Prometheus' text form. One registry an app, nothing global.
 
 Gauges of files and compaction are read from the index when they are asked for, so that serving
-requests pays nothing for them. Depends on prometheus_client.
+requests pays nothing for them.
+
+Depends on prometheus_client, documents and index_service.
 """
 
 from __future__ import annotations

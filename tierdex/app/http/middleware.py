@@ -1,7 +1,9 @@
 """What every request passes, whatever route it is for: its id and log line, and who may be here at all.
 
-Plain ASGI classes, added to the application by `add_middleware`; what a service owner adds there (CORS,
-tracing) stands around them. `BodyLimits` is the third. Depends on starlette, problems, service.
+Plain ASGI classes, added to the application by `add_middleware`; what a service owner adds there
+(CORS, tracing) stands around them. `BodyLimits` is the third.
+
+Depends on starlette, problems and same_origin.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Strictly: numbers are digits, truth is `true` or `false`, times are milliseconds or RFC 3339, a name is
 known and stands once, text is UTF-8. What the values mean is checked by the index.
 
-Depends on pydantic, times.
+Depends on pydantic, models and times.
 """
 
 from __future__ import annotations

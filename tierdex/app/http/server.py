@@ -5,7 +5,7 @@ which brings everything received to `disk`; exit 0. A watch ends the process whe
 was acknowledged is in the page cache at least, so a hard end loses nothing that was promised at
 `os` or above.
 
-Depends on uvicorn. Must not open the index: its caller does.
+Depends on uvicorn, application, connection and logs. Must not open the index: its caller does.
 """
 
 from __future__ import annotations

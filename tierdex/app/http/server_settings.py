@@ -4,7 +4,7 @@ A value comes from the first that has it: a flag of `tierdex serve`, a variable 
 the default below. What a single query or batch may ask for is a setting of the index
 (`max_count_limit`, `max_lookups`, `max_batch_entries`), since it holds at every door.
 
-Depends on pydantic-settings only.
+Depends on pydantic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The components of one HTTP service, and how a route reaches them and calls the index.
 
-Depends on anyio, starlette, and the components it names.
+Depends on starlette, documents and app.keys.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ own. Rows whose key is null or empty are skipped for that key and counted.
 
 A load is a stream of batches, each applied whole. When it stops at a bad row, the blocks before are
 in; loading the mended file again is harmless, since a repeat is answered once.
-Depends on the modules beside it, index_service through its verbs, settings of nobody.
+
+Depends on the other modules of this folder.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ A record is a line; in CSV a line break inside quotes does not end it::
     position                      starts[i]     ends[i]
     | ... whole records ... | record i ............ | \r\n | ... | begun record -> next block |
 
-Line breaks are found with numpy over 16 MiB at once. A byte order mark, CRLF and a last line without
-a line break are all accounted for; a record's bytes leave out its line break; empty lines are no
-records. Depends on numpy, errors, the file system seam.
+Line breaks are found with numpy over 16 MiB at once. A byte order mark, CRLF and a last line
+without a line break are all accounted for; a record's bytes leave out its line break; empty lines
+are no records.
+
+Depends on numpy.
 """
 
 from __future__ import annotations

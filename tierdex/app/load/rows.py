@@ -1,6 +1,6 @@
 """What the three readers yield: blocks of rows by column, each row with its place in the file.
 
-Depends on errors only (and pyarrow, numpy in the types).
+Depends on pyarrow.
 """
 
 from __future__ import annotations

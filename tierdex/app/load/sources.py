@@ -4,7 +4,9 @@ An entry of a CSV or JSONL file is a message: topic, offset, size, and no file n
 which files were loaded under a topic and how their rows were read; with that, the row at the offset
 is read anew and its key compared, so that of two files under one topic the right one answers.
 
-Written whole to a temporary name, synced, renamed. Depends on errors, the file system seam.
+Written whole to a temporary name, synced, renamed.
+
+Depends on the ground.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ A canary is an entry of topic `tierdex.probe` whose location and time are made f
 a wrong answer is told from a right one. Canaries are remembered in a file between runs: what was put
 a week ago must be found still. Those older than `remember_s` are forgotten: keep it below retention.
 
-Depends on the verbs of an index (embedded or remote), the ground and answers. No metrics here.
+Depends on the ground. No metrics here.
 """
 
 from __future__ import annotations

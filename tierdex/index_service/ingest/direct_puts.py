@@ -13,7 +13,7 @@ its batch was written.
 
 Topics have numbers here, given when the writer first meets them; a number is never given twice.
 
-Depends on put_request, indexfile.
+Depends on fileparts and indexfile.
 """
 
 from __future__ import annotations

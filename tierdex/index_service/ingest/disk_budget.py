@@ -1,6 +1,6 @@
 """Whether the disk takes more puts: what waits for the store, and what is free.
 
-Depends on lifecycle, settings, seams.
+Depends on disk_errors.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A failed sync is never tried again into a success: the kernel may have dropped the pages. The file is
 suspect from then on, takes no more batches, and the compactor re-reads and rewrites it.
 
-Depends on lifecycle, indexfile, seams.
+Depends on lifecycle.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It lies under a name of its own (`next.ready`) until it is renamed to its number. Whoever makes it or
 takes it holds `lock`: nobody else may make a file of that name meanwhile.
 
-Depends on lifecycle, indexfile, seams, disk_errors.
+Depends on disk_errors and indexfile.
 """
 
 from __future__ import annotations

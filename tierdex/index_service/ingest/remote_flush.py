@@ -2,7 +2,8 @@
 
 All waiters share one roll, and there is at most one every `remote_interval`, so that acknowledging
 single messages remotely does not make a swamp of tiny files.
-Depends on the writer, the file table and the clock.
+
+Depends on the ground.
 """
 
 from __future__ import annotations

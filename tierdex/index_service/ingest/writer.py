@@ -21,7 +21,8 @@ the next file's. `_lock` guards the active file and is never held during a sync 
 for the store: a put waits for other puts and for a roll (one rename) only. Most single puts take no
 lock at all (see DirectPuts): whoever touches the active file shuts direct puts first.
 
-Depends on lifecycle, indexfile, settings, seams. Must not import compactor or storage_layer.
+Depends on disk_errors, health, indexfile and the other modules of this folder. Must not import
+compactor or storage_layer.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ The folder moves under the reader's hands: a file is renamed to its next state, 
 gone. A listing is therefore tried again when a file in it has vanished. Each refresh shows what the
 writer has added since; what left the folder for good stays shown until the manifest, read after
 that, shows it as published: no query in between sees neither.
-Depends on lifecycle and local_recovery.
+
+Depends on local_recovery, manifest_follower, answer and lifecycle.
 """
 
 from __future__ import annotations

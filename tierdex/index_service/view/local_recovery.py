@@ -4,7 +4,7 @@ Recovery itself is planned and carried out by `lifecycle.recovery`, which knows 
 inside a file; this module is what it asks. Sealed and compacted files are opened by their footers,
 never scanned; an unsealed one is read batch by batch.
 
-Depends on lifecycle and indexfile.
+Depends on fileparts, indexfile and lifecycle.
 """
 
 from __future__ import annotations

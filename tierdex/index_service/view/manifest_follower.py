@@ -13,7 +13,8 @@ A node whose manifest could not be read for `max_staleness` makes answers incomp
 
 Locks: `_refreshing` is held while the store is asked, `_lock` while the table is changed and never
 longer, so that nobody who only wants to show a commit of his own waits for the store.
-Depends on lifecycle, published.py.
+
+Depends on answer, file_info, readers and lifecycle.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every answer names them in `missing`, since nobody knows what they held: an unreadable file must not
 look like "not found". A file leaves the list when an operator removes it from `DATA/quarantine/`.
 
-Depends on filesystem and lifecycle paths.
+Depends on manifest_follower, answer and lifecycle.
 """
 
 from __future__ import annotations

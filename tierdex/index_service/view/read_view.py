@@ -1,6 +1,6 @@
 """What a query asks about everything that is not one of its files: other nodes, quarantine, time.
 
-Depends on manifest_follower, quarantine, folder_follower.
+Depends on manifest_follower, answer and file_info.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 They hold a 32-bit Java hash and no keys, so an entry from them says so (`hash_function`), and may
 belong to another key of the topic. A message ID is indexed there as a key of its topic; without a
-topic every topic of the metadata is tried. Their headers' times bound nothing, so each file is asked
-whatever the time range. Depends on indexfile.
+topic every topic of the metadata is tried. Their headers' times bound nothing, so each file is
+asked whatever the time range.
+
+Depends on manifest_follower, answer, readers, requests, lifecycle and rocketmq.
 """
 
 from __future__ import annotations

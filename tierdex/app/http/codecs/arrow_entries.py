@@ -5,7 +5,7 @@ Columns: `topic` string (or dictionary of strings), `keys` list of string, or `k
 or an Arrow timestamp (one without a zone is UTC). Keys and message IDs may not be dictionaries:
 a few bytes a row could unfold to any size.
 
-Depends on errors, numpy, pyarrow.
+Depends on numpy, pyarrow, arrow_stream and put_rows.
 """
 
 from __future__ import annotations

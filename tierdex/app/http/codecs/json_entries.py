@@ -1,6 +1,6 @@
 """Entries of a JSON or ndjson body: checked by their model, and transposed once into columns.
 
-Depends on models, validation, errors, numpy, pyarrow.
+Depends on numpy, pyarrow, put_rows and http.
 """
 
 from __future__ import annotations

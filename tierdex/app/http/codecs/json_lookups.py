@@ -6,7 +6,7 @@ by lookup: those with further fields, a wrong value (whose refusal that way word
 and a lookup with as many entries as it may have (its cursor is made there). What the columns gain: 1,000
 keys take 1 ms instead of 20. A test holds both ways to the same answers.
 
-Depends on models, validation, orjson, numpy, pyarrow, and on the index through its verbs.
+Depends on orjson, numpy, pyarrow, documents and http.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routes of the operator: files, nodes, verify, compaction, roll, refresh, expire.
 
-Depends on service, security, parameters, body, models.
+Depends on documents, app.http and app.keys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routes of entries: put, look one key up, look many up; topics and watermark.
 
-Depends on service, security, parameters, body, models, codecs.
+Depends on documents, app.http, codecs, app.keys and index_service.
 """
 
 from __future__ import annotations

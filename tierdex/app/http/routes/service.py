@@ -1,6 +1,6 @@
 """Routes about the service itself: health, readiness, version, metrics, documentation.
 
-Depends on service, security, metrics, docs_page.
+Depends on app.http and app.keys.
 """
 
 from __future__ import annotations
