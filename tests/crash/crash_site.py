@@ -9,7 +9,7 @@ from tests.stateful.world import ROOT, Site, World, identities_of
 from tierdex import Index
 from tierdex.ids import SeededIds
 from tierdex.index_service.claiming import Claiming
-from tierdex.index_service.open import open_parts
+from tierdex.index_service.open import open_components
 from tierdex.settings import load_settings
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.crash import CrashingStore
@@ -35,7 +35,7 @@ class CrashSite(Site):
                 ids=SeededIds(world.seed * 1_000_003 + self.opened + 500_000),
             )  # fmt: skip
         self.index = Index(
-            open_parts(
+            open_components(
                 ROOT, store=world.store, rocketmq=None, clock=world.clock, filesystem=self.disk,
                 ids=SeededIds(world.seed * 1_000_003 + self.opened), executor=InlineExecutor(),
                 settings=_settings(node=self.name, **world.settings), claiming=Claiming(),
