@@ -10,8 +10,8 @@ from tierdex.indexfile.compacted.file import CompactedFile, Lookup
 from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.compacted.writer import CompactedWriter
 from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
+from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
-from tierdex.indexfile.statistics import RowBounds
 
 UUID = bytes(range(16))
 TOPICS = ("orders", "payments", "订单")

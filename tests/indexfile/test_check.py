@@ -9,7 +9,7 @@ from tierdex.fileparts.filter import FilterBuilder
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile.check import check_compacted, check_file
 from tierdex.indexfile.compacted import writer as writer_module
-from tierdex.indexfile.statistics import FileStatistics
+from tierdex.indexfile.compacted.statistics import FileStatistics
 
 ROWS = compacted_files.make_rows(2000, distinct=900)
 

@@ -15,8 +15,8 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.writer import CompactedWriter
 from tierdex.indexfile.hashing import key_hash
 from tierdex.indexfile.lookup import Lookup
+from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
-from tierdex.indexfile.statistics import RowBounds
 
 
 def warm_up() -> None:

@@ -3,7 +3,7 @@
 `StringColumn` is Arrow's layout (offsets into one run of bytes), without a copy where the caller has
 Arrow; `ItemColumns` is a batch by column; `ItemRows` a batch that was gathered row by row.
 
-Sizes are checked at construction, since kernels trust them. Depends on schema, kernels, fileparts, hashing
+Sizes are checked at construction, since kernels trust them. Depends on schema, fileparts, errors
 and layout; pyarrow is loaded when a list or an Arrow array comes.
 """
 
@@ -17,7 +17,6 @@ import numpy as np
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
-from tierdex.indexfile.hashing import check_topic_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -165,6 +164,15 @@ def is_plain_text(column: StringColumn, max_bytes: int) -> bool:
         return True
     least, greatest, is_ascii = scan_texts(offsets, offset_bytes, data, len(column))
     return bool(is_ascii and least >= 1 and greatest <= max_bytes)
+
+
+def check_topic_index(topic_index: np.ndarray, count: int, topic_count: int) -> np.ndarray:
+    """Return `topic_index` as contiguous i4, checked: kernels trust it."""
+    result = np.ascontiguousarray(topic_index, np.int32)
+    assert result.shape == (count,), (result.shape, count)
+    if count and not 0 <= int(result.min()) <= int(result.max()) < topic_count:
+        raise ValueError("topic index out of bounds")
+    return result
 
 
 def _array_of(values: Any) -> Any:

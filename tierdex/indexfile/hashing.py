@@ -15,6 +15,7 @@ import numpy as np
 import xxhash
 
 from tierdex.indexfile import layout
+from tierdex.indexfile.columns import check_topic_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,12 +128,3 @@ def _hash_column(
         out.ctypes.data,
     )
     return out
-
-
-def check_topic_index(topic_index: np.ndarray, count: int, topic_count: int) -> np.ndarray:
-    """Return `topic_index` as contiguous i4, checked: kernels trust it."""
-    result = np.ascontiguousarray(topic_index, np.int32)
-    assert result.shape == (count,), (result.shape, count)
-    if count and not 0 <= int(result.min()) <= int(result.max()) < topic_count:
-        raise ValueError("topic index out of bounds")
-    return result

@@ -27,7 +27,7 @@ from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.compacted.writer import CompactedSummary, CompactedWriter
-from tierdex.indexfile.statistics import RowBounds
+from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.topic_set import listed_topics

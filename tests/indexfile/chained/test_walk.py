@@ -7,7 +7,7 @@ from tests.indexfile.chained_files import make_file, make_part
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.chained.kernels.chain_walk import CHAIN_ITEMS
 from tierdex.indexfile.layout import KIND_MESSAGE_ID
-from tierdex.indexfile.statistics import RowBounds
+from tierdex.indexfile.row_bounds import RowBounds
 
 
 def walk(file, chunk_items=65_536):

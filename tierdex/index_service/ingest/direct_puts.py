@@ -183,7 +183,7 @@ class DirectPuts:
 
     def open_to(self, file: ChainedFile, topics: Iterable[str]) -> None:
         """Let messages into `file` for a while, those of `topics` too, which it has just taken."""
-        assert not self._cells[k.W_TALLY], "open while the file was touched"
+        assert not self._cells[k.W_STATISTICS], "open while the file was touched"
         if file is not self._file:
             self.close_file()
             self._file = file
@@ -193,13 +193,13 @@ class DirectPuts:
                 self._tags[self._place_of(topic)] = 1 + index
         most, last = file.room_for_singles(_ITEMS_BETWEEN_LOOKS)
         self._cells[k.W_MOST_ITEMS], self._cells[k.W_LAST_ROW] = most, last
-        self._cells[k.W_TALLY] = file.tally_address()
+        self._cells[k.W_STATISTICS] = file.statistics_address()
         if self._is_refusing or file.suspect:  # looked at last, as in `_open`
             self.shut()
 
     def shut(self) -> None:
         """Let no message into the open file; nobody is half way through when this returns."""
-        self._cells[k.W_TALLY] = 0
+        self._cells[k.W_STATISTICS] = 0
 
     def close_file(self) -> None:
         """Let go of the open file."""

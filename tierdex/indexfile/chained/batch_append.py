@@ -18,9 +18,9 @@ from tierdex.fileparts.kernels.checksum import crc32c
 from tierdex.fileparts.layout import round_up
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
+from tierdex.indexfile.chained.kernels import batch_statistics as statistics_k
 from tierdex.indexfile.chained.kernels import insert as k
 from tierdex.indexfile.chained.kernels import message_rows as quick_k
-from tierdex.indexfile.chained.kernels import tally as tally_k
 from tierdex.indexfile.columns import ItemColumns, ItemRows
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, column_hashes, topic_seeds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.fileparts.dictionary import Dictionaries
-    from tierdex.indexfile.chained.tally import Tally
+    from tierdex.indexfile.chained.batch_statistics import BatchStatistics
     from tierdex.indexfile.schema import Schema
 
 _STRIDE, _WIDTH = 1, 2  # columns of the table of columns
@@ -157,68 +157,76 @@ def _of_rows(part: ItemRows, schema: Schema, dictionaries: Dictionaries) -> Sour
 
 
 def write(
-    tally: Tally,
+    statistics: BatchStatistics,
     data: np.ndarray,
     rows_begin: int,
     uuid: bytes,
     sources: Sequence[Source],
     staged: bytes,
 ) -> None:
-    """Write a batch at the tally's next row of `data`, the mapped file whose row 1 is at `rows_begin`.
+    """Write a batch at the statistics' next row of `data`, the mapped file whose row 1 is at `rows_begin`.
 
     On return the batch is real: recovery will find it. If it raises, the caller undoes.
     """
-    item_bytes = int(tally.array[tally_k.T_ITEM_BYTES])
+    item_bytes = int(statistics.array[statistics_k.B_ITEM_BYTES])
     items = sum(source.size for source in sources)
     length = layout.batch_rows(item_bytes, len(staged), items)
-    first_row = tally.next_row
+    first_row = statistics.next_row
     begin = rows_begin + (first_row - 1) * item_bytes
     items_begin = begin + (length - items) * item_bytes
     head = data[begin:items_begin]
     head[:] = 0
     record = head[: layout.BATCH_RECORD_BYTES].view(layout.BATCH_RECORD)[0]
-    record["magic"], record["number"] = layout.BATCH_MAGIC, tally.batches
+    record["magic"], record["number"] = layout.BATCH_MAGIC, statistics.batches
     record["item_count"], record["dictionary_bytes"] = items, len(staged)
     record["uuid"] = np.void(uuid)
     if staged:
         dictionary_begin = round_up(layout.BATCH_RECORD_BYTES, item_bytes)
         head[dictionary_begin:][: len(staged)] = np.frombuffer(staged, np.uint8)
-    tally.array[tally_k.T_CRC] = crc32c(address(head), len(head), np.uint32(tally.crc))
+    statistics.array[statistics_k.B_CRC] = crc32c(
+        address(head), len(head), np.uint32(statistics.crc)
+    )
     row = first_row + length - items
     for source in sources:
-        _write_source(tally, source, row, data, rows_begin + (row - 1) * item_bytes)
+        _write_source(statistics, source, row, data, rows_begin + (row - 1) * item_bytes)
         row += source.size
     # Whatever a batch before a crash left behind must not look like the one after this.
     data[begin + length * item_bytes :][: layout.BATCH_RECORD_BYTES] = 0
     # This makes the batch real: everything above is in place before it.
-    record["crc"] = tally.crc
-    tally.array[tally_k.T_NEXT_ROW] = first_row + length
-    tally.array[tally_k.T_BATCHES] += 1
+    record["crc"] = statistics.crc
+    statistics.array[statistics_k.B_NEXT_ROW] = first_row + length
+    statistics.array[statistics_k.B_BATCHES] += 1
 
 
-def _write_source(tally: Tally, source: Source, row: int, data: np.ndarray, position: int) -> None:
+def _write_source(
+    statistics: BatchStatistics, source: Source, row: int, data: np.ndarray, position: int
+) -> None:
     if source.rows is not None:
         raw = source.rows.view(np.uint8)
         data[position : position + len(raw)] = raw
     done = 0
     while done < source.size:
         if source.rows is not None:
-            done = k.link_rows(tally.array, row, done, source.size)
+            done = k.link_rows(statistics.array, row, done, source.size)
         elif source.messages is not None:
-            done = quick_k.write_messages(tally.array, source.messages, row, done, source.size)
+            done = quick_k.write_messages(statistics.array, source.messages, row, done, source.size)
         else:
-            done = k.write_items(tally.array, source.places, source.columns, row, done, source.size)
+            done = k.write_items(
+                statistics.array, source.places, source.columns, row, done, source.size
+            )
         if done < source.size:
-            tally.grow()
+            statistics.grow()
 
 
-def undo(tally: Tally, before: np.ndarray, sources: Sequence[Source], staged: bytes) -> None:
-    """Take a batch that was not finished out of the chains; `before` is the tally's array before it.
+def undo(
+    statistics: BatchStatistics, before: np.ndarray, sources: Sequence[Source], staged: bytes
+) -> None:
+    """Take a batch that was not finished out of the chains; `before` is the statistics' array before it.
 
     Its rows stay as they are, since a reader may be among them: nothing may be appended after this.
     """
     items = sum(source.size for source in sources)
-    first_row = int(before[tally_k.T_NEXT_ROW])
-    length = layout.batch_rows(int(before[tally_k.T_ITEM_BYTES]), len(staged), items)
-    k.undo_links(tally.array, first_row + length - items, items)
-    tally.array[:] = before
+    first_row = int(before[statistics_k.B_NEXT_ROW])
+    length = layout.batch_rows(int(before[statistics_k.B_ITEM_BYTES]), len(staged), items)
+    k.undo_links(statistics.array, first_row + length - items, items)
+    statistics.array[:] = before

@@ -1,10 +1,10 @@
-"""Reading the batches of an unsealed file: from its bytes to a tally, dictionaries and chains.
+"""Reading the batches of an unsealed file: from its bytes to statistics, dictionaries and chains.
 
 Batches are a file's own write-ahead log: everything mutable is derived from them, here and only here.
 Bytes come through pread in pieces, never through a mapping: another process may cut the file. The
 scan ends at the first batch that does not verify; what lies behind it was never acknowledged.
 
-Depends on layout, dictionary, kernels.batches and tally.
+Depends on layout, dictionary, kernels.batches and batch_statistics.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
+from tierdex.indexfile.chained.batch_statistics import BatchStatistics
+from tierdex.indexfile.chained.kernels import batch_statistics as statistics_k
 from tierdex.indexfile.chained.kernels import batches as k
-from tierdex.indexfile.chained.kernels import tally as tally_k
-from tierdex.indexfile.chained.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +32,13 @@ def scan_file(
     read_at: Callable[[int, int], bytes],
     header: FileHeader,
     path: object,
-    tally: Tally,
+    statistics: BatchStatistics,
     dictionaries: Dictionaries | None,
     *,
     slots: np.ndarray | None,
     row_limit: int | None = None,
 ) -> None:
-    """Take every batch from the tally's next row on into the tally, the dictionaries and `slots`.
+    """Take every batch from the statistics' next row on into the statistics, the dictionaries and `slots`.
 
     `slots` is the u4 array whose chains are built, None for no chains; `dictionaries` None: they are
     known already. Raises CorruptFileError when a batch that verifies breaks a rule all the same.
@@ -48,24 +48,26 @@ def scan_file(
     limit = header.row_capacity if row_limit is None else row_limit
     least_rows = piece_rows = _PIECE_BYTES // item_bytes
     while True:
-        first = tally.next_row
+        first = statistics.next_row
         wanted = min(limit - first + 1, piece_rows) * item_bytes
         data = np.frombuffer(read_at(begin + (first - 1) * item_bytes, wanted), np.uint8)
         last = first + len(data) // item_bytes - 1
         # Row 1 would lie here if the piece were the whole region.
         rows = data.ctypes.data - (first - 1) * item_bytes
-        tally.bind(slots=slots.ctypes.data if slots is not None else 0, rows=rows)
-        scan_rows(tally, last, path, dictionaries, data, first, with_chains=slots is not None)
+        statistics.bind(slots=slots.ctypes.data if slots is not None else 0, rows=rows)
+        scan_rows(statistics, last, path, dictionaries, data, first, with_chains=slots is not None)
         if last >= limit or len(data) < wanted:
             return  # there is no more to read
-        if tally.next_row > last:
+        if statistics.next_row > last:
             piece_rows = least_rows
             continue
         # What comes next is the end, or a batch of which the piece holds only a part.
-        row = tally.next_row
+        row = statistics.next_row
         length = 0
         if (last - row + 1) * item_bytes >= layout.BATCH_RECORD_BYTES:
-            length = k.batch_length(tally.array, rows + (row - 1) * item_bytes, limit - row + 1)
+            length = k.batch_length(
+                statistics.array, rows + (row - 1) * item_bytes, limit - row + 1
+            )
         elif row > first:
             length = least_rows  # not even its record: read on from there
         if length <= last - row + 1:
@@ -79,15 +81,15 @@ def scan_anew(
     path: object,
     slots: np.ndarray,
     row_limit: int | None = None,
-) -> tuple[Tally, Dictionaries]:
-    """Return the tally and dictionaries of a file's batches, up to `row_limit`; see `scan_file`."""
-    tally, dictionaries = Tally(header), Dictionaries(header.schema.dictionary_names)
-    scan_file(read_at, header, path, tally, dictionaries, slots=slots, row_limit=row_limit)
-    return tally, dictionaries
+) -> tuple[BatchStatistics, Dictionaries]:
+    """Return the statistics and dictionaries of a file's batches, up to `row_limit`; see `scan_file`."""
+    statistics, dictionaries = BatchStatistics(header), Dictionaries(header.schema.dictionary_names)
+    scan_file(read_at, header, path, statistics, dictionaries, slots=slots, row_limit=row_limit)
+    return statistics, dictionaries
 
 
 def scan_rows(
-    tally: Tally,
+    statistics: BatchStatistics,
     last_row: int,
     path: object,
     dictionaries: Dictionaries | None,
@@ -97,25 +99,29 @@ def scan_rows(
     with_chains: bool = False,
 ) -> None:
     """Scan rows up to `last_row` that lie in memory; `data` begins with `first_row`."""
-    purpose = k.FOR_CHAINS if with_chains else k.FOR_TALLY
-    item_bytes = int(tally.array[tally_k.T_ITEM_BYTES])
+    purpose = k.FOR_CHAINS if with_chains else k.FOR_STATISTICS
+    item_bytes = int(statistics.array[statistics_k.B_ITEM_BYTES])
     while True:
-        answer = k.scan_batches(tally.array, last_row, purpose)
+        answer = k.scan_batches(statistics.array, last_row, purpose)
         if answer == k.SCAN_BAD_LINK:
-            raise CorruptFileError(path, f"an item before row {tally.next_row} has a wrong link")
+            raise CorruptFileError(
+                path, f"an item before row {statistics.next_row} has a wrong link"
+            )
         if answer == k.SCAN_GROW:
-            tally.grow()
+            statistics.grow()
             continue
         if answer == k.SCAN_DICTIONARY:
-            length = int(tally.array[tally_k.T_DICTIONARY_BYTES])
-            position = (int(tally.array[tally_k.T_DICTIONARY_ROW]) - first_row) * item_bytes
-            tally.array[tally_k.T_DICTIONARY_BYTES] = 0
+            length = int(statistics.array[statistics_k.B_DICTIONARY_BYTES])
+            position = (
+                int(statistics.array[statistics_k.B_DICTIONARY_ROW]) - first_row
+            ) * item_bytes
+            statistics.array[statistics_k.B_DICTIONARY_BYTES] = 0
             if dictionaries is not None:
                 try:
                     dictionaries.load(data[position : position + length].tobytes())
                 except ValueError as error:
                     raise CorruptFileError(path, str(error)) from error
-        if dictionaries is not None and tally.max_topic >= len(dictionaries.strings("topic")):
-            raise CorruptFileError(path, f"topic {tally.max_topic} is in no dictionary")
+        if dictionaries is not None and statistics.max_topic >= len(dictionaries.strings("topic")):
+            raise CorruptFileError(path, f"topic {statistics.max_topic} is in no dictionary")
         if answer == k.SCAN_END:
             return

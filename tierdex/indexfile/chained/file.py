@@ -7,8 +7,8 @@
 Here it is made, opened, recovered, read again and closed; `ChainedReader` answers queries,
 `ChainedWriter` appends, syncs and seals.
 
-Sizes are bytes, times int64 ms. Depends on fileparts, batch_scan, check, old_pages, reader, seal, tally,
-view, writer, header, layout and lookup. Knows neither
+Sizes are bytes, times int64 ms. Depends on fileparts, batch_scan, check, old_pages, reader, seal,
+batch_statistics, view, writer, header, layout and lookup. Knows neither
 states nor folders: the caller names, renames and removes files, and syncs their folder.
 """
 
@@ -23,11 +23,11 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.batch_scan import scan_anew, scan_file
+from tierdex.indexfile.chained.batch_statistics import BatchStatistics
 from tierdex.indexfile.chained.check import check_chained
 from tierdex.indexfile.chained.old_pages import write_recovered
 from tierdex.indexfile.chained.reader import Published
 from tierdex.indexfile.chained.seal import read_tail
-from tierdex.indexfile.chained.tally import Tally
 from tierdex.indexfile.chained.view import ChainedView, Matches
 from tierdex.indexfile.chained.writer import ChainedWriter, FileFullError
 from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
@@ -108,11 +108,11 @@ class ChainedFile(ChainedWriter):
         file: OpenFile,
         *,
         writable: bool,
-        tally: Tally | None = None,
+        statistics: BatchStatistics | None = None,
         dictionaries: Dictionaries | None = None,
         slots: np.ndarray | None = None,
     ) -> ChainedFile:
-        """Map an unsealed file and return it; without a tally it is an empty one."""
+        """Map an unsealed file and return it; without statistics it is an empty one."""
         mapping = file.map(header.full_length, writable=writable)
         view = ChainedView(header, path, mapping.array.view(np.ndarray), slots=slots)
         result = cls(
@@ -120,7 +120,7 @@ class ChainedFile(ChainedWriter):
             header,
             file,
             mapping,
-            tally=tally or Tally(header),
+            statistics=statistics or BatchStatistics(header),
             dictionaries=dictionaries or Dictionaries(header.schema.dictionary_names),
             view=view,
             writable=writable,
@@ -143,11 +143,11 @@ class ChainedFile(ChainedWriter):
             if file.size() != header.full_length:
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
-            tally, dictionaries = scan_anew(file.read_at, header, path, slots)
-            used = header.row_end(tally.next_row - 1)
+            statistics, dictionaries = scan_anew(file.read_at, header, path, slots)
+            used = header.row_end(statistics.next_row - 1)
             write_recovered(file, header, slots, used)
             result = cls._over(
-                path, header, file, writable=True, tally=tally, dictionaries=dictionaries
+                path, header, file, writable=True, statistics=statistics, dictionaries=dictionaries
             )
             result._blocks.end = used
             return result
@@ -181,9 +181,15 @@ class ChainedFile(ChainedWriter):
             if file.size() != header.full_length:
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
-            tally, names = scan_anew(file.read_at, header, path, slots)
+            statistics, names = scan_anew(file.read_at, header, path, slots)
             return cls._over(
-                path, header, file, writable=False, tally=tally, dictionaries=names, slots=slots
+                path,
+                header,
+                file,
+                writable=False,
+                statistics=statistics,
+                dictionaries=names,
+                slots=slots,
             )
         except BaseException:
             file.close()
@@ -197,21 +203,20 @@ class ChainedFile(ChainedWriter):
         parts = read_tail(file.read_at, size, header, path)
         mapping = file.map(size, writable=False)
         data = mapping.array.view(np.ndarray)
-        tally = Tally(header)
-        statistics = parts.statistics
-        tally.restore(statistics)
+        statistics = BatchStatistics(header)
+        statistics.restore(parts.statistics)
         result = cls(
             path,
             header,
             file,
             mapping,
-            tally=tally,
+            statistics=statistics,
             dictionaries=parts.dictionaries,
             view=ChainedView(header, path, data, blocks=parts.blocks),
             writable=False,
         )
         result.sealed = True
-        result.synced = statistics.row_count
+        result.synced = parts.statistics.row_count
         return result
 
     # -- from the device, and away ---------------------------------------------------------------------
@@ -225,14 +230,14 @@ class ChainedFile(ChainedWriter):
         self._drop_mapping()
         self._file.forget_cached()
         slots = np.zeros(self.slot_count, np.uint32)
-        tally, dictionaries = scan_anew(
+        statistics, dictionaries = scan_anew(
             self._file.read_at, self.header, self.path, slots, published
         )
         mapping = self._file.map(self.header.full_length, writable=self._writable)
         self._mapping = mapping
         view = ChainedView(self.header, self.path, mapping.array.view(np.ndarray), slots=slots)
-        with self._tally_lock:
-            self._tally, self.dictionaries = tally, dictionaries
+        with self._statistics_lock:
+            self._statistics, self.dictionaries = statistics, dictionaries
             self._look_at(view)
             self._bind()
         self._proven = True
@@ -245,7 +250,12 @@ class ChainedFile(ChainedWriter):
             return self.published
         slots = self._view.slots
         scan_file(
-            self._file.read_at, self.header, self.path, self._tally, self.dictionaries, slots=slots
+            self._file.read_at,
+            self.header,
+            self.path,
+            self._statistics,
+            self.dictionaries,
+            slots=slots,
         )
         self._bind()
         self._publish()
@@ -261,7 +271,7 @@ class ChainedFile(ChainedWriter):
 
     def check(self) -> list[str]:
         """Return every broken invariant, in words; empty means the file is sound."""
-        return check_chained(self, self._view, self._tally, self._file)
+        return check_chained(self, self._view, self._statistics, self._file)
 
     # -- private -----------------------------------------------------------------------------------
 

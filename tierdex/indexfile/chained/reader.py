@@ -3,7 +3,8 @@
 The reading half of `ChainedFile`. It sees what was published: one value that the writing half replaces
 in one step, after the batch is real. Never waits for a writer.
 
-Depends on fileparts, check, chain_lookup, single_gets, layout, lookup, schema, statistics and work_limit.
+Depends on fileparts, proof, chain_lookup, single_gets, layout, lookup, schema, row_bounds,
+batch_statistics and work_limit.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import numpy as np
 from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.check import Proof, prove
 from tierdex.indexfile.chained.kernels import chain_lookup as k
+from tierdex.indexfile.chained.proof import Proof, prove
 from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.row_bounds import RowBounds, RowMeasure
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.statistics import RowBounds, RowMeasure
 from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.fileparts.dictionary import Dictionaries
-    from tierdex.indexfile.chained.tally import Tally
+    from tierdex.indexfile.chained.batch_statistics import BatchStatistics
     from tierdex.indexfile.chained.view import ChainedView, Matches
     from tierdex.indexfile.header import FileHeader
     from tierdex.indexfile.schema import Schema
@@ -64,16 +65,16 @@ class ChainedReader:
         self,
         path: Path,
         header: FileHeader,
-        tally: Tally,
+        statistics: BatchStatistics,
         dictionaries: Dictionaries,
         view: ChainedView,
     ) -> None:
-        """Read `view`, of which the rows that `tally` counts are published."""
+        """Read `view`, of which the rows that `statistics` counts are published."""
         self.path = path
         self.header = header
         self.dictionaries = dictionaries
-        self._tally = tally
-        self._tally_lock = threading.Lock()  # against end_offsets beside an append
+        self._statistics = statistics
+        self._statistics_lock = threading.Lock()  # against end_offsets beside an append
         self._current_view: ChainedView | None = None
         self._door = np.zeros(1, np.int64)  # the address of the view's words; 0: there is no view
         self._look_at(view)
@@ -135,8 +136,8 @@ class ChainedReader:
 
     def end_offsets(self) -> dict[tuple[str, int], int]:
         """Return the greatest end offset (offset + size) of each (topic, queue); empty without."""
-        with self._tally_lock:
-            ends = self._tally.ends()
+        with self._statistics_lock:
+            ends = self._statistics.ends()
         strings = self.dictionaries.strings(TOPIC_DICTIONARY)
         return {(strings[topic], queue): end for topic, queue, end in ends}
 
@@ -342,7 +343,7 @@ class ChainedReader:
         self._current_view = view
 
     def _publish(self) -> None:
-        """Make everything in the tally visible, in one step for every Python thread."""
-        tally = self._tally
-        bounds = tally.time_bounds
-        self._seen[:] = (tally.next_row - 1, tally.items, *bounds)
+        """Make everything in the statistics visible, in one step for every Python thread."""
+        statistics = self._statistics
+        bounds = statistics.time_bounds
+        self._seen[:] = (statistics.next_row - 1, statistics.items, *bounds)

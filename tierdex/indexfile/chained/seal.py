@@ -3,13 +3,12 @@
     | HEADER | slots | rows, padded to 4096 | dictionaries | statistics | block checksums | FOOTER |
 
 A block is 4 KiB; block 0 begins at slot 0. Everything from the slots to the last row has a block's
-checksum, everything after it a part's. Depends on footer, checksums, dictionary, checksum, fileparts, view
-and layout.
+checksum, everything after it a part's. Depends on fileparts, batch_statistics, view, header, layout
+and errors.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,13 +20,14 @@ from tierdex.fileparts.footer import Footer, encode_footer, make_part, read_foot
 from tierdex.fileparts.kernels.checksum import block_checksums
 from tierdex.fileparts.layout import BLOCK_BYTES, Part, round_up
 from tierdex.indexfile import layout
+from tierdex.indexfile.chained.batch_statistics import SealedStatistics
 from tierdex.indexfile.chained.view import BlockChecksums
 from tierdex.indexfile.layout import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.indexfile.chained.tally import Tally
+    from tierdex.indexfile.chained.batch_statistics import BatchStatistics
     from tierdex.indexfile.header import FileHeader
 
 
@@ -35,38 +35,9 @@ class SealedParts(NamedTuple):
     """What a sealed file says after its rows."""
 
     footer: Footer
-    statistics: Statistics
+    statistics: SealedStatistics
     dictionaries: Dictionaries
     blocks: BlockChecksums
-
-
-class Statistics(NamedTuple):
-    """What a sealed file says about its batches; `ends` is (topic index, queue, end offset)."""
-
-    item_count: int
-    row_count: int
-    batch_count: int
-    batch_crc: int
-    min_time: int
-    max_time: int
-    ends: list[tuple[int, int, int]]
-
-    @classmethod
-    def of(cls, tally: Tally) -> Statistics:
-        rows = tally.next_row - 1
-        return cls(tally.items, rows, tally.batches, tally.crc, *tally.time_bounds, tally.ends())
-
-    def encode(self) -> bytes:
-        return json.dumps(self._asdict(), separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, data: bytes, path: object) -> Statistics:
-        try:
-            values = json.loads(data)
-            ends = [(int(a), int(b), int(c)) for a, b, c in values.pop("ends")]
-            return cls(**{name: int(value) for name, value in values.items()}, ends=ends)
-        except (ValueError, TypeError, KeyError) as error:
-            raise CorruptFileError(path, f"statistics cannot be read: {error}") from error
 
 
 def rows_end(header: FileHeader, row_count: int) -> int:
@@ -76,10 +47,10 @@ def rows_end(header: FileHeader, row_count: int) -> int:
 
 
 def encode_tail(
-    header: FileHeader, data: np.ndarray, tally: Tally, dictionaries: Dictionaries
+    header: FileHeader, data: np.ndarray, statistics: BatchStatistics, dictionaries: Dictionaries
 ) -> bytes:
     """Return everything that a sealed file has after its rows; `data` is the file from byte 0."""
-    position = end = rows_end(header, tally.next_row - 1)
+    position = end = rows_end(header, statistics.next_row - 1)
     blocks = (end - layout.HEADER_BYTES) // BLOCK_BYTES
     sums = np.empty(blocks, np.uint32)
     block_checksums(
@@ -92,7 +63,7 @@ def encode_tail(
     parts, pieces = [], []
     for kind, piece, detail in (
         (Part.DICTIONARIES, dictionaries.encode(), len(dictionaries.names)),
-        (Part.STATISTICS, Statistics.of(tally).encode(), 0),
+        (Part.STATISTICS, statistics.sealed().encode(), 0),
         (Part.BLOCK_CHECKSUMS, sums.tobytes(), blocks),
     ):
         parts.append(make_part(kind, header.uuid, piece, position, detail))
@@ -102,7 +73,7 @@ def encode_tail(
         encode_footer(
             form=Form.CHAINED,
             uuid=header.uuid,
-            item_count=tally.items,
+            item_count=statistics.items,
             parts=parts,
             position=position,
         )
@@ -117,7 +88,7 @@ def read_tail(
     footer = read_footer(read_at, file_bytes, path, uuid=header.uuid)
     if footer.form != Form.CHAINED:
         raise CorruptFileError(path, "header and footer name different forms")
-    statistics = Statistics.decode(read_part(read_at, footer, Part.STATISTICS, path), path)
+    statistics = SealedStatistics.decode(read_part(read_at, footer, Part.STATISTICS, path), path)
     if not 0 <= statistics.item_count <= statistics.row_count <= header.row_capacity:
         raise CorruptFileError(path, f"implausible row count {statistics.row_count}")
     if statistics.item_count != footer.item_count:

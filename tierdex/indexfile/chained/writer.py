@@ -5,7 +5,7 @@ then the batch's CRC, which makes it real; then `published`, which makes it visi
 `sync` that began afterwards has returned for.
 
 The writing half of `ChainedFile`: one thread at a time, beside any number of readers. Sizes are bytes.
-Depends on batch_append, predecessor, reserved_blocks, filesystem, fileparts, check, chain_lookup, reader,
+Depends on batch_append, predecessor, reserved_blocks, filesystem, fileparts, proof, chain_lookup, reader,
 seal and layout.
 """
 
@@ -20,8 +20,8 @@ from tierdex.errors import ReadOnlyError, TierdexError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import batch_append
-from tierdex.indexfile.chained.check import prove
 from tierdex.indexfile.chained.kernels.chain_lookup import V_ROWS, V_SLOTS
+from tierdex.indexfile.chained.proof import prove
 from tierdex.indexfile.chained.reader import ChainedReader
 from tierdex.indexfile.chained.reserved_blocks import ReservedBlocks
 from tierdex.indexfile.chained.seal import encode_tail, rows_end
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.filesystem import FileSystem, Mapping, OpenFile
-    from tierdex.indexfile.chained.tally import Tally
+    from tierdex.indexfile.chained.batch_statistics import BatchStatistics
     from tierdex.indexfile.chained.view import ChainedView
     from tierdex.indexfile.columns import ItemColumns, ItemRows
     from tierdex.indexfile.header import FileHeader
@@ -55,13 +55,13 @@ class ChainedWriter(ChainedReader):
         file: OpenFile,
         mapping: Mapping,
         *,
-        tally: Tally,
+        statistics: BatchStatistics,
         dictionaries: Dictionaries,
         view: ChainedView,
         writable: bool,
     ) -> None:
-        """Take over an open file; its rows are those that `tally` counts."""
-        super().__init__(path, header, tally, dictionaries, view)
+        """Take over an open file; its rows are those that `statistics` counts."""
+        super().__init__(path, header, statistics, dictionaries, view)
         self.suspect = False  # a sync failed: what is on the device is not known
         self.sealed = False
         self._proven = False  # a suspect file was read again since its last failure
@@ -77,7 +77,7 @@ class ChainedWriter(ChainedReader):
     @property
     def end_of_batches(self) -> Predecessor:
         """Where this file's batches end now, for the file that takes over from it."""
-        return Predecessor(self.uuid, self._tally.batches, self._tally.crc)
+        return Predecessor(self.uuid, self._statistics.batches, self._statistics.crc)
 
     @property
     def predecessor(self) -> Predecessor | None:
@@ -108,8 +108,8 @@ class ChainedWriter(ChainedReader):
         if not self._writable or self.suspect or self.sealed:
             return 0
         record = layout.batch_rows(self.schema.item_bytes, 0, 0)
-        rows_left = self.header.row_capacity - self._tally.next_row + 1 - record
-        return max(0, min(self.header.item_capacity - self._tally.items, rows_left))
+        rows_left = self.header.row_capacity - self._statistics.next_row + 1 - record
+        return max(0, min(self.header.item_capacity - self._statistics.items, rows_left))
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -131,12 +131,12 @@ class ChainedWriter(ChainedReader):
         except BaseException:
             self.dictionaries.forget()
             raise
-        before = self._tally.array.copy()
+        before = self._statistics.array.copy()
         begin = self._used_bytes()
         try:
-            with self._tally_lock:
+            with self._statistics_lock:
                 batch_append.write(
-                    self._tally, view.data, self._rows_begin, self.uuid, sources, staged
+                    self._statistics, view.data, self._rows_begin, self.uuid, sources, staged
                 )
             # With the record behind it, which `write` has zeroed; all of it has blocks.
             self._write_back(begin, self._used_bytes() + layout.BATCH_RECORD_BYTES)
@@ -146,15 +146,15 @@ class ChainedWriter(ChainedReader):
             # An interrupt, exhausted memory, or a full disk that copies on write. Readers may be among
             # the rows of the batch, so none may be written again: the file is given up for writing.
             self.suspect = True
-            batch_append.undo(self._tally, before, sources, staged)
+            batch_append.undo(self._statistics, before, sources, staged)
             self.dictionaries.forget()
             raise
         self._publish()
         return self.published
 
-    def tally_address(self) -> int:
-        """Return where the tally lies, which the kernels of single puts advance."""
-        return address(self._tally.array)
+    def statistics_address(self) -> int:
+        """Return where the statistics lies, which the kernels of single puts advance."""
+        return address(self._statistics.array)
 
     def room_for_singles(self, most: int) -> tuple[int, int]:
         """Return up to how many items, `most` more at best, and up to which row, kernels may append.
@@ -165,18 +165,18 @@ class ChainedWriter(ChainedReader):
         if not self._writable or self.suspect or self.sealed or not self._stores_are_shared:
             return 0, 0
         reserved = (self._blocks.end - self._rows_begin) // self.schema.item_bytes
-        items = min(self.item_capacity, self._tally.items + most)
+        items = min(self.item_capacity, self._statistics.items + most)
         return items, min(self.header.row_capacity, reserved)
 
     def _make_room(self, items: int, staged_bytes: int) -> None:
         """Reserve disk blocks for a batch and the record after it. Raises FileFullError, OSError."""
         item_bytes = self.schema.item_bytes
         rows = layout.batch_rows(item_bytes, staged_bytes, items)
-        last = self._tally.next_row + rows - 1
-        if self._tally.items + items > self.item_capacity or last > self.header.row_capacity:
+        last = self._statistics.next_row + rows - 1
+        if self._statistics.items + items > self.item_capacity or last > self.header.row_capacity:
             raise FileFullError(f"{self.path}: {items} more items do not fit")
         record = layout.batch_rows(item_bytes, 0, 0)
-        self._blocks.expect_items(self._tally.items + items)
+        self._blocks.expect_items(self._statistics.items + items)
         self._blocks.make_room(self.header.row_end(min(last + record, self.header.row_capacity)))
 
     @property
@@ -241,7 +241,7 @@ class ChainedWriter(ChainedReader):
             raise OSError(f"{self.path} has to be read again: an earlier write or sync failed")
         self._blocks.stop()
         data = self._view.data
-        end = rows_end(self.header, self._tally.next_row - 1)
+        end = rows_end(self.header, self._statistics.next_row - 1)
         used = self._used_bytes()
         if end > used:
             self._file.reserve(used, end - used)
@@ -251,7 +251,7 @@ class ChainedWriter(ChainedReader):
             data[layout.HEADER_BYTES :][: slots.nbytes] = slots.view(np.uint8)
         self._write_back(0, self._rows_begin)
         self._write_back(used, end)
-        tail = encode_tail(self.header, data, self._tally, self.dictionaries)
+        tail = encode_tail(self.header, data, self._statistics, self.dictionaries)
         self._file.reserve(end, len(tail))
         # Durable before: batches, slots, parts, footer. Only then is the length the sealed one.
         self._file.write_at(end, tail)
@@ -278,7 +278,7 @@ class ChainedWriter(ChainedReader):
         """
         view = self._view
         prove(self.header, self.path, view, self.published)
-        used, end = self._used_bytes(), rows_end(self.header, self._tally.next_row - 1)
+        used, end = self._used_bytes(), rows_end(self.header, self._statistics.next_row - 1)
         file = filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
             for position in range(0, used, _COPY_BYTES):
@@ -290,7 +290,7 @@ class ChainedWriter(ChainedReader):
                 file.write_at(used, bytes(end - used))
             mapping = file.map(end, writable=False)
             data = mapping.array.view(np.ndarray)
-            file.write_at(end, encode_tail(self.header, data, self._tally, self.dictionaries))
+            file.write_at(end, encode_tail(self.header, data, self._statistics, self.dictionaries))
             file.sync()
         finally:
             file.close()
@@ -302,11 +302,11 @@ class ChainedWriter(ChainedReader):
         return layout.rows_position(self.header.slot_count)
 
     def _used_bytes(self) -> int:
-        return self.header.row_end(self._tally.next_row - 1)
+        return self.header.row_end(self._statistics.next_row - 1)
 
     def _bind(self) -> None:
         array = self._view.array
-        self._tally.bind(
+        self._statistics.bind(
             slots=int(array[V_SLOTS]), rows=int(array[V_ROWS]), published=address(self._seen)
         )
 

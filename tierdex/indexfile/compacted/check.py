@@ -1,8 +1,8 @@
 """Every rule of the compacted form, in words: what `check` of a compacted file finds broken.
 
 Reads the whole file once, page by page, and compares it with directory, filter, statistics and
-dictionaries. Depends on layout, fileparts, page_check, pages, row_scan and schema; sees the file through
-its own methods.
+dictionaries. Depends on layout, fileparts, page_check, pages, row_scan and schema; sees the file as
+its sidecar does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tierdex.indexfile.kernels.row_scan import mark_runs
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
-    from tierdex.indexfile.compacted.file import CompactedFile
+    from tierdex.indexfile.compacted.sidecar import Sidecar
 
 _PAGES_AT_ONCE = 256
 _FAULTS_MAX = 100  # a file that is broken everywhere needs no longer list
@@ -35,7 +35,7 @@ _FAULTS = {
 }
 
 
-def find_damage(file: CompactedFile) -> list[str]:
+def find_damage(file: Sidecar) -> list[str]:
     """Return every broken rule; empty means the file is sound. Raises what reading pages raises."""
     faults = _part_faults(file)
     faults += [
@@ -53,7 +53,7 @@ def find_damage(file: CompactedFile) -> list[str]:
     return faults[:_FAULTS_MAX]
 
 
-def _part_faults(file: CompactedFile) -> list[str]:
+def _part_faults(file: Sidecar) -> list[str]:
     """Compare the checksum of every part, and the zero bytes between parts."""
     faults = []
     sidecar = file.sidecar_bytes()
@@ -71,7 +71,7 @@ def _part_faults(file: CompactedFile) -> list[str]:
     return faults
 
 
-def _directory_faults(file: CompactedFile) -> list[str]:
+def _directory_faults(file: Sidecar) -> list[str]:
     """Check that pages follow each other from the header to the tail, in the order of hashes."""
     faults = []
     entries = file.directory.entries
@@ -92,7 +92,7 @@ def _directory_faults(file: CompactedFile) -> list[str]:
 class _PageCheck:
     """One pass over all pages, comparing them with what the parts say."""
 
-    def __init__(self, file: CompactedFile) -> None:
+    def __init__(self, file: Sidecar) -> None:
         self._file = file
         self._faults: list[str] = []
         self._words = np.zeros(k.CHECK_WORDS, np.int64)

@@ -6,7 +6,7 @@ factor and width in each page). Tags are packed at the width that the file's top
 Offsets are relative to the least offset of their topic and queue where that is narrower. The number
 of items a page is fixed for the file so that no page exceeds 4096 bytes whatever its values.
 
-Depends on layout, schema, statistics, fileparts and page_codec.
+Depends on layout, schema, row_bounds, fileparts and page_codec.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tierdex.fileparts.checksums import part_seed
 from tierdex.fileparts.layout import Part
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.kernels import page_codec as codec
-from tierdex.indexfile.statistics import KEYS, MESSAGE_IDS, RowBounds
+from tierdex.indexfile.row_bounds import KEYS, MESSAGE_IDS, RowBounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ columns, queues, topics, directory, filter, footer. It is self-sufficient: with 
 known, and any page that is brought can be verified and read. Small parts are verified when it is
 opened; directory blocks and filter partitions when first used.
 
-Depends on fileparts, directory, page_lookup, pages, header, layout, schema and statistics.
+Depends on fileparts, directory, page_lookup, pages, header, layout, schema, row_bounds and statistics.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.directory import Directory
 from tierdex.indexfile.compacted.kernels import page_lookup as k
 from tierdex.indexfile.compacted.pages import PagePlan
+from tierdex.indexfile.compacted.statistics import FileStatistics
 from tierdex.indexfile.header import FileHeader, decode_header
 from tierdex.indexfile.layout import Form
+from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.statistics import FileStatistics, RowBounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,8 @@ In memory: one open run, less than a page of rows, the directory, the current fi
 the finished filter. Used by the compactor, by merges and by Spark's tasks. Nothing is durable here:
 the caller syncs what `write` took. One thread.
 
-Depends on fileparts, directory, page_encode, pages, header, row_scan, layout, schema and statistics.
+Depends on fileparts, directory, page_encode, pages, header, row_scan, layout, schema, row_bounds
+and statistics.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.directory import directory_checksums
 from tierdex.indexfile.compacted.kernels.page_encode import encode_pages
 from tierdex.indexfile.compacted.pages import PagePlan, identity_masks
+from tierdex.indexfile.compacted.statistics import FileStatistics
 from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.row_scan import count_topics, keep_rows, last_run, mark_runs
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.statistics import FileStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.fileparts.dictionary import Dictionaries
+    from tierdex.indexfile.row_bounds import RowBounds
     from tierdex.indexfile.schema import Schema
-    from tierdex.indexfile.statistics import RowBounds
 
 _RUN_ITEMS_MAX = 1 << 19  # an open run above this is written in pieces: repeats further apart stay
 _SOURCE = "rows to compact"

@@ -1,6 +1,6 @@
 """Passes over rows before they are packed: bounds of every column, runs and repeated entries.
 
-The `measure_` kernels see rows in any order; `mark_runs` sees them sorted by hash, newest first, and whole
+`measure_rows` sees rows in any order; `mark_runs` sees them sorted by hash, newest first, and whole
 runs at a time. All take the address of the rows.
 
 Depends on the kernel decorator, intrinsics and layout only.
@@ -8,7 +8,7 @@ Depends on the kernel decorator, intrinsics and layout only.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,36 @@ from tierdex.indexfile import layout
 
 QUEUE_FREE = np.uint64(0xFFFFFFFFFFFFFFFF)  # topic 2**32 - 1 is never given out
 ORDER_BROKEN = -1
+
+
+class QueueTable(NamedTuple):
+    """An open hash table of queues, half full at most: `keys` u8 (topic << 32 | queue), QUEUE_FREE elsewhere.
+
+    `least` offset and greatest `end` offset are i8, one a key; the capacity is a power of two.
+    `positions` i8[3] has the bytes of offset, size and queue_id in a row, -1 when rows have none;
+    `used` i8[1] counts the keys.
+    """
+
+    positions: Any
+    keys: Any
+    least: Any
+    end: Any
+    used: Any
+
+
+class MeasureArrays(NamedTuple):
+    """What `measure_rows` widens.
+
+    `columns` i8[c, 3] has byte, size and signedness of each column, `bounds` u8[c, 2] its least and
+    greatest value in unsigned order; `tags` i8[3] least topic, greatest topic, kinds (1 keys, 2 message
+    IDs).
+    """
+
+    columns: Any
+    bounds: Any
+    tags: Any
+    queues: QueueTable
+
 
 _SIGN = np.uint64(0x8000000000000000)
 _SHIFT_32 = np.uint64(32)
@@ -72,12 +102,23 @@ def _queue_place(keys: Any, key: Any) -> Any:
 
 
 @kernel
-def measure_columns(rows: int, item_bytes: int, count: int, columns: Any, bounds: Any) -> None:
-    """Widen `bounds` (u8[c, 2], in unsigned order) by `count` rows.
+def measure_rows(rows: int, item_bytes: int, count: int, measure: Any) -> Any:
+    """Widen the bounds of a MeasureArrays by `count` rows; return how many rows were measured.
 
-    `columns` i8[c, 3] has byte, size and signedness of each column. Tile after tile, so that the
-    rows are in the cache for every column.
+    Less than `count` when the table of queues is half full: the caller makes it larger and goes on.
+    A row may be measured twice.
     """
+    done = count
+    if measure.queues.positions[0] >= 0:
+        done = _measure_queues(rows, item_bytes, count, measure.queues)
+    _measure_tags(rows, item_bytes, done, measure.tags)
+    _measure_columns(rows, item_bytes, done, measure.columns, measure.bounds)
+    return done
+
+
+@kernel
+def _measure_columns(rows: int, item_bytes: int, count: int, columns: Any, bounds: Any) -> None:
+    """Widen the bounds of every column, tile after tile: the rows are in the cache for each column."""
     values = np.empty(min(_TILE, count), np.uint64)
     for first in range(0, count, _TILE):
         tile = rows + first * item_bytes
@@ -95,8 +136,8 @@ def measure_columns(rows: int, item_bytes: int, count: int, columns: Any, bounds
 
 
 @kernel
-def measure_tags(rows: int, item_bytes: int, count: int, tags: Any) -> None:
-    """Widen `tags` i8[3] (least topic, greatest topic, kinds: 1 keys, 2 message IDs)."""
+def _measure_tags(rows: int, item_bytes: int, count: int, tags: Any) -> None:
+    """Widen least and greatest topic, and the kinds."""
     low, high, kinds = tags[0], tags[1], tags[2]
     for i in range(count):
         tag = np.int64(load_u32(rows + i * item_bytes + _TAG_POSITION))
@@ -107,22 +148,9 @@ def measure_tags(rows: int, item_bytes: int, count: int, tags: Any) -> None:
 
 
 @kernel
-def measure_queues(
-    rows: int,
-    item_bytes: int,
-    count: int,
-    positions: Any,
-    keys: Any,
-    least: Any,
-    end: Any,
-    used: int,
-) -> Any:
-    """Widen the table of queues by `count` rows; return (rows done, queues used).
-
-    `positions` i8[3] has the bytes of offset, size and queue_id; `keys` (topic << 32 | queue),
-    `least` offset and `end` offset are an open hash table. Stops early when that is half full: the
-    caller makes it larger and goes on.
-    """
+def _measure_queues(rows: int, item_bytes: int, count: int, queues: Any) -> Any:
+    """Widen a QueueTable by `count` rows; return the rows done, fewer when it is half full."""
+    positions, keys, least, end, used = queues
     offset_at, size_at, queue_at = positions[0], positions[1], positions[2]
     mask = np.uint64(keys.shape[0] - 1)
     for i in range(count):
@@ -134,15 +162,26 @@ def measure_queues(
         if keys[place] != key:  # it is new, or another queue has its place
             place = _queue_place(keys, key)
             if keys[place] == QUEUE_FREE:
-                if 2 * used >= keys.shape[0]:
-                    return i, used
+                if 2 * used[0] >= keys.shape[0]:
+                    return i
                 keys[place] = key
                 least[place] = offset
                 end[place] = offset
-                used += 1
+                used[0] += 1
         least[place] = min(least[place], offset)
         end[place] = max(end[place], offset + np.int64(load_u32(row + size_at)))
-    return count, used
+    return count
+
+
+@kernel
+def put_queues(queues: Any, keys: Any, least: Any, end: Any) -> None:
+    """Put distinct keys with their least and end offsets into a QueueTable that has room for them."""
+    for i in range(keys.shape[0]):
+        place = _queue_place(queues.keys, keys[i])
+        queues.keys[place] = keys[i]
+        queues.least[place] = least[i]
+        queues.end[place] = end[i]
+    queues.used[0] += keys.shape[0]
 
 
 @kernel

@@ -4,7 +4,7 @@ A batch may be far larger than the cache. So its checksum is continued over a ti
 all else that is asked of a row is done while the tile is in the cache; what was taken from a batch that
 then does not verify is of no use, and the caller lets go of it.
 
-Depends on tally, row_scan, checksum, intrinsics and batches.
+Depends on batch_statistics, row_scan, checksum, intrinsics, compile and batches.
 """
 
 from __future__ import annotations
@@ -16,79 +16,61 @@ import numpy as np
 from tierdex.fileparts.kernels.checksum import crc32c, rows_fingerprint
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import load_u32
-from tierdex.indexfile.chained.kernels.batches import batch_crc, batch_length
-from tierdex.indexfile.chained.kernels.tally import (
-    T_BATCHES,
-    T_CRC,
-    T_FINGERPRINT,
-    T_ITEM_BYTES,
-    T_ITEMS,
-    T_NEXT_ROW,
-    T_PENDING,
-    T_ROWS,
+from tierdex.indexfile.chained.kernels.batch_statistics import (
+    B_BATCHES,
+    B_CRC,
+    B_FINGERPRINT,
+    B_ITEM_BYTES,
+    B_ITEMS,
+    B_NEXT_ROW,
+    B_PENDING,
+    B_ROWS,
 )
-from tierdex.indexfile.kernels.row_scan import measure_columns, measure_queues, measure_tags
+from tierdex.indexfile.chained.kernels.batches import batch_crc, batch_length
+from tierdex.indexfile.kernels.row_scan import measure_rows
 
 PROOF_END = 0  # the next bytes are no batch that verifies
 PROOF_GROW = 1  # the table of queues is half full: make it larger and go on
 
-# Words of a proof besides the tally (i8 each).
+# Arguments of a proof besides the statistics (i8 each).
 P_CRC = 0  # of the batch under way, so far
-P_QUEUES = 1  # in the table
-P_MEASURES = 2  # 1: rows are measured too
-PROOF_WORDS = 3
+P_MEASURES = 1  # 1: rows are measured too
+PROOF_ARGUMENTS = 2
 
 _TILE = 512  # rows
 
 
 @kernel
-def prove_batches(
-    tally: Any,
-    proof: Any,
-    row_limit: int,
-    columns: Any,
-    bounds: Any,
-    tags: Any,
-    positions: Any,
-    keys: Any,
-    least: Any,
-    ends: Any,
-) -> Any:
-    """Verify batches from T_NEXT_ROW on, and measure their items as `RowMeasure` does.
+def prove_batches(statistics: Any, proof: Any, row_limit: int, measure: Any) -> Any:
+    """Verify batches from B_NEXT_ROW on, and measure their items into `measure`, a MeasureArrays.
 
-    Rows up to `row_limit` may be read. Returns PROOF_END with T_NEXT_ROW at the first row that belongs to
+    Rows up to `row_limit` may be read. Returns PROOF_END with B_NEXT_ROW at the first row that belongs to
     no batch that verifies, or PROOF_GROW: call again with a larger table of queues.
     """
-    item_bytes, base = tally[T_ITEM_BYTES], tally[T_ROWS]
+    item_bytes, base = statistics[B_ITEM_BYTES], statistics[B_ROWS]
     while True:
-        record = base + (tally[T_NEXT_ROW] - 1) * item_bytes
-        length = batch_length(tally, record, row_limit - tally[T_NEXT_ROW] + 1)
+        record = base + (statistics[B_NEXT_ROW] - 1) * item_bytes
+        length = batch_length(statistics, record, row_limit - statistics[B_NEXT_ROW] + 1)
         if length == 0:
             return PROOF_END
         items = np.int64(load_u32(record + 12))
         head = (length - items) * item_bytes
-        if tally[T_PENDING] == 0:
-            proof[P_CRC] = np.int64(batch_crc(record, head, np.uint32(tally[T_CRC])))
-            tally[T_PENDING] = items
-        while tally[T_PENDING] > 0:
-            tile = record + head + (items - tally[T_PENDING]) * item_bytes
-            count = min(_TILE, tally[T_PENDING])
-            if proof[P_MEASURES] != 0:
-                if positions[0] >= 0:  # first, since a tile may have to be begun again
-                    done, proof[P_QUEUES] = measure_queues(
-                        tile, item_bytes, count, positions, keys, least, ends, proof[P_QUEUES]
-                    )
-                    if done < count:
-                        return PROOF_GROW
-                measure_tags(tile, item_bytes, count, tags)
-                measure_columns(tile, item_bytes, count, columns, bounds)
+        if statistics[B_PENDING] == 0:
+            proof[P_CRC] = np.int64(batch_crc(record, head, np.uint32(statistics[B_CRC])))
+            statistics[B_PENDING] = items
+        while statistics[B_PENDING] > 0:
+            tile = record + head + (items - statistics[B_PENDING]) * item_bytes
+            count = min(_TILE, statistics[B_PENDING])
+            # First, since a tile may have to be begun again.
+            if proof[P_MEASURES] != 0 and measure_rows(tile, item_bytes, count, measure) < count:
+                return PROOF_GROW
             crc = crc32c(tile, count * item_bytes, np.uint32(proof[P_CRC]))
             proof[P_CRC] = np.int64(crc)
-            tally[T_FINGERPRINT] += rows_fingerprint(tile, item_bytes, count)
-            tally[T_PENDING] -= count
+            statistics[B_FINGERPRINT] += rows_fingerprint(tile, item_bytes, count)
+            statistics[B_PENDING] -= count
         if proof[P_CRC] != np.int64(load_u32(record + 4)):
             return PROOF_END
-        tally[T_CRC] = proof[P_CRC]
-        tally[T_BATCHES] += 1
-        tally[T_ITEMS] += items
-        tally[T_NEXT_ROW] += length
+        statistics[B_CRC] = proof[P_CRC]
+        statistics[B_BATCHES] += 1
+        statistics[B_ITEMS] += items
+        statistics[B_NEXT_ROW] += length

@@ -1,9 +1,9 @@
-"""Batches as they lie in a file: which bytes are one that verifies, and taking them into the tally.
+"""Batches as they lie in a file: which bytes are one that verifies, and taking them into the statistics.
 
-    scan_batches   batches that verify -> tally, and chains  (recovery, readers)
+    scan_batches   batches that verify -> statistics, and chains  (recovery, readers)
 
 Work goes in blocks of 128 items: the slots of a block are asked for while the block before it is linked.
-Depends on tally, intrinsics, checksum and layout.
+Depends on batch_statistics, intrinsics, checksum and layout.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from tierdex.fileparts.kernels.checksum import _TABLE, crc32c
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import load_u32, load_u64, mul_high, store_slot
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.kernels.tally import (
+from tierdex.indexfile.chained.kernels.batch_statistics import (
+    B_BATCHES,
+    B_CRC,
+    B_DICTIONARY_BYTES,
+    B_DICTIONARY_ROW,
+    B_ITEM_BYTES,
+    B_NEXT_ROW,
+    B_PENDING,
+    B_ROWS,
+    B_SLOT_COUNT,
+    B_SLOTS,
+    B_UUID,
     BLOCK_ITEMS,
-    T_BATCHES,
-    T_CRC,
-    T_DICTIONARY_BYTES,
-    T_DICTIONARY_ROW,
-    T_ITEM_BYTES,
-    T_NEXT_ROW,
-    T_PENDING,
-    T_ROWS,
-    T_SLOT_COUNT,
-    T_SLOTS,
-    T_UUID,
     ask_block,
     is_crowded,
     observe_block,
 )
 
-# What scan_batches does with items besides the tally. On top of it: nothing is written to rows.
-FOR_TALLY = 0
+# What scan_batches does with items besides the statistics. On top of it: nothing is written to rows.
+FOR_STATISTICS = 0
 FOR_CHAINS = 1  # move the slots to them, and compare their links
 
 # Answers of scan_batches.
@@ -50,66 +50,66 @@ _MAGIC = np.uint32(layout.BATCH_MAGIC)
 
 
 @kernel
-def scan_batches(tally: Any, row_limit: int, purpose: int) -> int:
-    """Take batch after batch into the tally; `purpose` is one of FOR_*.
+def scan_batches(statistics: Any, row_limit: int, purpose: int) -> int:
+    """Take batch after batch into the statistics; `purpose` is one of FOR_*.
 
-    Rows up to `row_limit` may be read. Stops as a SCAN_* answer says, at SCAN_END with T_NEXT_ROW at
+    Rows up to `row_limit` may be read. Stops as a SCAN_* answer says, at SCAN_END with B_NEXT_ROW at
     the first row that belongs to no batch that verifies.
     """
     while True:
-        if tally[T_PENDING] == 0 and not _enter_batch(tally, row_limit):
+        if statistics[B_PENDING] == 0 and not _enter_batch(statistics, row_limit):
             return SCAN_END
-        while tally[T_PENDING] > 0:
-            if is_crowded(tally):
+        while statistics[B_PENDING] > 0:
+            if is_crowded(statistics):
                 return SCAN_GROW
-            size = min(BLOCK_ITEMS, tally[T_PENDING])
-            first = tally[T_NEXT_ROW] - tally[T_PENDING]
+            size = min(BLOCK_ITEMS, statistics[B_PENDING])
+            first = statistics[B_NEXT_ROW] - statistics[B_PENDING]
             if purpose == FOR_CHAINS:
-                ask_block(tally, first + size, min(BLOCK_ITEMS, tally[T_PENDING] - size))
-            if purpose == FOR_CHAINS and not _relink_block(tally, first, size):
+                ask_block(statistics, first + size, min(BLOCK_ITEMS, statistics[B_PENDING] - size))
+            if purpose == FOR_CHAINS and not _relink_block(statistics, first, size):
                 return SCAN_BAD_LINK
-            observe_block(tally, first, size)
-            tally[T_PENDING] -= size
-        if tally[T_DICTIONARY_BYTES] > 0:
+            observe_block(statistics, first, size)
+            statistics[B_PENDING] -= size
+        if statistics[B_DICTIONARY_BYTES] > 0:
             return SCAN_DICTIONARY
 
 
 @kernel
-def _enter_batch(tally: Any, row_limit: int) -> bool:
-    """Verify the batch at T_NEXT_ROW and step over it; its items are pending. False: it is none."""
-    item_bytes, row = tally[T_ITEM_BYTES], tally[T_NEXT_ROW]
-    address = tally[T_ROWS] + (row - 1) * item_bytes
-    length = batch_length(tally, address, row_limit - row + 1)
+def _enter_batch(statistics: Any, row_limit: int) -> bool:
+    """Verify the batch at B_NEXT_ROW and step over it; its items are pending. False: it is none."""
+    item_bytes, row = statistics[B_ITEM_BYTES], statistics[B_NEXT_ROW]
+    address = statistics[B_ROWS] + (row - 1) * item_bytes
+    length = batch_length(statistics, address, row_limit - row + 1)
     if length == 0:
         return False
-    crc = batch_crc(address, length * item_bytes, np.uint32(tally[T_CRC]))
+    crc = batch_crc(address, length * item_bytes, np.uint32(statistics[B_CRC]))
     if crc != load_u32(address + 4):
         return False
-    tally[T_CRC] = np.int64(crc)
-    tally[T_BATCHES] += 1
-    tally[T_NEXT_ROW] += length
-    tally[T_PENDING] = np.int64(load_u32(address + 12))
-    tally[T_DICTIONARY_ROW] = row + (_RECORD_BYTES + item_bytes - 1) // item_bytes
-    tally[T_DICTIONARY_BYTES] = np.int64(load_u32(address + 16))
+    statistics[B_CRC] = np.int64(crc)
+    statistics[B_BATCHES] += 1
+    statistics[B_NEXT_ROW] += length
+    statistics[B_PENDING] = np.int64(load_u32(address + 12))
+    statistics[B_DICTIONARY_ROW] = row + (_RECORD_BYTES + item_bytes - 1) // item_bytes
+    statistics[B_DICTIONARY_BYTES] = np.int64(load_u32(address + 16))
     return True
 
 
 @kernel
-def batch_length(tally: Any, address: int, rows_left: int) -> Any:
+def batch_length(statistics: Any, address: int, rows_left: int) -> Any:
     """Return the rows of the batch whose record is at `address`; 0 when it is no next batch here.
 
     `rows_left` rows may be read from `address` on; a longer batch counts as none.
     """
-    item_bytes = tally[T_ITEM_BYTES]
+    item_bytes = statistics[B_ITEM_BYTES]
     record_rows = (_RECORD_BYTES + item_bytes - 1) // item_bytes
     if rows_left < record_rows:
         return 0
-    uuid = tally[T_UUID]
+    uuid = statistics[B_UUID]
     items = np.int64(load_u32(address + 12))
     dictionary_rows = (np.int64(load_u32(address + 16)) + item_bytes - 1) // item_bytes
     if (
         load_u32(address) != _MAGIC
-        or np.int64(load_u32(address + 8)) != tally[T_BATCHES]
+        or np.int64(load_u32(address + 8)) != statistics[B_BATCHES]
         or items == 0
         or load_u32(address + 20) != 0
         or load_u64(address + 24) != load_u64(uuid)
@@ -130,11 +130,11 @@ def batch_crc(address: int, length: int, crc: Any) -> Any:
 
 
 @kernel
-def _relink_block(tally: Any, first_row: int, count: int) -> bool:
+def _relink_block(statistics: Any, first_row: int, count: int) -> bool:
     """Move the slots to `count` rows whose links are known; say whether the links were right."""
-    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
-    item_bytes = tally[T_ITEM_BYTES]
-    target = tally[T_ROWS] + (first_row - 1) * item_bytes
+    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
+    item_bytes = statistics[B_ITEM_BYTES]
+    target = statistics[B_ROWS] + (first_row - 1) * item_bytes
     sound = True
     for i in range(count):
         place = target + i * item_bytes

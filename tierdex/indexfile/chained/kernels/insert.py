@@ -3,10 +3,10 @@
 Work goes in blocks of 128 items, so that each step after the first finds its rows in the L1 cache,
 and the slots of a block are hashed and prefetched while the block before it is linked.
 
-    write_items    columns -> rows, chains, CRC, tally     (append)
-    link_rows      rows that are already there -> chains, CRC, tally  (append of gathered rows)
+    write_items    columns -> rows, chains, CRC, statistics     (append)
+    link_rows      rows that are already there -> chains, CRC, statistics  (append of gathered rows)
 
-Depends on tally, intrinsics, checksum, hashing and layout.
+Depends on batch_statistics, intrinsics, checksum, hashing and layout.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_u64,
 )
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.kernels.tally import (
+from tierdex.indexfile.chained.kernels.batch_statistics import (
+    B_CRC,
+    B_ITEM_BYTES,
+    B_ROWS,
+    B_SCRATCH,
+    B_SLOT_COUNT,
+    B_SLOTS,
     BLOCK_ITEMS,
-    T_CRC,
-    T_ITEM_BYTES,
-    T_ROWS,
-    T_SCRATCH,
-    T_SLOT_COUNT,
-    T_SLOTS,
     ask_block,
     is_crowded,
     observe_block,
@@ -65,9 +65,9 @@ _TIME = layout.ITEM_TIME_POSITION
 
 
 @kernel
-def _hash_block(tally: Any, source: Any, begin: int, count: int, out: int) -> None:
+def _hash_block(statistics: Any, source: Any, begin: int, count: int, out: int) -> None:
     """Write the hashes of `count` items to the u8 array at `out`; ask for their slots."""
-    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
+    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
     for i in range(count):
         value = _hash_of(source, begin + i)
         prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
@@ -95,7 +95,7 @@ def _hash_of(source: Any, row: int) -> Any:
 
 @kernel
 def _settle_block(
-    tally: Any,
+    statistics: Any,
     first_row: int,
     count: int,
     hashes: int,
@@ -109,10 +109,10 @@ def _settle_block(
     Meanwhile hashes the `ahead` items from `begin` on, to `out`, and asks for their slots: the CRC is
     one long dependent chain, which costs nothing beside the hashes' own waits.
     """
-    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
-    item_bytes = tally[T_ITEM_BYTES]
-    place = tally[T_ROWS] + (first_row - 1) * item_bytes
-    crc = np.uint64(np.uint32(tally[T_CRC]) ^ np.uint32(0xFFFFFFFF))
+    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
+    item_bytes = statistics[B_ITEM_BYTES]
+    place = statistics[B_ROWS] + (first_row - 1) * item_bytes
+    crc = np.uint64(np.uint32(statistics[B_CRC]) ^ np.uint32(0xFFFFFFFF))
     for i in range(count):
         value = load_u64(hashes + 8 * i)
         slot = slots + 4 * np.int64(mul_high(value, slot_count))
@@ -128,7 +128,7 @@ def _settle_block(
             value = _hash_of(source, begin + i)
             prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
             store_u64(out + 8 * i, value)
-    tally[T_CRC] = np.int64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+    statistics[B_CRC] = np.int64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
 
 
 @kernel
@@ -170,63 +170,65 @@ def _column_block(
 
 @kernel
 def write_items(
-    tally: Any, source: Any, columns: Any, first_row: int, begin: int, count: int
+    statistics: Any, source: Any, columns: Any, first_row: int, begin: int, count: int
 ) -> int:
     """Write items `begin .. count` of a source to rows from `first_row` + `begin` on.
 
     `columns` is i8[k, 4]. Returns the items done so far: less than `count` when the table of end
     offsets is crowded, and the caller grows it and calls again with `begin` = what was returned.
     """
-    item_bytes, pick = tally[T_ITEM_BYTES], source[S_PICK]
-    ready, half = tally[T_SCRATCH], 8 * BLOCK_ITEMS
+    item_bytes, pick = statistics[B_ITEM_BYTES], source[S_PICK]
+    ready, half = statistics[B_SCRATCH], 8 * BLOCK_ITEMS
     side = 0
-    _hash_block(tally, source, begin, min(BLOCK_ITEMS, count - begin), ready)
-    while begin < count and not is_crowded(tally):
+    _hash_block(statistics, source, begin, min(BLOCK_ITEMS, count - begin), ready)
+    while begin < count and not is_crowded(statistics):
         size = min(BLOCK_ITEMS, count - begin)
         following = begin + size
         row = first_row + begin
-        target = tally[T_ROWS] + (row - 1) * item_bytes
+        target = statistics[B_ROWS] + (row - 1) * item_bytes
         _tag_block(source, begin, size, target + _TAG, item_bytes)
         for k in range(columns.shape[0]):
             _column_block(columns[k], pick, begin, size, target, item_bytes)
         ahead = min(BLOCK_ITEMS, count - following)
         _settle_block(
-            tally, row, size, ready + half * side,
+            statistics, row, size, ready + half * side,
             source, following, ahead, ready + half * (1 - side),
         )  # fmt: skip
-        observe_block(tally, row, size)
+        observe_block(statistics, row, size)
         begin = following
         side = 1 - side
     return begin
 
 
 @kernel
-def link_rows(tally: Any, first_row: int, begin: int, count: int) -> int:
+def link_rows(statistics: Any, first_row: int, begin: int, count: int) -> int:
     """Insert rows that hold everything but their links; continue as `write_items` does."""
-    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
-    item_bytes = tally[T_ITEM_BYTES]
-    while begin < count and not is_crowded(tally):
+    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
+    item_bytes = statistics[B_ITEM_BYTES]
+    while begin < count and not is_crowded(statistics):
         size = min(BLOCK_ITEMS, count - begin)
-        target = tally[T_ROWS] + (first_row + begin - 1) * item_bytes
-        ask_block(tally, first_row + begin, size)
+        target = statistics[B_ROWS] + (first_row + begin - 1) * item_bytes
+        ask_block(statistics, first_row + begin, size)
         for i in range(size):
             place = target + i * item_bytes
             slot = slots + 4 * np.int64(mul_high(load_u64(place), slot_count))
             store_u32(place + _LINK, load_u32(slot))
             store_slot(slot, np.uint32(first_row + begin + i))
-        tally[T_CRC] = np.int64(crc32c(target, size * item_bytes, np.uint32(tally[T_CRC])))
-        observe_block(tally, first_row + begin, size)
+        statistics[B_CRC] = np.int64(
+            crc32c(target, size * item_bytes, np.uint32(statistics[B_CRC]))
+        )
+        observe_block(statistics, first_row + begin, size)
         begin += size
     return begin
 
 
 @kernel
-def undo_links(tally: Any, first_row: int, count: int) -> None:
+def undo_links(statistics: Any, first_row: int, count: int) -> None:
     """Take rows out of their chains again, newest first; rows that are no slot's head are left."""
-    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
-    item_bytes = tally[T_ITEM_BYTES]
+    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
+    item_bytes = statistics[B_ITEM_BYTES]
     for row in range(first_row + count - 1, first_row - 1, -1):
-        place = tally[T_ROWS] + (row - 1) * item_bytes
+        place = statistics[B_ROWS] + (row - 1) * item_bytes
         slot = slots + 4 * np.int64(mul_high(load_u64(place), slot_count))
         if load_u32(slot) == np.uint32(row):
             store_slot(slot, load_u32(place + _LINK))

@@ -4,7 +4,7 @@ What `insert.write_items` does for any schema, column by column, is done here it
 message schema, one topic and plain columns: nearly every batch, at half of the time. The positions
 below are those of the message schema; `batch_append` asks for them before it comes here.
 
-Depends on tally, intrinsics, checksum and layout.
+Depends on batch_statistics, intrinsics, checksum and layout.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_slot,
     store_u64,
 )
-from tierdex.indexfile.chained.kernels.tally import (
+from tierdex.indexfile.chained.kernels.batch_statistics import (
+    B_CRC,
+    B_ENDS_KEYS,
+    B_ENDS_MASK,
+    B_ENDS_VALUES,
+    B_ITEMS,
+    B_MAX_TIME,
+    B_MAX_TOPIC,
+    B_MIN_TIME,
+    B_ROWS,
+    B_SLOT_COUNT,
+    B_SLOTS,
     BLOCK_ITEMS,
     ENDS_FACTOR,
-    T_CRC,
-    T_ENDS_KEYS,
-    T_ENDS_MASK,
-    T_ENDS_VALUES,
-    T_ITEMS,
-    T_MAX_TIME,
-    T_MAX_TOPIC,
-    T_MIN_TIME,
-    T_ROWS,
-    T_SLOT_COUNT,
-    T_SLOTS,
     ends_place,
     is_crowded,
 )
@@ -62,38 +62,38 @@ _HALF = np.uint64(32)
 
 
 @kernel
-def write_messages(tally: Any, columns: Any, first_row: int, begin: int, count: int) -> int:
+def write_messages(statistics: Any, columns: Any, first_row: int, begin: int, count: int) -> int:
     """Write items `begin .. count` to rows from `first_row` + `begin` on; `columns` is i8[MESSAGE_WORDS].
 
     Returns the items done so far: less than `count` when the table of end offsets is crowded, and the
     caller grows it and calls again with `begin` = what was returned.
     """
-    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
+    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
     for i in range(begin, min(begin + _AHEAD, count)):
         value = load_u64(columns[M_HASHES] + 8 * i)
         prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
-    while begin < count and not is_crowded(tally):
+    while begin < count and not is_crowded(statistics):
         size = min(BLOCK_ITEMS, count - begin)
-        _write_block(tally, columns, first_row + begin, begin, size, count - 1)
+        _write_block(statistics, columns, first_row + begin, begin, size, count - 1)
         begin += size
     topic = columns[M_TAG] & np.int64(TOPIC_MASK)
-    tally[T_MAX_TOPIC] = max(tally[T_MAX_TOPIC], topic)
+    statistics[B_MAX_TOPIC] = max(statistics[B_MAX_TOPIC], topic)
     return begin
 
 
 @kernel
-def _write_block(tally: Any, columns: Any, row: int, begin: int, size: int, last: int) -> None:
+def _write_block(statistics: Any, columns: Any, row: int, begin: int, size: int, last: int) -> None:
     """Write `size` items from `begin` on; `last` is the number of the batch's last item."""
-    slots, slot_count = tally[T_SLOTS], np.uint64(tally[T_SLOT_COUNT])
-    keys, values = tally[T_ENDS_KEYS], tally[T_ENDS_VALUES]
-    capacity = np.uint64(tally[T_ENDS_MASK] + 1)
+    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
+    keys, values = statistics[B_ENDS_KEYS], statistics[B_ENDS_VALUES]
+    capacity = np.uint64(statistics[B_ENDS_MASK] + 1)
     hashes, times = columns[M_HASHES], columns[M_TIMES]
     offsets, sizes, queues = columns[M_OFFSETS], columns[M_SIZES], columns[M_QUEUES]
     tag = np.uint64(columns[M_TAG]) << _HALF
     topic = np.uint64(columns[M_TAG] & np.int64(TOPIC_MASK)) << _HALF
-    low, high = tally[T_MIN_TIME], tally[T_MAX_TIME]
-    crc = np.uint64(np.uint32(tally[T_CRC]) ^ np.uint32(0xFFFFFFFF))
-    place = tally[T_ROWS] + (row - 1) * MESSAGE_BYTES
+    low, high = statistics[B_MIN_TIME], statistics[B_MAX_TIME]
+    crc = np.uint64(np.uint32(statistics[B_CRC]) ^ np.uint32(0xFFFFFFFF))
+    place = statistics[B_ROWS] + (row - 1) * MESSAGE_BYTES
     for i in range(begin, begin + size):
         following = load_u64(hashes + 8 * min(i + _AHEAD, last))
         prefetch(slots + 4 * np.int64(mul_high(following, slot_count)))
@@ -118,10 +118,10 @@ def _write_block(tally: Any, columns: Any, row: int, begin: int, size: int, last
         key = topic | queue
         found = np.int64(mul_high(key * ENDS_FACTOR, capacity))
         if load_u64(keys + 8 * found) != key:
-            found = (ends_place(tally, key) - values) // 8
+            found = (ends_place(statistics, key) - values) // 8
         if end > load_i64(values + 8 * found):
             store_i64(values + 8 * found, end)
         place += MESSAGE_BYTES
-    tally[T_CRC] = np.int64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
-    tally[T_MIN_TIME], tally[T_MAX_TIME] = low, high
-    tally[T_ITEMS] += size
+    statistics[B_CRC] = np.int64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+    statistics[B_MIN_TIME], statistics[B_MAX_TIME] = low, high
+    statistics[B_ITEMS] += size

@@ -10,7 +10,7 @@ out. They keep the GIL, so that a call is one step for every Python thread: noth
 They share *words*, an i8 array whose places are named W_* below. Python shuts a way by setting its
 word to 0: whoever comes after that is refused, and nobody is half way through.
 
-Depends on arguments, hashing, tally, intrinsics, checksum, message_rows and layout.
+Depends on arguments, hashing, batch_statistics, intrinsics, checksum, message_rows and layout.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_u64,
     words_at,
 )
-from tierdex.indexfile.chained.kernels.message_rows import MESSAGE_BYTES
-from tierdex.indexfile.chained.kernels.tally import (
-    T_BATCHES,
-    T_CRC,
-    T_ENDS_KEYS,
-    T_ENDS_MASK,
-    T_ENDS_VALUES,
-    T_ITEMS,
-    T_MAX_TIME,
-    T_MAX_TOPIC,
-    T_MIN_TIME,
-    T_NEXT_ROW,
-    T_PUBLISHED,
-    T_ROWS,
-    T_SLOT_COUNT,
-    T_SLOTS,
-    T_UUID,
-    TALLY_LENGTH,
+from tierdex.indexfile.chained.kernels.batch_statistics import (
+    B_BATCHES,
+    B_CRC,
+    B_ENDS_KEYS,
+    B_ENDS_MASK,
+    B_ENDS_VALUES,
+    B_ITEMS,
+    B_MAX_TIME,
+    B_MAX_TOPIC,
+    B_MIN_TIME,
+    B_NEXT_ROW,
+    B_PUBLISHED,
+    B_ROWS,
+    B_SLOT_COUNT,
+    B_SLOTS,
+    B_UUID,
+    STATISTICS_LENGTH,
     is_crowded,
     note_end,
 )
+from tierdex.indexfile.chained.kernels.message_rows import MESSAGE_BYTES
 from tierdex.indexfile.layout import BATCH_MAGIC, BATCH_RECORD_BYTES, KIND_BIT
 
 # Places of the words (i8 each).
@@ -74,7 +74,7 @@ W_ROWS = 3  # address of the gathered rows
 W_MOST_BYTES = 4  # of a key or message ID
 W_ID_SEED = 5  # seed of the hash of a message ID
 W_FIRST_TOPIC = 6  # topics with a smaller number are forgotten
-W_TALLY = 7  # address of the tally of the file that messages are appended to; 0: shut
+W_STATISTICS = 7  # address of the statistics of the file that messages are appended to; 0: shut
 W_MOST_ITEMS = 8  # while it holds no more than so many items then,
 W_LAST_ROW = 9  # and a batch and the record after it end at this row
 W_TAGS = 10  # address: u4 a topic from the first on, 1 + its index in that file, 0 for none yet
@@ -171,20 +171,20 @@ def _append(
     Python made sure of room and blocks, up to the limits in the words. The batch's CRC comes last, as
     in every append, then what readers may see.
     """
-    address = load_i64(words + 8 * W_TALLY)
+    address = load_i64(words + 8 * W_STATISTICS)
     if address == 0 or load_i64(words + 8 * W_COUNT) != 0:  # what waits comes first
         return np.int64(0)
     if not _is_good(words, key, message_id, topic, timestamp, offset, size, queue_id):
         return np.int64(0)
-    tally = carray(words_at(address), (TALLY_LENGTH,))
+    statistics = carray(words_at(address), (STATISTICS_LENGTH,))
     known = topic - load_i64(words + 8 * W_FIRST_TOPIC)
     index = np.int64(load_u32(load_i64(words + 8 * W_TAGS) + 4 * known)) - 1
     count = np.int64(text_bytes(key) > 0) + np.int64(text_bytes(message_id) > 0)
     if (
         index < 0
-        or tally[T_ITEMS] + count > load_i64(words + 8 * W_MOST_ITEMS)
-        or tally[T_NEXT_ROW] + count + 1 > load_i64(words + 8 * W_LAST_ROW)
-        or is_crowded(tally)
+        or statistics[B_ITEMS] + count > load_i64(words + 8 * W_MOST_ITEMS)
+        or statistics[B_NEXT_ROW] + count + 1 > load_i64(words + 8 * W_LAST_ROW)
+        or is_crowded(statistics)
     ):
         return np.int64(0)
     message = (
@@ -192,43 +192,45 @@ def _append(
         number(offset),
         np.uint64(number(size)) | (np.uint64(number(queue_id)) << _HALF),
     )
-    row, crc = tally[T_NEXT_ROW] + 1, _begin_batch(tally, count)
+    row, crc = statistics[B_NEXT_ROW] + 1, _begin_batch(statistics, count)
     if text_bytes(key) > 0:
-        crc = _add_row(tally, row, crc, _hash(key, seed), np.uint64(index), message)
+        crc = _add_row(statistics, row, crc, _hash(key, seed), np.uint64(index), message)
         row += 1
     if text_bytes(message_id) > 0:
         value = _hash(message_id, load_i64(words + 8 * W_ID_SEED))
-        crc = _add_row(tally, row, crc, value, np.uint64(index) | _KIND_BIT, message)
-    _observe(tally, count, index, number(timestamp), number(offset), number(size), number(queue_id))
-    _end_batch(tally, count, crc)
+        crc = _add_row(statistics, row, crc, value, np.uint64(index) | _KIND_BIT, message)
+    _observe(
+        statistics, count, index, number(timestamp), number(offset), number(size), number(queue_id)
+    )
+    _end_batch(statistics, count, crc)
     return np.int64(1)
 
 
 @short_kernel
-def _begin_batch(tally: Any, count: int) -> Any:
+def _begin_batch(statistics: Any, count: int) -> Any:
     """Write the record of a batch of `count` items without its CRC; return the CRC's state so far."""
-    record = tally[T_ROWS] + (tally[T_NEXT_ROW] - 1) * MESSAGE_BYTES
+    record = statistics[B_ROWS] + (statistics[B_NEXT_ROW] - 1) * MESSAGE_BYTES
     after = record + (1 + count) * MESSAGE_BYTES
     for position in range(0, MESSAGE_BYTES, 8):
         store_u64(after + position, np.uint64(0))  # no old batch may seem to follow this one
-    second = np.uint64(tally[T_BATCHES]) | (np.uint64(count) << _HALF)
-    uuid_1, uuid_2 = load_u64(tally[T_UUID]), load_u64(tally[T_UUID] + 8)
+    second = np.uint64(statistics[B_BATCHES]) | (np.uint64(count) << _HALF)
+    uuid_1, uuid_2 = load_u64(statistics[B_UUID]), load_u64(statistics[B_UUID] + 8)
     store_u64(record, _MAGIC)
     store_u64(record + 8, second)
     store_u64(record + 16, np.uint64(0))
     store_u64(record + 24, uuid_1)
     store_u64(record + 32, uuid_2)
-    crc = np.uint64(np.uint32(tally[T_CRC]) ^ np.uint32(0xFFFFFFFF))
+    crc = np.uint64(np.uint32(statistics[B_CRC]) ^ np.uint32(0xFFFFFFFF))
     crc = crc_step(crc_step(crc_step(crc, _MAGIC), second), np.uint64(0))
     return crc_step(crc_step(crc, uuid_1), uuid_2)
 
 
 @short_kernel
-def _add_row(tally: Any, row: int, crc: Any, value: Any, tag: Any, message: Any) -> Any:
+def _add_row(statistics: Any, row: int, crc: Any, value: Any, tag: Any, message: Any) -> Any:
     """Write a row and make it the head of its chain; return the CRC's state."""
-    slot = tally[T_SLOTS] + 4 * np.int64(mul_high(value, np.uint64(tally[T_SLOT_COUNT])))
+    slot = statistics[B_SLOTS] + 4 * np.int64(mul_high(value, np.uint64(statistics[B_SLOT_COUNT])))
     linked = np.uint64(load_u32(slot)) | (tag << _HALF)
-    _store_row(tally[T_ROWS] + (row - 1) * MESSAGE_BYTES, value, linked, message)
+    _store_row(statistics[B_ROWS] + (row - 1) * MESSAGE_BYTES, value, linked, message)
     store_slot(slot, np.uint32(row))
     timestamp, offset, size_and_queue = message
     crc = crc_step(crc_step(crc, value), linked)
@@ -238,33 +240,33 @@ def _add_row(tally: Any, row: int, crc: Any, value: Any, tag: Any, message: Any)
 
 @short_kernel
 def _observe(
-    tally: Any, count: int, index: int, timestamp: int, offset: int, size: int, queue_id: int
+    statistics: Any, count: int, index: int, timestamp: int, offset: int, size: int, queue_id: int
 ) -> None:
-    """Take a message's time, topic and end offset, and its `count` items, into the tally."""
+    """Take a message's time, topic and end offset, and its `count` items, into the statistics."""
     end: Any = min(offset, _INT64_MAX - size)
     end += size
-    capacity = np.uint64(tally[T_ENDS_MASK] + 1)
+    capacity = np.uint64(statistics[B_ENDS_MASK] + 1)
     queue = (np.uint64(index) << _HALF) | np.uint64(queue_id)
-    note_end(tally, tally[T_ENDS_KEYS], tally[T_ENDS_VALUES], capacity, queue, end)
-    tally[T_MIN_TIME] = min(tally[T_MIN_TIME], timestamp)
-    tally[T_MAX_TIME] = max(tally[T_MAX_TIME], timestamp)
-    tally[T_MAX_TOPIC] = max(tally[T_MAX_TOPIC], index)
-    tally[T_ITEMS] += count
+    note_end(statistics, statistics[B_ENDS_KEYS], statistics[B_ENDS_VALUES], capacity, queue, end)
+    statistics[B_MIN_TIME] = min(statistics[B_MIN_TIME], timestamp)
+    statistics[B_MAX_TIME] = max(statistics[B_MAX_TIME], timestamp)
+    statistics[B_MAX_TOPIC] = max(statistics[B_MAX_TOPIC], index)
+    statistics[B_ITEMS] += count
 
 
 @short_kernel
-def _end_batch(tally: Any, count: int, crc: Any) -> None:
+def _end_batch(statistics: Any, count: int, crc: Any) -> None:
     """Make a batch real, then visible, as `ChainedReader` does after any other."""
     found = np.uint32(crc) ^ np.uint32(0xFFFFFFFF)
-    store_slot(tally[T_ROWS] + (tally[T_NEXT_ROW] - 1) * MESSAGE_BYTES + 4, found)  # real
-    tally[T_CRC] = np.int64(found)
-    tally[T_BATCHES] += 1
-    tally[T_NEXT_ROW] += 1 + count
-    place = tally[T_PUBLISHED]
-    store_i64(place, tally[T_NEXT_ROW] - 1)
-    store_i64(place + 8, tally[T_ITEMS])
-    store_i64(place + 16, tally[T_MIN_TIME])
-    store_i64(place + 24, tally[T_MAX_TIME])
+    store_slot(statistics[B_ROWS] + (statistics[B_NEXT_ROW] - 1) * MESSAGE_BYTES + 4, found)  # real
+    statistics[B_CRC] = np.int64(found)
+    statistics[B_BATCHES] += 1
+    statistics[B_NEXT_ROW] += 1 + count
+    place = statistics[B_PUBLISHED]
+    store_i64(place, statistics[B_NEXT_ROW] - 1)
+    store_i64(place + 8, statistics[B_ITEMS])
+    store_i64(place + 16, statistics[B_MIN_TIME])
+    store_i64(place + 24, statistics[B_MAX_TIME])
 
 
 _ARGUMENTS: Final = (
