@@ -99,11 +99,12 @@ def test_bodies_that_arrive_together_stay_within_the_budget(server):
         statuses.append(refused(server, kind, body))
 
     peak_begins_anew(server)
-    threads = [threading.Thread(target=send) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for _ in range(4):  # each round leaves other pieces behind in the allocator
+        threads = [threading.Thread(target=send) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert set(statuses) <= {400, 503, None}
     assert server.memory_bytes("VmHWM") <= server.memory_bytes("VmRSS") + 2 * BUDGET, (
         server.memory_bytes("VmHWM") / MIB

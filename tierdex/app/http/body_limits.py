@@ -2,7 +2,9 @@
 
 A body is counted while it arrives, chunked or not. All bodies in memory at one time share a budget, so
 that many large requests are refused (503) instead of exhausting the process. A body's share is given
-back when its request is answered and over: an error on its way still holds the bytes.
+back when its request is answered and over: an error on its way still holds the bytes. A body arrives in
+pieces, and the C library keeps freed pieces wherever a small object lies behind them. So the allocator is
+told to return memory to the system each time that enough bodies have ended.
 
 Depends on starlette, problems and codecs.
 """
@@ -10,6 +12,7 @@ Depends on starlette, problems and codecs.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
@@ -19,12 +22,24 @@ from tierdex.app.http.problems import HttpRefusalError
 from tierdex.errors import RequestTooLargeError, UnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from tierdex.app.http.server_settings import ServerSettings
 
 # A value of JSON may take many times its bytes in memory: `{},` is 3 bytes there and 72 here.
 _JSON_WEIGHT = 8
+# Of the budget's bytes: what ended bodies may leave behind before memory is returned. A return takes
+# milliseconds, and reading so many bytes of bodies takes a hundred times longer.
+_RETURNED_AFTER = 1 / 4
+
+
+def return_memory() -> None:
+    """Return free memory to the system, where the C library can (glibc's malloc_trim)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class BodyLimits:
@@ -43,15 +58,27 @@ class BodyLimits:
         try:
             await self._app(scope, body.receive, send)
         finally:
-            self._budget.held_bytes -= body.held_bytes
+            self._budget.give_back(body.held_bytes)
 
 
 class BodyBudget:
-    """What all bodies of a service hold together."""
+    """What all bodies of a service hold together. One thread: the event loop's."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(
+        self, most_bytes: int, return_memory: Callable[[], object] = return_memory
+    ) -> None:
         self.most_bytes = most_bytes
         self.held_bytes = 0
+        self._ended_bytes = 0  # of bodies that ended since memory was returned
+        self._return_memory = return_memory
+
+    def give_back(self, held_bytes: int) -> None:
+        """End a body that held so many bytes of the budget."""
+        self.held_bytes -= held_bytes
+        self._ended_bytes += held_bytes
+        if self._ended_bytes > self.most_bytes * _RETURNED_AFTER:
+            self._ended_bytes = 0
+            self._return_memory()
 
 
 class _ArrivingBody:
