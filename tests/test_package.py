@@ -47,7 +47,7 @@ INDEX_VERBS = [
 
 
 def public_verbs(of) -> set[str]:
-    return {name for name in vars(of) if not name.startswith("_") and callable(getattr(of, name))}
+    return {name for name in dir(of) if not name.startswith("_") and callable(getattr(of, name))}
 
 
 def test_public_names_are_the_pinned_ones():

@@ -10,6 +10,7 @@ from tierdex import Index
 from tierdex.ids import SeededIds
 from tierdex.index_service.claiming import Claiming
 from tierdex.index_service.open import open_components
+from tierdex.index_service.seams import Seams
 from tierdex.settings import load_settings
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.crash import CrashingStore
@@ -36,9 +37,12 @@ class CrashSite(Site):
             )  # fmt: skip
         self.index = Index(
             open_components(
-                ROOT, store=world.store, rocketmq=None, clock=world.clock, filesystem=self.disk,
-                ids=SeededIds(world.seed * 1_000_003 + self.opened), executor=InlineExecutor(),
-                settings=_settings(node=self.name, **world.settings), claiming=Claiming(),
+                ROOT, world.store, None, claiming=Claiming(),
+                settings=_settings(node=self.name, **world.settings),
+                seams=Seams(
+                    world.clock, SeededIds(world.seed * 1_000_003 + self.opened), self.disk,
+                    InlineExecutor(),
+                ),
             )
         )  # fmt: skip
 

@@ -1,9 +1,9 @@
-"""What a failed system call means for the caller: the one place where `OSError` becomes ours.
+"""Failed system calls as typed errors: the one place that turns an `OSError` into a TierdexError.
 
-Below `Index` errors of the disk are plain `OSError`, so that each layer may handle those it expects
-(a file that moved on, a copy that can be fetched again). What none of them handled leaves `Index` as
-UnavailableError, with the path and what to do: nothing was acknowledged, the same call may succeed
-once the disk is well again.
+Below `Index` an error of the disk is a plain `OSError`, so that each layer can handle those it expects
+(a file that was renamed, a copy that can be fetched again). `Index` raises the others as
+UnavailableError, which names the path and the remedy. Nothing was acknowledged, and the same call may
+succeed once the disk works again.
 
 Depends on errors only.
 """
@@ -44,11 +44,30 @@ def disk_error(error: OSError) -> UnavailableError:
     return UnavailableError(f"{error}; {advice}", retry_after_s=RETRY_AFTER_S)
 
 
-def is_of_the_disk(error: BaseException | None) -> bool:
-    """Say whether a system call failed: not a TimeoutError that a caller's signal handler raised."""
-    return isinstance(error, OSError) and not (
-        isinstance(error, TimeoutError) and error.errno is None
-    )
+def raise_typed(error: BaseException | None) -> None:
+    """Raise the typed error in place of a failed system call; return for everything else.
+
+    A TimeoutError without a number is no failed system call: a caller's signal handler raised it.
+    """
+    if isinstance(error, OSError) and not (isinstance(error, TimeoutError) and error.errno is None):
+        raise disk_error(error) from error
+
+
+class _TypedDiskErrors:
+    """A block of a public call, which raises typed errors only."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
+    ) -> None:
+        raise_typed(error)
+
+
+typed_disk_errors: Final = _TypedDiskErrors()
 
 
 def with_disk_errors(call: Callable[P, T]) -> Callable[P, T]:
@@ -56,11 +75,7 @@ def with_disk_errors(call: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(call)
     def typed(*arguments: P.args, **named: P.kwargs) -> T:
-        try:
+        with typed_disk_errors:
             return call(*arguments, **named)
-        except OSError as error:
-            if not is_of_the_disk(error):
-                raise
-            raise disk_error(error) from error
 
     return typed

@@ -1,10 +1,10 @@
-"""`Index`: the embedded door. Puts entries, answers queries, and lets the operator look and act.
+"""`Index`: the embedded API. Puts entries and answers queries; operations.py has the operator's verbs.
 
-The facade checks what a caller gives, calls the part that does the work, and shapes the answer; it
-holds no state of its own but the components. One process writes a data folder and its node; any number
-of processes read. Thread safety: every method may be called from any thread, `close` once. Every error
-is a TierdexError: where a call reaches the disk, disk_errors.py says what its OSError means. In a child
-of fork every call on its parent's index raises ForkedError, and `close` does nothing.
+The facade checks the arguments, calls the component that does the work, and returns its answer. It
+holds no state but the components. One process writes a data folder and its node; any number of
+processes read. Thread safety: any thread may call any method. Every error is
+a TierdexError: disk_errors.py turns an OSError of the disk into one. In a child of fork every call on
+the parent's index raises ForkedError, and `close` does nothing.
 
 Depends on requests, indexfile and the other modules of this folder. Wiring is in open.py.
 """
@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
-from tierdex.index_service.disk_errors import with_disk_errors
-from tierdex.index_service.health import CLOSED, NotReady
-from tierdex.index_service.query_guard import QueryGuard, refuse_closed
+from tierdex.index_service.disk_errors import typed_disk_errors, with_disk_errors
+from tierdex.index_service.operations import OperatedIndex
+from tierdex.index_service.query_guard import QueryGuard
 from tierdex.index_service.requests.query import (
     DEFAULT_MAX_COUNT,
     INT32_MAX,
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
-    from tierdex.index_service.components import Components, WritingComponents
-    from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.components import Components
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.indexfile.schema import Schema
     from tierdex.storage_layer.base import Store
@@ -47,14 +46,14 @@ if TYPE_CHECKING:
 LEVELS = ("received", "os", "disk", "remote")
 
 
-class Index:
+class Index(OperatedIndex):
     """A node's index, and a view of every other node's published files under the same store.
 
     Use `Index.open`; close it, or use it as a context manager.
     """
 
     def __init__(self, components: Components) -> None:
-        self._components = components
+        super().__init__(components)
         self._settings = components.settings
         self._writer: Writer | None = (
             None if components.writing is None else components.writing.writer
@@ -118,16 +117,14 @@ class Index:
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
         from tierdex.index_service.claiming import Claiming
         from tierdex.index_service.open import open_components
+        from tierdex.index_service.seams import Seams
 
         components = open_components(
             data,
-            store=store,
-            rocketmq=rocketmq,
-            clock=clock,
-            ids=ids,
-            filesystem=filesystem,
-            executor=executor,
+            store,
+            rocketmq,
             settings=checked,
+            seams=Seams.of(clock, ids, filesystem, executor),
             claiming=Claiming(adopt=adopt, takeover=takeover, accept_rollback=accept_rollback),
         )
         return cls(components)
@@ -171,31 +168,15 @@ class Index:
             is_taken = False
         if is_taken:
             return durability
-        return self._put_checked(
-            topic, keys, message_id, queue_id, offset, size, timestamp, durability
-        )
-
-    @with_disk_errors
-    def _put_checked(
-        self,
-        topic: str,
-        keys: Iterable[str] | None,
-        message_id: str | None,
-        queue_id: int,
-        offset: int,
-        size: int,
-        timestamp: int,
-        durability: str,
-    ) -> str:
-        """Put on the general path, which says what is wrong, if anything is."""
-        writer = self._writing().writer  # first: in a child of fork nothing else may be called
-        entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
-        _check_level(durability)
-        if durability == "received":
-            writer.receive(entry)
-            return durability
-        writer.write(entry)
-        return durability if durability == "os" else self.flush(durability)
+        with typed_disk_errors:  # the general path, which names the field that is wrong
+            writer = self._writing().writer  # first: a child of fork may call nothing else
+            entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
+            _check_level(durability)
+            if durability == "received":
+                writer.receive(entry)
+                return durability
+            writer.write(entry)
+            return durability if durability == "os" else self.flush(durability)
 
     @with_disk_errors
     def put_batch(
@@ -350,110 +331,6 @@ class Index:
         """
         with self._guard:
             return self._components.batch_queries.run_local(lookups, max_count=max_count)
-
-    # -- operation -------------------------------------------------------------------------------
-
-    @with_disk_errors
-    def roll(self) -> bool:
-        """Let the unsealed file go to the compactor, when it holds anything; say whether it did."""
-        return self._writing().writer.roll()
-
-    @with_disk_errors
-    def run_compaction(self, *, yes: bool = False) -> int:
-        """Do all that is due, through to published, and return the number of units done.
-
-        Garbage collection keeps objects that no manifest lists where they are more than half of the
-        node's (`orphans_kept` of the status says so); with `yes` they go. Raises the error that
-        stopped it (the store is down, say); nothing is lost by that.
-        """
-        return self._writing().maintenance.run_all(yes=yes)
-
-    @with_disk_errors
-    def refresh(self) -> None:
-        """Look at every node's manifest now."""
-        self._refuse_closed()
-        self._components.read_view.refresh()
-
-    @with_disk_errors
-    def files(self) -> list[FileInfo]:
-        """Return every file of this view, newest first, those that cannot be read last."""
-        self._refuse_closed()
-        return self._components.catalogue.files()
-
-    @with_disk_errors
-    def nodes(self) -> list[NodeInfo]:
-        """Return every node of the store as of the last refresh, sorted by name.
-
-        One whose manifest cannot be read has a `problem`, and files of it may be missing from
-        `files()`. A row without a name says that nodes cannot be listed.
-        """
-        self._refuse_closed()
-        return self._components.catalogue.nodes()
-
-    def file(self, file_id: str) -> FileInfo:
-        """Return one file. Raises NotFoundError."""
-        for info in self.files():
-            if info.file_id == file_id:
-                return info
-        raise NotFoundError(f"there is no file {file_id}")
-
-    @with_disk_errors
-    def verify_file(self, file_id: str) -> list[str]:
-        """Check every checksum and invariant of one file; return what is broken, in words."""
-        self._refuse_closed()
-        return self._components.catalogue.verify(file_id)
-
-    @with_disk_errors
-    def topics(self) -> list[str]:
-        """Return the topics that any file of this view holds, sorted."""
-        self._refuse_closed()
-        return self._components.catalogue.topics()
-
-    def health(self) -> list[NotReady]:
-        """Return why this index is not ready for use; empty when it is. Raises nothing.
-
-        An owner that was fenced, or that can open no file for puts (the disk is full, or fails), says
-        so here until that is over; a closed index says that.
-        """
-        refusal = self._components.refusal
-        if refusal is not None:
-            return [NotReady(CLOSED, str(refusal))]
-        writing = self._components.writing
-        return [] if writing is None else writing.writer.health()
-
-    @with_disk_errors
-    def compaction_status(self) -> dict[str, Any]:
-        """Return backlog, running job, last error, totals and the oldest unpublished age."""
-        self._refuse_closed()
-        return self._components.catalogue.compaction_status()
-
-    @with_disk_errors
-    def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
-        """Drop published files of this node that were sealed before `before` (ms); return them."""
-        self._writing()
-        return self._components.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
-
-    @with_disk_errors
-    def close(self) -> None:
-        """Bring everything received to `disk`, stop the background work, let the folder go.
-
-        Raises UnavailableError when the disk does not take it, closed all the same: what is at `os`
-        stays in the folder, what was only `received` is lost.
-        """
-        self._components.close()
-
-    # -- private ---------------------------------------------------------------------------------
-
-    def _refuse_closed(self) -> None:
-        refuse_closed(self._components)
-
-    def _writing(self) -> WritingComponents:
-        self._refuse_closed()
-        if self._components.writing is None:
-            raise ReadOnlyError(
-                "this index was opened read-only; open it with read_only=False and a data folder"
-            )
-        return self._components.writing
 
 
 def _check_level(level: str) -> None:

@@ -3,10 +3,10 @@
 ::
 
     lock the folder -> settle its node -> claim the node (if the store answers) -> recover the folder
-    -> table -> writer, queries, compactor -> threads
+    -> table -> writer, compactor, queries -> threads
 
-When the store cannot be reached, local files are served and puts are taken; the compactor claims
-the node as soon as it can.
+When the store cannot be reached, the index serves its local files and takes puts; the compactor claims
+the node as soon as the store answers.
 
 Depends on compactor, ingest, view, lifecycle and the other modules of this folder.
 """
@@ -24,31 +24,17 @@ from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.worker import LOCAL_WORKER, STORE_WORKER, Compactor
-from tierdex.errors import (
-    CorruptFileError,
-    UnavailableError,
-)
+from tierdex.errors import CorruptFileError, UnavailableError
 from tierdex.index_service.background import WorkerThread
 from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.components import Components, WritingComponents
-from tierdex.index_service.folder_node import (
-    read_folder_node,
-    settle_node,
-    write_folder_node,
-)
+from tierdex.index_service.folder_node import read_folder_node, settle_node, write_folder_node
 from tierdex.index_service.folder_number import FolderNumber
 from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.index_service.ingest.remote_flush import RemoteFlush
 from tierdex.index_service.ingest.writer import Writer
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
-from tierdex.index_service.opening import (
-    Seams,
-    View,
-    close_view,
-    make_components,
-    open_view,
-    start_threads,
-)
+from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
 from tierdex.index_service.view.local_recovery import LocalMending, drop_behind_a_gap, open_local
 from tierdex.index_service.view.quarantine import Quarantine
 from tierdex.index_service.view.read_view import ReadView
@@ -58,32 +44,28 @@ from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from typing_extensions import Buffer
 
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.claiming import Claiming
-    from tierdex.index_service.view.manifest_follower import ManifestFollower
+    from tierdex.index_service.open_view import Places, View
+    from tierdex.index_service.seams import Seams
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.lifecycle.ownership import OwnedNode
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.settings import Settings
-    from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
 
 
 def open_writing(
-    paths: DataPaths,
-    store: str | Store | None,
-    rocketmq: Path | None,
-    settings: Settings,
-    seams: Seams,
-    claiming: Claiming,
+    places: Places, settings: Settings, seams: Seams, claiming: Claiming
 ) -> Components:
-    # Nothing in the folder is looked at, let alone mended, before it is ours.
+    """Open the components of the folder's owner. Raises FolderInUseError and what the steps raise."""
+    paths = places.data
+    assert paths is not None, places
+    # Nothing in the folder is read, let alone changed, before this process has its lock.
     lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
     view = None
     try:
@@ -91,8 +73,8 @@ def open_writing(
             seams.filesystem.make_folder(folder)
         recorded = read_folder_node(seams.filesystem, paths.root)
         settings = settle_node(settings, recorded, paths.root, adopt=claiming.adopt)
-        view = open_view(paths, store, rocketmq, settings, seams)
-        return _open_locked(paths, view, lock, claiming)
+        view = open_view(places, settings, seams)
+        return _OwnerOpening(paths, view, lock, claiming).run()
     except BaseException:
         if view is not None:
             close_view(view)
@@ -100,208 +82,228 @@ def open_writing(
         raise
 
 
-def _open_locked(paths: DataPaths, view: View, lock: FolderLock, claiming: Claiming) -> Components:
-    settings, seams, table, manifests = view.settings, view.seams, view.table, view.manifests
-    noted = FolderNumber(seams.filesystem, paths.root)
-    numbers = NextNumber(seams.clock, noted.highest)
-    quarantine = Quarantine(seams.filesystem, paths, table)
-    claim = NodeClaim(
-        manifests.log_of(settings.node),
-        seams.ids,
-        lambda node: _on_claimed(node, numbers, noted, settings),
-        memory=FolderOwner(seams.filesystem, paths.root, settings.node),
-        takeover_after_s=settings.takeover_after,
-        takeover=claiming.takeover,
-        accept_rollback=claiming.accept_rollback,
-    )
-    state = _claim_or_go_on(claim, manifests, settings.node)
-    # Before there is any file, and not before the claim: if that is refused another name is still free.
-    if read_folder_node(seams.filesystem, paths.root) != settings.node:
-        write_folder_node(seams.filesystem, paths.root, settings.node)
-    newest = _recover(paths, view, state, quarantine, numbers)
-    sync_lock = threading.Lock()
-    threads: list[WorkerThread] = []
+class _OwnerOpening:
+    """The opening of one locked folder. `run` calls the steps, each of which needs those before it."""
 
-    def wake(*names: str) -> None:
-        """Wake those that have work now: the others ask the store, or read whole files, when due."""
-        for thread in threads:
+    def __init__(self, paths: DataPaths, view: View, lock: FolderLock, claiming: Claiming) -> None:
+        settings, seams = view.settings, view.seams
+        self._paths = paths
+        self._view = view
+        self._lock = lock
+        self._folder_number = FolderNumber(seams.filesystem, paths.root)
+        self._numbers = NextNumber(seams.clock, self._folder_number.highest)
+        self._quarantine = Quarantine(seams.filesystem, paths, view.table)
+        self._claim = NodeClaim(
+            view.manifests.log_of(settings.node),
+            seams.ids,
+            self._on_claimed,
+            memory=FolderOwner(seams.filesystem, paths.root, settings.node),
+            takeover_after_s=settings.takeover_after,
+            takeover=claiming.takeover,
+            accept_rollback=claiming.accept_rollback,
+        )
+        self._sync_lock = threading.Lock()
+        self._threads: list[WorkerThread] = []
+
+    def run(self) -> Components:
+        """Claim, recover and wire; start the threads, unless the settings want none."""
+        state = self._claim_or_go_on()
+        self._note_node()
+        newest = self._recover(state)
+        writer = self._make_writer(newest)
+        compaction = self._make_compaction(writer)
+        compactor = self._make_compactor(compaction, writer)
+        read_view = ReadView(
+            self._view.manifests,
+            quarantine=self._quarantine,
+            rocketmq=self._view.rocketmq,
+            unwritten=writer.unwritten,
+        )
+        read_view.refresh()
+        components = make_components(
+            self._view, read_view, self._make_catalogue(compaction, read_view), writer
+        )
+        sign = OwnerSign(compaction, on_fenced=compactor.fence)
+        maintenance = Maintenance(writer, compactor, read_view, sign)
+        components.writing = WritingComponents(
+            writer=writer,
+            remote=self._make_remote_flush(writer, maintenance),
+            compactor=compactor,
+            maintenance=maintenance,
+            lock=self._lock,
+        )
+        if self._view.settings.background:
+            scrubber = self._make_scrubber(compaction, compactor)
+            flusher = PutFlusher(self._view.settings, writer)
+            tending = WriterTending(writer)
+            workers = (
+                compactor.local,
+                compactor.store,
+                read_view,
+                flusher,
+                tending,
+                scrubber,
+                sign,
+            )
+            self._threads += [WorkerThread(worker, self._view.seams.clock) for worker in workers]
+            start_threads(components, self._threads)
+        return components
+
+    # -- the node and its folder -----------------------------------------------------------------
+
+    def _on_claimed(self, node: OwnedNode) -> None:
+        """Learn what the manifest knows. The claim is committed; no other commit has been made."""
+        self._numbers.see(node.state.highest_number)
+        try:
+            self._folder_number.note(node.state.highest_number)
+        except OSError as error:  # a full disk: only a start without store and clock would miss it
+            logger.warning("highest number not noted", extra={"error": str(error)})
+        commit_rules(node, self._view.settings)
+
+    def _claim_or_go_on(self) -> ManifestState | None:
+        """Claim the node; None when the store cannot be reached now. Refusals are raised."""
+        try:
+            return self._claim.get().state
+        except UnavailableError as error:
+            node = self._view.settings.node
+            logger.warning("store not reached at start", extra={"node": node, "error": str(error)})
+            return None
+
+    def _note_node(self) -> None:
+        """Write the node's name into the folder, durably.
+
+        After the claim: if that is refused, the folder is still free for another name. Before the
+        first file: a file's number is only unique within its node.
+        """
+        filesystem, root = self._view.seams.filesystem, self._paths.root
+        if read_folder_node(filesystem, root) != self._view.settings.node:
+            write_folder_node(filesystem, root, self._view.settings.node)
+
+    def _recover(self, state: ManifestState | None) -> FileHandle | None:
+        """Recover the folder, fill the table, and return the unsealed file to append to, if any."""
+        paths, filesystem = self._paths, self._view.seams.filesystem
+        mending = LocalMending(filesystem)
+        listing = list_folders(filesystem, paths, mending.identify)
+        listing = drop_behind_a_gap(filesystem, paths, listing)
+        actions = plan_recovery(listing, state.knows if state is not None else lambda uuid: False)
+        recovered = apply_recovery(filesystem, paths, actions, mending)
+        for path, reason in recovered.quarantined:
+            self._quarantine.note(path, reason)
+        newest = None
+        for file_state, number, path in recovered.files:
+            self._numbers.see(number)
+            try:
+                handle = open_local(filesystem, self._view.settings.node, file_state, number, path)
+            except CorruptFileError as error:
+                self._quarantine.put_path(file_state, path, error.reason)
+                continue
+            self._view.table.insert(handle)
+            if file_state is FileState.UNSEALED:
+                newest = handle
+        self._quarantine.refresh()
+        for number in self._quarantine.numbers():
+            self._numbers.see(number)
+        return newest
+
+    # -- components ------------------------------------------------------------------------------
+
+    def _make_writer(self, newest: FileHandle | None) -> Writer:
+        settings, seams = self._view.settings, self._view.seams
+        writer = Writer(
+            settings=settings,
+            filesystem=seams.filesystem,
+            clock=seams.clock,
+            ids=seams.ids,
+            paths=self._paths,
+            table=self._view.table,
+            numbers=self._numbers,
+            sync_lock=self._sync_lock,
+            on_rolled=lambda: self._wake(LOCAL_WORKER, WriterTending.name),
+            on_short_of_room=lambda: self._wake(WriterTending.name),
+        )
+        writer.resume(newest)
+        return writer
+
+    def _make_compaction(self, writer: Writer) -> CompactorComponents:
+        view, settings, seams = self._view, self._view.settings, self._view.seams
+
+        def is_active(handle: FileHandle) -> bool:
+            active = writer.active
+            return active is not None and active.key == handle.key
+
+        def keep_sidecar(row: FileRow, data: Buffer) -> object:
+            return view.sidecars.keep(row, settings.node, data)
+
+        return CompactorComponents(
+            settings=settings,
+            filesystem=seams.filesystem,
+            clock=seams.clock,
+            ids=seams.ids,
+            paths=self._paths,
+            table=view.table,
+            store=view.store,
+            claim=self._claim,
+            progress=Progress(),
+            sync_lock=self._sync_lock,
+            is_active=is_active,
+            queue_tables=view.queue_tables,
+            reader_of_row=lambda row: view.manifests.reader_of(row, settings.node),
+            keep_sidecar=keep_sidecar,
+            show_manifest=view.manifests.show,
+            on_loss=writer.note_loss,
+            quarantine=self._quarantine.put,
+            quarantined_numbers=self._quarantine.numbers,
+            next_number=self._numbers.take,
+            note_number=self._folder_number.note,
+        )
+
+    def _make_compactor(self, compaction: CompactorComponents, writer: Writer) -> Compactor:
+        manifests, node = self._view.manifests, self._view.settings.node
+        return Compactor(
+            compaction,
+            other_states=lambda: [log.state for log in manifests.logs if log.node != node],
+            on_fenced=writer.refuse,
+            on_compacted=lambda: self._wake(STORE_WORKER),
+        )
+
+    def _make_catalogue(self, compaction: CompactorComponents, read_view: ReadView) -> Catalogue:
+        return Catalogue(
+            clock=self._view.seams.clock,
+            table=self._view.table,
+            manifests=self._view.manifests,
+            read_view=read_view,
+            compaction=compaction,
+            worker_error=lambda: next((t.last_error for t in self._threads if t.last_error), None),
+        )
+
+    def _make_remote_flush(self, writer: Writer, maintenance: Maintenance) -> RemoteFlush:
+        manifests, node = self._view.manifests, self._view.settings.node
+
+        def advance() -> None:
+            if self._threads:
+                self._wake(LOCAL_WORKER, STORE_WORKER)
+            else:
+                maintenance.run_all()
+
+        return RemoteFlush(
+            self._view.settings,
+            self._view.seams.clock,
+            self._view.table,
+            writer,
+            is_published=lambda uuid: manifests.state_of(node).knows(uuid),
+            advance=advance,
+        )
+
+    def _make_scrubber(self, compaction: CompactorComponents, compactor: Compactor) -> Scrubber:
+        return Scrubber(
+            compaction,
+            claims=compactor.claims,
+            kept_sidecar=self._view.sidecars.kept,
+            forget_sidecar=self._view.sidecars.forget,
+        )
+
+    def _wake(self, *names: str) -> None:
+        """Wake these workers. Every other worker reads the store or whole files, when that is due."""
+        for thread in self._threads:
             if thread.name in names:
                 thread.wake()
-
-    writer = Writer(
-        settings=settings,
-        filesystem=seams.filesystem,
-        clock=seams.clock,
-        ids=seams.ids,
-        paths=paths,
-        table=table,
-        numbers=numbers,
-        sync_lock=sync_lock,
-        on_rolled=lambda: wake(LOCAL_WORKER, WriterTending.name),
-        on_short_of_room=lambda: wake(WriterTending.name),
-    )
-    writer.resume(newest)
-    compaction = _compactor_parts(paths, view, claim, sync_lock, writer, quarantine, numbers, noted)
-    compactor = Compactor(
-        compaction,
-        other_states=lambda: [log.state for log in manifests.logs if log.node != settings.node],
-        on_fenced=writer.refuse,
-        on_compacted=lambda: wake(STORE_WORKER),
-    )
-    read_view = ReadView(
-        manifests, quarantine=quarantine, rocketmq=view.rocketmq, unwritten=writer.unwritten
-    )
-    read_view.refresh()
-    catalogue = Catalogue(
-        clock=seams.clock,
-        table=table,
-        manifests=manifests,
-        read_view=read_view,
-        compaction=compaction,
-        worker_error=lambda: next((t.last_error for t in threads if t.last_error), None),
-    )
-    components = make_components(view, read_view, catalogue, writer)
-    sign = OwnerSign(compaction, on_fenced=compactor.fence)
-    maintenance = Maintenance(writer, compactor, read_view, sign)
-
-    def advance() -> None:
-        if threads:
-            wake(LOCAL_WORKER, STORE_WORKER)
-        else:
-            maintenance.run_all()
-
-    components.writing = WritingComponents(
-        writer=writer,
-        remote=RemoteFlush(
-            settings,
-            seams.clock,
-            table,
-            writer,
-            is_published=lambda uuid: manifests.state_of(settings.node).knows(uuid),
-            advance=advance,
-        ),
-        compactor=compactor,
-        maintenance=maintenance,
-        lock=lock,
-    )
-    if settings.background:
-        threads += _make_threads(view, components.writing, compaction, read_view, sign)
-        start_threads(components, threads)
-    return components
-
-
-def _make_threads(
-    view: View,
-    writing: WritingComponents,
-    compaction: CompactorComponents,
-    read_view: ReadView,
-    sign: OwnerSign,
-) -> list[WorkerThread]:
-    settings, writer, compactor = view.settings, writing.writer, writing.compactor
-    scrubber = Scrubber(
-        compaction,
-        claims=compactor.claims,
-        kept_sidecar=view.sidecars.kept,
-        forget_sidecar=view.sidecars.forget,
-    )
-    flusher, tending = PutFlusher(settings, writer), WriterTending(writer)
-    workers = (compactor.local, compactor.store, read_view, flusher, tending, scrubber, sign)
-    return [WorkerThread(worker, view.seams.clock) for worker in workers]
-
-
-def _on_claimed(
-    node: OwnedNode, numbers: NextNumber, noted: FolderNumber, settings: Settings
-) -> None:
-    numbers.see(node.state.highest_number)
-    try:
-        noted.note(node.state.highest_number)
-    except OSError as error:  # a full disk: only a start without store and clock would miss it
-        logger.warning("highest number not noted", extra={"error": str(error)})
-    commit_rules(node, settings)
-
-
-def _claim_or_go_on(
-    claim: NodeClaim, manifests: ManifestFollower, node: str
-) -> ManifestState | None:
-    """Claim the node; None when the store cannot be reached now. Refusals are raised."""
-    try:
-        return claim.get().state
-    except UnavailableError as error:
-        logger.warning("store not reached at start", extra={"node": node, "error": str(error)})
-        return None
-
-
-def _recover(
-    paths: DataPaths,
-    view: View,
-    state: ManifestState | None,
-    quarantine: Quarantine,
-    numbers: NextNumber,
-) -> FileHandle | None:
-    """Bring the folder in order, fill the table, and return the unsealed file to go on with."""
-    filesystem, node = view.seams.filesystem, view.settings.node
-    mending = LocalMending(filesystem)
-    listing = list_folders(filesystem, paths, mending.identify)
-    listing = drop_behind_a_gap(filesystem, paths, listing)
-    actions = plan_recovery(listing, state.knows if state is not None else lambda uuid: False)
-    recovered = apply_recovery(filesystem, paths, actions, mending)
-    for path, reason in recovered.quarantined:
-        quarantine.note(path, reason)
-    newest = None
-    for file_state, number, path in recovered.files:
-        numbers.see(number)
-        try:
-            handle = open_local(filesystem, node, file_state, number, path)
-        except CorruptFileError as error:
-            quarantine.put_path(file_state, path, error.reason)
-            continue
-        view.table.insert(handle)
-        if file_state is FileState.UNSEALED:
-            newest = handle
-    quarantine.refresh()
-    for number in quarantine.numbers():
-        numbers.see(number)
-    return newest
-
-
-def _compactor_parts(
-    paths: DataPaths,
-    view: View,
-    claim: NodeClaim,
-    sync_lock: threading.Lock,
-    writer: Writer,
-    quarantine: Quarantine,
-    numbers: NextNumber,
-    noted: FolderNumber,
-) -> CompactorComponents:
-    settings, seams = view.settings, view.seams
-
-    def is_active(handle: FileHandle) -> bool:
-        active = writer.active
-        return active is not None and active.key == handle.key
-
-    def keep_sidecar(row: FileRow, data: Buffer) -> object:
-        return view.sidecars.keep(row, settings.node, data)
-
-    return CompactorComponents(
-        settings=settings,
-        filesystem=seams.filesystem,
-        clock=seams.clock,
-        ids=seams.ids,
-        paths=paths,
-        table=view.table,
-        store=view.store,
-        claim=claim,
-        progress=Progress(),
-        sync_lock=sync_lock,
-        is_active=is_active,
-        queue_tables=view.queue_tables,
-        reader_of_row=lambda row: view.manifests.reader_of(row, settings.node),
-        keep_sidecar=keep_sidecar,
-        show_manifest=view.manifests.show,
-        on_loss=writer.note_loss,
-        quarantine=quarantine.put,
-        quarantined_numbers=quarantine.numbers,
-        next_number=numbers.take,
-        note_number=noted.note,
-    )

@@ -1,20 +1,20 @@
-"""What surrounds every query that is not answered from memory alone.
+"""The guard around every query that is not answered from memory alone.
 
 ::
 
-    with guard:       every put that returned is shown; a closed index is refused
-        ...           the files are asked
-                      closed meanwhile: refused again, since the files may have left the table
-                      the disk failed: a typed error, see disk_errors.py
+    with guard:       refuse when the index is closed; show every put that returned
+        ...           the query reads the files
+                      refuse when the index was closed meanwhile: the table may have lost its files
+                      turn an error of the disk into a typed one, see disk_errors.py
 
-Depends on disk_errors; on components and writer for their types only.
+Depends on disk_errors.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.index_service.disk_errors import disk_error, is_of_the_disk
+from tierdex.index_service.disk_errors import raise_typed
 
 if TYPE_CHECKING:
     from tierdex.index_service.components import Components
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class QueryGuard:
-    """Around a query: every put that returned is shown to it, and no closed index looks empty."""
+    """Shows a query every put that returned, and raises rather than let a closed index look empty."""
 
     __slots__ = ("_components", "_writer")
 
@@ -39,8 +39,7 @@ class QueryGuard:
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> None:
         refuse_closed(self._components)
-        if isinstance(error, OSError) and is_of_the_disk(error):
-            raise disk_error(error) from error
+        raise_typed(error)
 
 
 def refuse_closed(components: Components) -> None:

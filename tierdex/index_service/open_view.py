@@ -1,4 +1,4 @@
-"""What reading needs, whoever writes: store, table, caches and manifests of one view.
+"""The view that every opened index has, for reading and for writing: store, table, caches, manifests.
 
 Depends on components, compactor, batch, ingest, query, readers, requests, view, lifecycle and
 storage_layer.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.compactor.queue_table import QueueTables
 from tierdex.index_service.components import Components
@@ -29,32 +29,31 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from tierdex.clock import Clock
-    from tierdex.filesystem import FileSystem
-    from tierdex.ids import IdSource
     from tierdex.index_service.background import WorkerThread
     from tierdex.index_service.batch.executor import BatchQueryRunner
     from tierdex.index_service.catalogue import Catalogue
     from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.seams import Seams
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
 
-@dataclass(frozen=True)
-class Seams:
-    """The ways out of this thread; real ones unless a test or a simulation gives others."""
+class Places(NamedTuple):
+    """Where an index reads and writes.
 
-    clock: Clock
-    ids: IdSource
-    filesystem: FileSystem
-    executor: Executor | None = None  # runs look-ahead reads; None: threads of our own
+    `store` None is `DATA/store`, or an empty store in memory where there is no data folder.
+    """
+
+    data: DataPaths | None
+    store: str | Store | None
+    rocketmq: Path | None  # a folder of RocketMQ's index files, read only
 
 
 @dataclass(frozen=True)
 class View:
-    """What reading needs, whoever writes."""
+    """What reading needs, whether or not this process writes."""
 
     settings: Settings
     seams: Seams
@@ -68,13 +67,9 @@ class View:
     executor: Executor
 
 
-def open_view(
-    paths: DataPaths | None,
-    store: str | Store | None,
-    rocketmq: Path | None,
-    settings: Settings,
-    seams: Seams,
-) -> View:
+def open_view(places: Places, settings: Settings, seams: Seams) -> View:
+    """Open the store, if it is given by its URL, and make the view over it. Makes no request."""
+    paths, store = places.data, places.store
     if store is None:
         store = "memory://none" if paths is None else str(paths.root / "store")
     owns_store = isinstance(store, str | os.PathLike)
@@ -100,7 +95,9 @@ def open_view(
         pages=PageCache(settings.page_cache_bytes),
     )
     executor = seams.executor or ReadThreads(4 * settings.look_ahead)
-    ancestor = None if rocketmq is None else RocketmqView(seams.filesystem, rocketmq, table)
+    rocketmq = (
+        None if places.rocketmq is None else RocketmqView(seams.filesystem, places.rocketmq, table)
+    )
     return View(
         settings=settings,
         seams=seams,
@@ -110,13 +107,13 @@ def open_view(
         sidecars=sidecars,
         manifests=manifests,
         queue_tables=QueueTables(store),
-        rocketmq=ancestor,
+        rocketmq=rocketmq,
         executor=executor,
     )
 
 
 def close_view(view: View) -> None:
-    """Give back what an opening that failed had opened."""
+    """Close the view of an opening that failed."""
     view.executor.shutdown(wait=False)
     with view.table.snapshot() as snapshot:
         view.table.remove(*snapshot.files)
@@ -130,6 +127,7 @@ def make_components(
     catalogue: Catalogue,
     writer: Writer | None = None,
 ) -> Components:
+    """Make the components of queries and status over the view; `writer` is None for a reader."""
     settings, seams = view.settings, view.seams
     queries = QueryRunner(
         settings=settings,
@@ -176,6 +174,7 @@ def make_components(
 
 
 def start_threads(components: Components, threads: list[WorkerThread]) -> None:
+    """Start the threads; if one does not start, ask those that did to stop, and raise."""
     components.threads = threads
     try:
         for thread in threads:

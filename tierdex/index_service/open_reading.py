@@ -1,0 +1,92 @@
+"""Opens an index for reading: a data folder, a store, or both, that another process may write to.
+
+::
+
+    view -> follow the folder (not locked, not changed) and the manifests -> refresh -> refresh thread
+
+A reader that saw nothing at all would answer "not found" for every key. So an opening fails when the
+store it was given has no manifest.
+
+Depends on view, lifecycle and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.errors import NotFoundError
+from tierdex.index_service.background import WorkerThread
+from tierdex.index_service.catalogue import Catalogue
+from tierdex.index_service.folder_node import read_folder_node, settle_node
+from tierdex.index_service.folder_owner import FolderOwner
+from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
+from tierdex.index_service.view.folder_follower import FolderFollower
+from tierdex.index_service.view.read_view import ReadView
+from tierdex.lifecycle.manifest_log import list_nodes
+from tierdex.lifecycle.node_reading import READING_ERRORS
+
+if TYPE_CHECKING:
+    from tierdex.index_service.components import Components
+    from tierdex.index_service.open_view import Places, View
+    from tierdex.index_service.seams import Seams
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
+
+
+def open_reading(places: Places, settings: Settings, seams: Seams) -> Components:
+    """Open the components of a reader. Raises NotFoundError when there is nothing to read."""
+    paths = places.data
+    if paths is not None:
+        if places.store is None and not any(map(seams.filesystem.is_folder, paths.folders)):
+            raise NotFoundError(f"{paths.root} is no data folder: is the path right?")
+        recorded = read_folder_node(seams.filesystem, paths.root)
+        settings = settle_node(settings, recorded, paths.root, adopt=False)
+    view = open_view(places, settings, seams)
+    is_store_named = places.store is not None
+    read_view = ReadView(
+        view.manifests,
+        folder_follower=_follow_folder(paths, view, is_store_named=is_store_named),
+        rocketmq=view.rocketmq,
+    )
+    try:
+        read_view.refresh()
+        if is_store_named:
+            view.manifests.refuse_absent()  # else an empty answer would say that it was read
+    except BaseException:
+        close_view(view)
+        raise
+    catalogue = Catalogue(
+        clock=seams.clock,
+        table=view.table,
+        manifests=view.manifests,
+        read_view=read_view,
+        compaction=None,
+        worker_error=lambda: None,
+    )
+    components = make_components(view, read_view, catalogue)
+    if settings.background:
+        start_threads(components, [WorkerThread(read_view, seams.clock)])
+    return components
+
+
+def _follow_folder(
+    paths: DataPaths | None, view: View, *, is_store_named: bool
+) -> FolderFollower | None:
+    if paths is None:
+        return None
+    filesystem, node = view.seams.filesystem, view.settings.node
+    follower = FolderFollower(filesystem, paths, node, view.table)
+    log = view.manifests.log_of(node)  # followed also where `read_nodes` leaves it out
+    # A named store without any node is mistyped: `refuse_absent` says so better than `expect` would.
+    if not (is_store_named and _has_no_node(view.store)):
+        log.expect(FolderOwner(filesystem, paths.root, node).number)
+    return follower
+
+
+def _has_no_node(store: Store) -> bool:
+    """Say whether the store has no node; False when the store cannot be asked."""
+    try:
+        return not list_nodes(store)
+    except READING_ERRORS:
+        return False

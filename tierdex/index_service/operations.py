@@ -1,0 +1,127 @@
+"""What an operator does with an open index: roll, compact, look at files and nodes, expire, close.
+
+`Index` inherits these verbs. Each raises ClosedError once the index is closed.
+
+Depends on disk_errors, health, query_guard and requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import NotFoundError, ReadOnlyError
+from tierdex.index_service.disk_errors import with_disk_errors
+from tierdex.index_service.health import CLOSED, NotReady
+from tierdex.index_service.query_guard import refuse_closed
+from tierdex.index_service.requests.query import check_integer
+
+if TYPE_CHECKING:
+    from tierdex.index_service.components import Components, WritingComponents
+    from tierdex.index_service.file_info import FileInfo, NodeInfo
+
+
+class OperatedIndex:
+    """The verbs of an operator, over the components of an open index."""
+
+    def __init__(self, components: Components) -> None:
+        self._components = components
+
+    @with_disk_errors
+    def roll(self) -> bool:
+        """Hand the unsealed file to the compactor unless it is empty; say whether it was handed over."""
+        return self._writing().writer.roll()
+
+    @with_disk_errors
+    def run_compaction(self, *, yes: bool = False) -> int:
+        """Seal, compact, upload and publish all that is due; return the number of units of work done.
+
+        When more than half of the node's objects are in no manifest, garbage collection keeps them
+        and the status says so (`orphans_kept`); with `yes` it removes them. Raises the error that
+        stopped the work (the store is down, say). No entry is lost by that.
+        """
+        return self._writing().maintenance.run_all(yes=yes)
+
+    @with_disk_errors
+    def refresh(self) -> None:
+        """Read every node's manifest now."""
+        self._refuse_closed()
+        self._components.read_view.refresh()
+
+    @with_disk_errors
+    def files(self) -> list[FileInfo]:
+        """Return every file of this view, newest first, those that cannot be read last."""
+        self._refuse_closed()
+        return self._components.catalogue.files()
+
+    @with_disk_errors
+    def nodes(self) -> list[NodeInfo]:
+        """Return every node of the store as of the last refresh, sorted by name.
+
+        A node whose manifest cannot be read has a `problem`, and `files()` may lack files of it. A row
+        without a name says that the store cannot list its nodes.
+        """
+        self._refuse_closed()
+        return self._components.catalogue.nodes()
+
+    def file(self, file_id: str) -> FileInfo:
+        """Return one file. Raises NotFoundError."""
+        for info in self.files():
+            if info.file_id == file_id:
+                return info
+        raise NotFoundError(f"there is no file {file_id}")
+
+    @with_disk_errors
+    def verify_file(self, file_id: str) -> list[str]:
+        """Check every checksum and invariant of one file; return what is broken, in words."""
+        self._refuse_closed()
+        return self._components.catalogue.verify(file_id)
+
+    @with_disk_errors
+    def topics(self) -> list[str]:
+        """Return the topics that any file of this view holds, sorted."""
+        self._refuse_closed()
+        return self._components.catalogue.topics()
+
+    def health(self) -> list[NotReady]:
+        """Return the reasons why this index is not ready for use; empty when it is. Raises nothing.
+
+        The reasons: the index is closed, its owner is fenced, or the owner can open no file for puts
+        (the disk is full, or fails).
+        """
+        refusal = self._components.refusal
+        if refusal is not None:
+            return [NotReady(CLOSED, str(refusal))]
+        writing = self._components.writing
+        return [] if writing is None else writing.writer.health()
+
+    @with_disk_errors
+    def compaction_status(self) -> dict[str, Any]:
+        """Return backlog, running job, last error, totals and the oldest unpublished age."""
+        self._refuse_closed()
+        return self._components.catalogue.compaction_status()
+
+    @with_disk_errors
+    def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
+        """Drop published files of this node that were sealed before `before` (ms); return them."""
+        self._writing()
+        return self._components.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
+
+    @with_disk_errors
+    def close(self) -> None:
+        """Bring everything received to `disk`, stop the background work, release the folder.
+
+        Raises UnavailableError when the disk fails. The index is closed all the same: entries at level
+        `os` stay in the folder, entries that were only `received` are lost.
+        """
+        self._components.close()
+
+    def _refuse_closed(self) -> None:
+        refuse_closed(self._components)
+
+    def _writing(self) -> WritingComponents:
+        self._refuse_closed()
+        if self._components.writing is None:
+            raise ReadOnlyError(
+                "this index was opened read-only; open it with read_only=False and a data folder"
+            )
+        return self._components.writing
