@@ -15,7 +15,7 @@ Depends on numpy only.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,12 @@ class Field(NamedTuple):
 def make_dtype(fields: Sequence[Field]) -> np.dtype:
     """Return the packed dtype of `fields`, in order, without gaps."""
     return np.dtype([(field.name, field.code) for field in fields])
+
+
+def position_of(dtype: np.dtype, name: str) -> int:
+    """Return the byte of a field inside its struct."""
+    fields: Any = dtype.fields
+    return int(fields[name][1])
 
 
 FORMAT_VERSION: Final = 1

@@ -31,6 +31,7 @@ from tierdex.fileparts.layout import (
     Part,
     describe_struct,
     make_dtype,
+    position_of,
     round_up,
 )
 
@@ -89,6 +90,7 @@ assert PREDECESSOR_BYTES == 64
 SCHEMA_BYTES_MAX: Final = PREDECESSOR_POSITION - SCHEMA_POSITION
 assert HEADER.itemsize == SCHEMA_POSITION, HEADER.itemsize
 
+SLOT_BYTES: Final = 4  # a row number, u4
 SLOT_COUNT_MAX: Final = 1 << 31
 ITEM_CAPACITY_MAX: Final = 1 << 31
 ROW_COUNT_MAX: Final = (1 << 32) - 1  # row numbers are u4, 0 is "no row"
@@ -140,9 +142,14 @@ BATCH_RECORD_FIELDS: Final = (
 )
 BATCH_RECORD: Final = make_dtype(BATCH_RECORD_FIELDS)
 BATCH_RECORD_BYTES: Final = BATCH_RECORD.itemsize
-BATCH_CRC_POSITION: Final = 4
+BATCH_MAGIC_POSITION: Final = position_of(BATCH_RECORD, "magic")
+BATCH_CRC_POSITION: Final = position_of(BATCH_RECORD, "crc")
+BATCH_NUMBER_POSITION: Final = position_of(BATCH_RECORD, "number")
+BATCH_ITEM_COUNT_POSITION: Final = position_of(BATCH_RECORD, "item_count")
+BATCH_DICTIONARY_BYTES_POSITION: Final = position_of(BATCH_RECORD, "dictionary_bytes")
+BATCH_FLAGS_POSITION: Final = position_of(BATCH_RECORD, "flags")
+BATCH_UUID_POSITION: Final = position_of(BATCH_RECORD, "uuid")
 assert BATCH_RECORD_BYTES == 40
-assert BATCH_RECORD.fields["crc"][1] == BATCH_CRC_POSITION  # type: ignore[index]
 
 
 # ---- compacted form ---------------------------------------------------------------------------------------
@@ -231,7 +238,7 @@ DIRECTORY_BLOCK_BYTES: Final = 4096  # unit of the directory's checksums: 128 en
 
 def slots_bytes(slot_count: int) -> int:
     """Return the bytes of the slot region, padding included."""
-    return round_up(4 * slot_count, BLOCK_BYTES)
+    return round_up(SLOT_BYTES * slot_count, BLOCK_BYTES)
 
 
 def rows_position(slot_count: int) -> int:

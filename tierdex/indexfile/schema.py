@@ -154,4 +154,15 @@ MESSAGE_SCHEMA: Final = Schema(
         SchemaField("queue_id", "<i4"),
     )
 )
-assert MESSAGE_SCHEMA.item_bytes == 40
+# Least and greatest value of a message's fields, both allowed. Any other schema is bounded by its dtypes.
+MESSAGE_RANGES: Final = {
+    "offset": (0, (1 << 63) - 1),
+    "size": (0, (1 << 32) - 1),
+    "queue_id": (0, (1 << 31) - 1),
+}
+# Where the fields of a message lie inside its item, for the kernels that know this schema alone.
+MESSAGE_BYTES: Final = MESSAGE_SCHEMA.item_bytes
+MESSAGE_OFFSET_POSITION: Final = MESSAGE_SCHEMA.position("offset")
+MESSAGE_SIZE_POSITION: Final = MESSAGE_SCHEMA.position("size")
+MESSAGE_QUEUE_POSITION: Final = MESSAGE_SCHEMA.position("queue_id")
+assert MESSAGE_BYTES == 40

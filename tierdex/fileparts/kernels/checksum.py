@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
     HAS_SSE42_CRC,
     crc_step_u64,
@@ -145,6 +145,18 @@ def _step_by_table(state: Any, word: Any) -> Any:
 
 
 crc_step = crc_step_u64 if HAS_SSE42_CRC else _step_by_table
+
+
+@primitive
+def crc_state(crc: Any) -> Any:
+    """Return the state (u8) from which `crc_step` continues a checksum."""
+    return np.uint64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+
+
+@primitive
+def crc_of(state: Any) -> Any:
+    """Return the checksum (u4) that a state stands for."""
+    return np.uint32(state) ^ np.uint32(0xFFFFFFFF)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""The one `@kernel` decorator: how every numba kernel of this package is compiled and cached.
+"""How every numba kernel of this package is compiled and cached: `@kernel`, `@short_kernel`, `@primitive`.
 
 Kernels release the GIL, take stable argument types (integers for addresses and counts) and are
 compiled once; the machine code is kept in, by preference, `TIERDEX_KERNEL_CACHE_DIR`, the package's
@@ -51,6 +51,17 @@ def short_kernel(function: Callable[..., Any]) -> Any:
     return _njit(
         nogil=False, cache=True, boundscheck=False, error_model="numpy", no_cfunc_wrapper=True
     )(function)
+
+
+def primitive(function: Callable[..., Any]) -> Any:
+    """Compile `function` into every kernel that calls it, so that it costs nothing there.
+
+    Its arguments and results stay in registers, named tuples too. Python cannot call it.
+    """
+    return _njit(
+        nogil=True, cache=True, boundscheck=False, error_model="numpy", no_cfunc_wrapper=True,
+        no_cpython_wrapper=True, forceinline=True,
+    )(function)  # fmt: skip
 
 
 def direct_call(compiled: Any, *argument_types: Any) -> Any:

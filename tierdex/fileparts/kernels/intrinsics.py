@@ -117,6 +117,17 @@ def mul_high(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def join_u32(typing_context: Any, low: Any, high: Any) -> Any:
+    """Return a u64 whose lower half is `low` and whose upper half is `high`, both u32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = [builder.zext(argument, _I64) for argument in arguments]
+        return builder.or_(wide[0], builder.shl(wide[1], ir.Constant(_I64, 32)))
+
+    return types.uint64(types.uint32, types.uint32), generate
+
+
+@intrinsic
 def unpredictable(typing_context: Any, value: Any) -> Any:
     """Return `value` (i8) as a number of which the compiler knows nothing.
 

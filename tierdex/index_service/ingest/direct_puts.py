@@ -61,12 +61,12 @@ class DirectPuts:
         self._rows = np.zeros(self._room * _ROW_BYTES, np.uint8)
         self._tags = np.zeros(_TOPICS_REMEMBERED, np.uint32)
         # Its first byte is 1 while entries wait: the quickest question that Python can ask.
-        self.waits = bytearray(8 * k.WORDS_LENGTH)
+        self.waits = bytearray(8 * k.ARGUMENTS_LENGTH)
         self._cells = memoryview(self.waits).cast("q")
-        self._cells[k.W_ROWS] = address(self._rows)
-        self._cells[k.W_MOST_BYTES] = max_key_bytes
-        self._cells[k.W_ID_SEED] = signed_bits(MESSAGE_ID_SEED)
-        self._cells[k.W_TAGS] = address(self._tags)
+        self._cells[k.A_ROWS] = address(self._rows)
+        self._cells[k.A_MOST_BYTES] = max_key_bytes
+        self._cells[k.A_ID_SEED] = signed_bits(MESSAGE_ID_SEED)
+        self._cells[k.A_TAGS] = address(self._tags)
         self.address = address(np.frombuffer(self.waits, np.uint8))
         # Level -> kernel; none before the first topic is known, so that nobody waits to load them.
         self.ways: dict[str, Any] = {}
@@ -88,22 +88,22 @@ class DirectPuts:
         if not self.ways:
             self.ways["received"], self.ways["os"] = k.load()
         self._names.append(topic)  # the name first: whoever finds the number finds the name
-        number = self._cells[k.W_FIRST_TOPIC] + len(self._names) - 1
+        number = self._cells[k.A_FIRST_TOPIC] + len(self._names) - 1
         self.topics[topic] = signed_bits(topic_seed(topic)), number
         return True
 
     def forget_topics(self) -> None:
         """Make place for new topics, unless entries wait that have old ones."""
         self._shut_rows()
-        if not self._cells[k.W_COUNT]:
+        if not self._cells[k.A_COUNT]:
             self.close_file()
-            self._cells[k.W_FIRST_TOPIC] += len(self._names)  # who holds a number is refused
+            self._cells[k.A_FIRST_TOPIC] += len(self._names)  # who holds a number is refused
             self.topics.clear()
             self._names.clear()
         self._open()
 
     def _place_of(self, topic: str) -> int:
-        return self.topics[topic][1] - int(self._cells[k.W_FIRST_TOPIC])
+        return self.topics[topic][1] - int(self._cells[k.A_FIRST_TOPIC])
 
     # -- either way -----------------------------------------------------------------------------
 
@@ -130,13 +130,13 @@ class DirectPuts:
     def take(self, rows: bytes) -> bool:
         """Put an entry's rows behind those that wait; False when there is no room."""
         self._shut_rows()
-        begin = self._cells[k.W_COUNT] * _ROW_BYTES
+        begin = self._cells[k.A_COUNT] * _ROW_BYTES
         end = begin + len(rows)
         fits = end <= len(self._rows)
         if fits:
             self._rows.data[begin:end] = rows
-            self._cells[k.W_COUNT] = end // _ROW_BYTES
-            self._cells[k.W_WAITS] = 1
+            self._cells[k.A_COUNT] = end // _ROW_BYTES
+            self._cells[k.A_WAITS] = 1
         self._open()
         return fits
 
@@ -146,7 +146,7 @@ class DirectPuts:
 
     def gathered(self) -> ItemRows | None:
         """Return the rows that wait, which one batch holds; they stay until `drop`."""
-        count = self._cells[k.W_COUNT]
+        count = self._cells[k.A_COUNT]
         return self.items_of(self._rows.data[: count * _ROW_BYTES]) if count else None
 
     def items_of(self, data: bytes | memoryview) -> ItemRows:
@@ -164,18 +164,18 @@ class DirectPuts:
     def drop(self, count: int) -> None:
         """Forget the oldest `count` rows: they are written."""
         self._shut_rows()
-        left = self._cells[k.W_COUNT] - count
+        left = self._cells[k.A_COUNT] - count
         begin, size = count * _ROW_BYTES, left * _ROW_BYTES
         self._rows[:size] = self._rows[begin : begin + size]
-        self._cells[k.W_COUNT] = left
-        self._cells[k.W_WAITS] = left > 0
+        self._cells[k.A_COUNT] = left
+        self._cells[k.A_WAITS] = left > 0
         self._open()
 
     def _shut_rows(self) -> None:
-        self._cells[k.W_ROOM] = 0
+        self._cells[k.A_ROOM] = 0
 
     def _open(self) -> None:
-        self._cells[k.W_ROOM] = self._room
+        self._cells[k.A_ROOM] = self._room
         if self._is_refusing:  # looked at last: `refuse` may have come in between
             self._shut_rows()
 
@@ -183,7 +183,7 @@ class DirectPuts:
 
     def open_to(self, file: ChainedFile, topics: Iterable[str]) -> None:
         """Let messages into `file` for a while, those of `topics` too, which it has just taken."""
-        assert not self._cells[k.W_STATISTICS], "open while the file was touched"
+        assert not self._cells[k.A_STATISTICS], "open while the file was touched"
         if file is not self._file:
             self.close_file()
             self._file = file
@@ -192,14 +192,14 @@ class DirectPuts:
                 index = file.dictionaries.index(TOPIC_DICTIONARY, topic)
                 self._tags[self._place_of(topic)] = 1 + index
         most, last = file.room_for_singles(_ITEMS_BETWEEN_LOOKS)
-        self._cells[k.W_MOST_ITEMS], self._cells[k.W_LAST_ROW] = most, last
-        self._cells[k.W_STATISTICS] = file.statistics_address()
+        self._cells[k.A_MOST_ITEMS], self._cells[k.A_LAST_ROW] = most, last
+        self._cells[k.A_STATISTICS] = file.statistics_address()
         if self._is_refusing or file.suspect:  # looked at last, as in `_open`
             self.shut()
 
     def shut(self) -> None:
         """Let no message into the open file; nobody is half way through when this returns."""
-        self._cells[k.W_STATISTICS] = 0
+        self._cells[k.A_STATISTICS] = 0
 
     def close_file(self) -> None:
         """Let go of the open file."""

@@ -4,7 +4,7 @@ Batches are a file's own write-ahead log: everything mutable is derived from the
 Bytes come through pread in pieces, never through a mapping: another process may cut the file. The
 scan ends at the first batch that does not verify; what lies behind it was never acknowledged.
 
-Depends on layout, dictionary, kernels.batches and batch_statistics.
+Depends on layout, dictionary, kernels.batch_scan, batch_record and batch_statistics.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.batch_statistics import BatchStatistics
+from tierdex.indexfile.chained.kernels import batch_scan as k
 from tierdex.indexfile.chained.kernels import batch_statistics as statistics_k
-from tierdex.indexfile.chained.kernels import batches as k
+from tierdex.indexfile.chained.kernels.batch_record import batch_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,9 +66,7 @@ def scan_file(
         row = statistics.next_row
         length = 0
         if (last - row + 1) * item_bytes >= layout.BATCH_RECORD_BYTES:
-            length = k.batch_length(
-                statistics.array, rows + (row - 1) * item_bytes, limit - row + 1
-            )
+            length = batch_length(statistics.array, rows + (row - 1) * item_bytes, limit - row + 1)
         elif row > first:
             length = least_rows  # not even its record: read on from there
         if length <= last - row + 1:

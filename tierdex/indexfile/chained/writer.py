@@ -113,21 +113,21 @@ class ChainedWriter(ChainedReader):
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def append(self, parts: Sequence[ItemColumns | ItemRows]) -> int:
-        """Write all parts as one atomic batch and return the new `published`.
+    def append(self, batch: Sequence[ItemColumns | ItemRows]) -> int:
+        """Write all items as one atomic batch and return the new `published`.
 
-        Items lie in the order of the parts. Raises InvalidRequestError, FileFullError (roll) and
+        Items lie in the order of `batch`. Raises InvalidRequestError, FileFullError (roll) and
         OSError (disk full ...); then nothing was applied, and the file stays usable.
         """
-        view = self._refuse_unless_writable()
+        _mapped = self._refuse_unless_writable()  # held: kernels write to its memory by address
         try:
-            sources = batch_append.prepare(parts, self.schema, self.dictionaries)
-            items = sum(source.size for source in sources)
-            if not items:
+            sources = batch_append.prepare(batch, self.schema, self.dictionaries)
+            count = sum(source.size for source in sources)
+            if not count:
                 self.dictionaries.forget()
                 return self.published
             staged = self.dictionaries.staged() if self.dictionaries.has_staged else b""
-            self._make_room(items, len(staged))
+            self._make_room(count, len(staged))
         except BaseException:
             self.dictionaries.forget()
             raise
@@ -135,9 +135,7 @@ class ChainedWriter(ChainedReader):
         begin = self._used_bytes()
         try:
             with self._statistics_lock:
-                batch_append.write(
-                    self._statistics, view.data, self._rows_begin, self.uuid, sources, staged
-                )
+                batch_append.write(self._statistics, sources, staged, self.header.row_capacity)
             # With the record behind it, which `write` has zeroed; all of it has blocks.
             self._write_back(begin, self._used_bytes() + layout.BATCH_RECORD_BYTES)
             # Within the attempt: strings that were written and count as staged would be written again.

@@ -4,7 +4,7 @@ A batch may be far larger than the cache. So its checksum is continued over a ti
 all else that is asked of a row is done while the tile is in the cache; what was taken from a batch that
 then does not verify is of no use, and the caller lets go of it.
 
-Depends on batch_statistics, row_scan, checksum, intrinsics, compile and batches.
+Depends on batch_statistics, row_scan, checksum, compile and batch_record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ import numpy as np
 
 from tierdex.fileparts.kernels.checksum import crc32c, rows_fingerprint
 from tierdex.fileparts.kernels.compile import kernel
-from tierdex.fileparts.kernels.intrinsics import load_u32
+from tierdex.indexfile.chained.kernels.batch_record import (
+    batch_crc,
+    batch_length,
+    crc_of_record,
+    item_count_of,
+    place_of_row,
+)
 from tierdex.indexfile.chained.kernels.batch_statistics import (
     B_BATCHES,
     B_CRC,
@@ -24,9 +30,7 @@ from tierdex.indexfile.chained.kernels.batch_statistics import (
     B_ITEMS,
     B_NEXT_ROW,
     B_PENDING,
-    B_ROWS,
 )
-from tierdex.indexfile.chained.kernels.batches import batch_crc, batch_length
 from tierdex.indexfile.kernels.row_scan import measure_rows
 
 PROOF_END = 0  # the next bytes are no batch that verifies
@@ -47,13 +51,13 @@ def prove_batches(statistics: Any, proof: Any, row_limit: int, measure: Any) -> 
     Rows up to `row_limit` may be read. Returns PROOF_END with B_NEXT_ROW at the first row that belongs to
     no batch that verifies, or PROOF_GROW: call again with a larger table of queues.
     """
-    item_bytes, base = statistics[B_ITEM_BYTES], statistics[B_ROWS]
+    item_bytes = statistics[B_ITEM_BYTES]
     while True:
-        record = base + (statistics[B_NEXT_ROW] - 1) * item_bytes
+        record = place_of_row(statistics, statistics[B_NEXT_ROW])
         length = batch_length(statistics, record, row_limit - statistics[B_NEXT_ROW] + 1)
         if length == 0:
             return PROOF_END
-        items = np.int64(load_u32(record + 12))
+        items = item_count_of(record)
         head = (length - items) * item_bytes
         if statistics[B_PENDING] == 0:
             proof[P_CRC] = np.int64(batch_crc(record, head, np.uint32(statistics[B_CRC])))
@@ -68,7 +72,7 @@ def prove_batches(statistics: Any, proof: Any, row_limit: int, measure: Any) -> 
             proof[P_CRC] = np.int64(crc)
             statistics[B_FINGERPRINT] += rows_fingerprint(tile, item_bytes, count)
             statistics[B_PENDING] -= count
-        if proof[P_CRC] != np.int64(load_u32(record + 4)):
+        if proof[P_CRC] != np.int64(crc_of_record(record)):
             return PROOF_END
         statistics[B_CRC] = proof[P_CRC]
         statistics[B_BATCHES] += 1

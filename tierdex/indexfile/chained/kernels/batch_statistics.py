@@ -5,22 +5,22 @@ slots and rows lie, and everything that is derived from batches alone (next row,
 CRC, counts, times, greatest end offset of each (topic, queue)). Kernels advance it, Python reads it.
 
 The end offsets lie in an open table; it has room for one more block of items unless `is_crowded`.
-Depends on intrinsics and layout.
+Depends on intrinsics, compile and layout.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
+    join_u32,
     load_i64,
     load_u32,
     load_u64,
     mul_high,
-    prefetch,
     store_i64,
     store_u64,
 )
@@ -61,7 +61,20 @@ ENDS_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _INT64_MAX = np.int64(0x7FFFFFFFFFFFFFFF)
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
-_TOPIC_MASK = np.int64(layout.TOPIC_MASK)
+_TOPIC_MASK = np.uint32(layout.TOPIC_MASK)
+
+
+class Ends(NamedTuple):
+    """The table of end offsets, for registers: addresses of keys, values and B_ENDS_USED; capacity (u8).
+
+    Loops take this instead of the statistics: numba counts the references to an array that is handed
+    on, twice an item, which would take longer than all else that is done with it.
+    """
+
+    keys: Any
+    values: Any
+    used: Any
+    capacity: Any
 
 
 @kernel
@@ -73,82 +86,77 @@ def is_crowded(statistics: Any) -> bool:
     )
 
 
+@primitive
+def ends_of(statistics: Any) -> Any:
+    """Return the table of end offsets. It stays where it is until Python makes it larger."""
+    capacity = np.uint64(statistics[B_ENDS_MASK] + 1)
+    used = statistics.ctypes.data + 8 * B_ENDS_USED
+    return Ends(statistics[B_ENDS_KEYS], statistics[B_ENDS_VALUES], used, capacity)
+
+
+@primitive
+def note_end(ends: Any, queue: Any, offset: int, size: int) -> None:
+    """Take the end offset of one item of `queue` (u8, topic << 32 | queue_id) into the table."""
+    end: Any = min(offset, _INT64_MAX - size)
+    end += size
+    # Where a queue's end offset lies when nothing was in its way; else it is searched for.
+    place = np.int64(mul_high(queue * ENDS_FACTOR, ends.capacity))
+    if load_u64(ends.keys + 8 * place) != queue:
+        place = _find_end(ends, queue)
+    if end > load_i64(ends.values + 8 * place):
+        store_i64(ends.values + 8 * place, end)
+
+
+@kernel
+def _find_end(ends: Any, queue: Any) -> Any:
+    """Return the place of `queue` in the table, taken when the queue is new. The table has room."""
+    place = np.int64(mul_high(queue * ENDS_FACTOR, ends.capacity))
+    while True:
+        found = load_u64(ends.keys + 8 * place)
+        if found == queue:
+            return place
+        if found == ENDS_EMPTY:
+            store_u64(ends.keys + 8 * place, queue)
+            store_i64(ends.used, load_i64(ends.used) + 1)
+            return place
+        place = (place + 1) & np.int64(ends.capacity - np.uint64(1))
+
+
+@kernel
+def put_ends(statistics: Any, keys: int, values: int, count: int) -> None:
+    """Put `count` pairs (u8 key, i8 end offset) into the table, which has room for them."""
+    ends = ends_of(statistics)
+    for i in range(count):
+        place = _find_end(ends, load_u64(keys + 8 * i))
+        store_i64(ends.values + 8 * place, load_i64(values + 8 * i))
+
+
+@primitive
+def note_items(statistics: Any, count: int, low: int, high: int, topic: int) -> None:
+    """Count `count` items with times from `low` to `high` and topics up to `topic`."""
+    statistics[B_MIN_TIME] = min(statistics[B_MIN_TIME], low)
+    statistics[B_MAX_TIME] = max(statistics[B_MAX_TIME], high)
+    statistics[B_MAX_TOPIC] = max(statistics[B_MAX_TOPIC], topic)
+    statistics[B_ITEMS] += count
+
+
 @kernel
 def observe_block(statistics: Any, first_row: int, count: int) -> None:
     """Take times, topics and end offsets of `count` rows into the statistics."""
     item_bytes = statistics[B_ITEM_BYTES]
     place = statistics[B_ROWS] + (first_row - 1) * item_bytes
     low, high, topic = statistics[B_MIN_TIME], statistics[B_MAX_TIME], statistics[B_MAX_TOPIC]
-    keys, values = statistics[B_ENDS_KEYS], statistics[B_ENDS_VALUES]
-    capacity = np.uint64(statistics[B_ENDS_MASK] + 1)
+    ends = ends_of(statistics)
     at_offset, at_size = statistics[B_OFFSET_POSITION], statistics[B_SIZE_POSITION]
     at_queue = statistics[B_QUEUE_POSITION]
     for _ in range(count):
         time = load_i64(place + _TIME)
         low, high = min(low, time), max(high, time)
-        item_topic = np.int64(load_u32(place + _TAG)) & _TOPIC_MASK
-        topic = max(topic, item_topic)
-        if keys != 0:
-            queue = np.uint64(load_u32(place + at_queue))
+        item_topic = load_u32(place + _TAG) & _TOPIC_MASK
+        topic = max(topic, np.int64(item_topic))
+        if ends.keys != 0:
+            queue = join_u32(load_u32(place + at_queue), item_topic)
             size = np.int64(load_u32(place + at_size))
-            end = min(load_i64(place + at_offset), _INT64_MAX - size) + size
-            key = (np.uint64(item_topic) << np.uint64(32)) | queue
-            # What `note_end` does, spelled out: as a call it would cost a third of the whole loop.
-            found = np.int64(mul_high(key * ENDS_FACTOR, capacity))
-            if load_u64(keys + 8 * found) != key:
-                found = (ends_place(statistics, key) - values) // 8
-            if end > load_i64(values + 8 * found):
-                store_i64(values + 8 * found, end)
+            note_end(ends, queue, load_i64(place + at_offset), size)
         place += item_bytes
-    statistics[B_MIN_TIME], statistics[B_MAX_TIME], statistics[B_MAX_TOPIC] = low, high, topic
-    statistics[B_ITEMS] += count
-
-
-@kernel
-def note_end(statistics: Any, keys: int, values: int, capacity: Any, key: Any, end: int) -> None:
-    """Take the end offset of one item of the (topic, queue) `key` into the table.
-
-    `keys`, `values` and `capacity` (u8) are the table's, which a loop keeps in registers.
-    """
-    # Where a pair's end offset lies when nothing was in its way; else it is searched for.
-    found = np.int64(mul_high(key * ENDS_FACTOR, capacity))
-    if load_u64(keys + 8 * found) != key:
-        found = (ends_place(statistics, key) - values) // 8
-    if end > load_i64(values + 8 * found):
-        store_i64(values + 8 * found, end)
-
-
-@kernel
-def ends_place(statistics: Any, key: Any) -> Any:
-    """Return the address of the end offset of `key`, made when it is new. The table has room."""
-    mask = np.uint64(statistics[B_ENDS_MASK])
-    place = np.int64(mul_high(key * ENDS_FACTOR, mask + np.uint64(1)))
-    while True:
-        found = load_u64(statistics[B_ENDS_KEYS] + 8 * place)
-        if found == key:
-            break
-        if found == ENDS_EMPTY:
-            store_u64(statistics[B_ENDS_KEYS] + 8 * place, key)
-            statistics[B_ENDS_USED] += 1
-            break
-        place = (place + 1) & np.int64(mask)
-    return statistics[B_ENDS_VALUES] + 8 * place
-
-
-@kernel
-def put_ends(statistics: Any, keys: int, values: int, count: int) -> None:
-    """Put `count` pairs (u8 key, i8 end offset) into the table, which has room for them."""
-    for i in range(count):
-        place = ends_place(statistics, load_u64(keys + 8 * i))
-        store_i64(place, load_i64(values + 8 * i))
-
-
-@kernel
-def ask_block(statistics: Any, first_row: int, count: int) -> None:
-    """Ask for the slots of `count` rows that are there."""
-    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
-    item_bytes = statistics[B_ITEM_BYTES]
-    place = statistics[B_ROWS] + (first_row - 1) * item_bytes
-    for _ in range(count):
-        prefetch(slots + 4 * np.int64(mul_high(load_u64(place), slot_count)))
-        place += item_bytes
+    note_items(statistics, count, low, high, topic)

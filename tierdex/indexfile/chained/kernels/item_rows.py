@@ -1,12 +1,13 @@
-"""Head insertion: items into rows, and rows into chains.
+"""Items of any schema on their way into a file: from columns to rows, and from rows into chains.
 
 Work goes in blocks of 128 items, so that each step after the first finds its rows in the L1 cache,
 and the slots of a block are hashed and prefetched while the block before it is linked.
 
-    write_items    columns -> rows, chains, CRC, statistics     (append)
-    link_rows      rows that are already there -> chains, CRC, statistics  (append of gathered rows)
+    write_items    columns -> rows, chains, checksum, statistics           (append)
+    link_rows      gathered rows -> rows, chains, checksum, statistics     (append of gathered rows)
+    undo_links     rows of an append that failed -> out of their chains again
 
-Depends on batch_statistics, intrinsics, checksum, hashing and layout.
+Depends on batch_statistics, batch_record, head_insertion, intrinsics, checksum, hashing, compile and layout.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.fileparts.kernels.checksum import crc32c, crc_step
+from tierdex.fileparts.kernels.checksum import crc32c, crc_of, crc_state, crc_step
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.hashing import string_hash
 from tierdex.fileparts.kernels.intrinsics import (
@@ -25,29 +26,31 @@ from tierdex.fileparts.kernels.intrinsics import (
     load_u16,
     load_u32,
     load_u64,
-    mul_high,
     prefetch,
-    store_slot,
     store_u8,
     store_u16,
     store_u32,
     store_u64,
 )
 from tierdex.indexfile import layout
+from tierdex.indexfile.chained.kernels.batch_record import place_of_row
 from tierdex.indexfile.chained.kernels.batch_statistics import (
     B_CRC,
     B_ITEM_BYTES,
-    B_ROWS,
     B_SCRATCH,
-    B_SLOT_COUNT,
-    B_SLOTS,
     BLOCK_ITEMS,
-    ask_block,
     is_crowded,
     observe_block,
 )
+from tierdex.indexfile.chained.kernels.head_insertion import (
+    insert_head,
+    prefetch_slots,
+    remove_head,
+    slot_of,
+    slots_of,
+)
 
-# Places of a source of items: one ItemColumns part, as addresses (0: absent).
+# Places of a source of items: one ItemColumns, as addresses (0: absent).
 S_OFFSETS = 0
 S_OFFSET_BYTES = 1
 S_DATA = 2
@@ -59,18 +62,18 @@ S_SEEDS = 7
 S_TAGS = 8  # u4 tag of each topic, kind bit included
 SOURCE_LENGTH = 9
 
-_LINK = layout.ITEM_LINK_POSITION
+_HASH = layout.ITEM_HASH_POSITION
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
 
 
 @kernel
 def _hash_block(statistics: Any, source: Any, begin: int, count: int, out: int) -> None:
-    """Write the hashes of `count` items to the u8 array at `out`; ask for their slots."""
-    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
+    """Write the hashes of `count` items to the u8 array at `out`; prefetch their slots."""
+    slots = slots_of(statistics)
     for i in range(count):
         value = _hash_of(source, begin + i)
-        prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
+        prefetch(slot_of(slots, value))
         store_u64(out + 8 * i, value)
 
 
@@ -95,40 +98,32 @@ def _hash_of(source: Any, row: int) -> Any:
 
 @kernel
 def _settle_block(
-    statistics: Any,
-    first_row: int,
-    count: int,
-    hashes: int,
-    source: Any,
-    begin: int,
-    ahead: int,
-    out: int,
+    statistics: Any, source: Any, first_row: int, begin: int, end: int, last: int, side: int
 ) -> None:
-    """Finish `count` rows whose columns and tags are written: hash, link, slot, CRC.
+    """Finish the rows of items `begin .. end`, whose columns and tags are written: hash, link, slot, CRC.
 
-    Meanwhile hashes the `ahead` items from `begin` on, to `out`, and asks for their slots: the CRC is
-    one long dependent chain, which costs nothing beside the hashes' own waits.
+    Their hashes lie in half `side` of the scratch. Meanwhile hashes the items of the next block, up to
+    `last`, to the other half, and prefetches their slots: the CRC is one long dependent chain, which
+    costs nothing beside the hashes' own waits.
     """
-    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
-    item_bytes = statistics[B_ITEM_BYTES]
-    place = statistics[B_ROWS] + (first_row - 1) * item_bytes
-    crc = np.uint64(np.uint32(statistics[B_CRC]) ^ np.uint32(0xFFFFFFFF))
-    for i in range(count):
+    slots, item_bytes = slots_of(statistics), statistics[B_ITEM_BYTES]
+    half = 8 * BLOCK_ITEMS
+    hashes = statistics[B_SCRATCH] + half * side
+    out = statistics[B_SCRATCH] + half * (1 - side)
+    place = place_of_row(statistics, first_row + begin)
+    state = crc_state(statistics[B_CRC])
+    for i in range(end - begin):
         value = load_u64(hashes + 8 * i)
-        slot = slots + 4 * np.int64(mul_high(value, slot_count))
-        linked = np.uint64(load_u32(slot)) | (np.uint64(load_u32(place + _TAG)) << np.uint64(32))
-        store_u64(place, value)
-        store_u64(place + _LINK, linked)
-        store_slot(slot, np.uint32(first_row + i))
-        crc = crc_step(crc_step(crc, value), linked)
+        linked = insert_head(slots, place, value, load_u32(place + _TAG), first_row + begin + i)
+        state = crc_step(crc_step(state, value), linked)
         for position in range(_TIME, item_bytes, 8):
-            crc = crc_step(crc, load_u64(place + position))
+            state = crc_step(state, load_u64(place + position))
         place += item_bytes
-        if i < ahead:
-            value = _hash_of(source, begin + i)
-            prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
+        if end + i < last:
+            value = _hash_of(source, end + i)
+            prefetch(slot_of(slots, value))
             store_u64(out + 8 * i, value)
-    statistics[B_CRC] = np.int64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+    statistics[B_CRC] = np.int64(crc_of(state))
 
 
 @kernel
@@ -178,42 +173,37 @@ def write_items(
     offsets is crowded, and the caller grows it and calls again with `begin` = what was returned.
     """
     item_bytes, pick = statistics[B_ITEM_BYTES], source[S_PICK]
-    ready, half = statistics[B_SCRATCH], 8 * BLOCK_ITEMS
     side = 0
-    _hash_block(statistics, source, begin, min(BLOCK_ITEMS, count - begin), ready)
+    _hash_block(statistics, source, begin, min(BLOCK_ITEMS, count - begin), statistics[B_SCRATCH])
     while begin < count and not is_crowded(statistics):
         size = min(BLOCK_ITEMS, count - begin)
-        following = begin + size
-        row = first_row + begin
-        target = statistics[B_ROWS] + (row - 1) * item_bytes
+        target = place_of_row(statistics, first_row + begin)
         _tag_block(source, begin, size, target + _TAG, item_bytes)
         for k in range(columns.shape[0]):
             _column_block(columns[k], pick, begin, size, target, item_bytes)
-        ahead = min(BLOCK_ITEMS, count - following)
-        _settle_block(
-            statistics, row, size, ready + half * side,
-            source, following, ahead, ready + half * (1 - side),
-        )  # fmt: skip
-        observe_block(statistics, row, size)
-        begin = following
+        last = min(begin + size + BLOCK_ITEMS, count)
+        _settle_block(statistics, source, first_row, begin, begin + size, last, side)
+        observe_block(statistics, first_row + begin, size)
+        begin += size
         side = 1 - side
     return begin
 
 
 @kernel
-def link_rows(statistics: Any, first_row: int, begin: int, count: int) -> int:
-    """Insert rows that hold everything but their links; continue as `write_items` does."""
-    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
-    item_bytes = statistics[B_ITEM_BYTES]
+def link_rows(statistics: Any, rows: int, first_row: int, begin: int, count: int) -> int:
+    """Insert the gathered rows at `rows`, which hold all but their links; go on as `write_items` does."""
+    slots, item_bytes = slots_of(statistics), statistics[B_ITEM_BYTES]
     while begin < count and not is_crowded(statistics):
         size = min(BLOCK_ITEMS, count - begin)
-        target = statistics[B_ROWS] + (first_row + begin - 1) * item_bytes
-        ask_block(statistics, first_row + begin, size)
+        target = place_of_row(statistics, first_row + begin)
+        source = rows + begin * item_bytes
+        for position in range(0, size * item_bytes, 8):
+            store_u64(target + position, load_u64(source + position))
+        prefetch_slots(statistics, first_row + begin, size)
         for i in range(size):
             place = target + i * item_bytes
-            slot = slots + 4 * np.int64(mul_high(load_u64(place), slot_count))
-            store_u32(place + _LINK, load_u32(slot))
-            store_slot(slot, np.uint32(first_row + begin + i))
+            tag = load_u32(place + _TAG)
+            insert_head(slots, place, load_u64(place + _HASH), tag, first_row + begin + i)
         statistics[B_CRC] = np.int64(
             crc32c(target, size * item_bytes, np.uint32(statistics[B_CRC]))
         )
@@ -225,10 +215,6 @@ def link_rows(statistics: Any, first_row: int, begin: int, count: int) -> int:
 @kernel
 def undo_links(statistics: Any, first_row: int, count: int) -> None:
     """Take rows out of their chains again, newest first; rows that are no slot's head are left."""
-    slots, slot_count = statistics[B_SLOTS], np.uint64(statistics[B_SLOT_COUNT])
-    item_bytes = statistics[B_ITEM_BYTES]
+    slots = slots_of(statistics)
     for row in range(first_row + count - 1, first_row - 1, -1):
-        place = statistics[B_ROWS] + (row - 1) * item_bytes
-        slot = slots + 4 * np.int64(mul_high(load_u64(place), slot_count))
-        if load_u32(slot) == np.uint32(row):
-            store_slot(slot, load_u32(place + _LINK))
+        remove_head(slots, place_of_row(statistics, row), row)
