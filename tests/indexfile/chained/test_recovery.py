@@ -1,6 +1,7 @@
 """Unclean stops, damage, full disks and failed syncs of an unsealed file."""
 
 import shutil
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -261,6 +262,30 @@ def test_interrupted_append_leaves_the_file_readable_and_closed_for_more(batches
     assert ChainedFile.open_for_reading(FILESYSTEM, file.path).published == published[-1]
     assert file.reread() == published[-1]
     assert file.check() == []
+
+
+@pytest.mark.parametrize("queues", [1, 3000], ids=["few queues", "a table that grew"])
+def test_interrupted_append_leaves_no_end_offsets_behind(tmp_path, monkeypatch, queues):
+    """Who resumes behind them would never put those messages again."""
+    file = make_file(tmp_path / "file")
+    file.append([make_part(["a", "b"], topic="t0")])
+    before, published = file.end_offsets(), file.published
+    real = batch_append._write_source
+
+    def interrupt(*arguments) -> None:
+        real(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(batch_append, "_write_source", interrupt)
+    part = make_part(["lost"] * queues, topic="new", first=10_000, queue_id=np.arange(queues))
+    with pytest.raises(KeyboardInterrupt):
+        file.append([part])
+    assert file.end_offsets() == before
+    file.copy_sealed(FILESYSTEM, tmp_path / "copy")
+    with closing(ChainedFile.open_sealed(FILESYSTEM, tmp_path / "copy")) as copy:
+        assert copy.end_offsets() == before
+        assert copy.published == published
+        assert copy.check() == []
 
 
 def test_order_of_an_append_is_rows_then_crc_then_published(batches):

@@ -87,6 +87,17 @@ def scan_anew(
     return statistics, dictionaries
 
 
+def recount_ends(statistics: BatchStatistics, header: FileHeader, path: object) -> None:
+    """Take the end offsets anew from the batches that `statistics` counts and is bound to.
+
+    An append that was interrupted has left those of items that are in no batch.
+    """
+    again = BatchStatistics(header)
+    again.bind(slots=0, rows=int(statistics.array[statistics_k.B_ROWS]))
+    scan_rows(again, statistics.next_row - 1, path, None, np.empty(0, np.uint8), 1)
+    statistics.take_ends(again)
+
+
 def scan_rows(
     statistics: BatchStatistics,
     last_row: int,

@@ -152,6 +152,12 @@ class BatchStatistics:
         keys = (table[:, 0].astype(np.uint64) << np.uint64(32)) | queues
         self._set_ends(keys, table[:, 2].copy(), _ENDS_CAPACITY)
 
+    def take_ends(self, other: BatchStatistics) -> None:
+        """Take the pairs of `other` instead of those that are there."""
+        used = other._ends_keys != k.ENDS_EMPTY
+        if len(used):
+            self._set_ends(other._ends_keys[used], other._ends_values[used], _ENDS_CAPACITY)
+
     def grow(self) -> None:
         """Double the table of end offsets until it is at most a quarter full."""
         used = self._ends_keys != k.ENDS_EMPTY

@@ -5,8 +5,8 @@ then the batch's CRC, which makes it real; then `published`, which makes it visi
 `sync` that began afterwards has returned for.
 
 The writing half of `ChainedFile`: one thread at a time, beside any number of readers. Sizes are bytes.
-Depends on batch_append, predecessor, reserved_blocks, filesystem, fileparts, proof, chain_lookup, reader,
-seal and layout.
+Depends on batch_append, batch_scan, predecessor, reserved_blocks, filesystem, fileparts, proof, chain_lookup,
+reader, seal and layout.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tierdex.errors import ReadOnlyError, TierdexError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import batch_append
+from tierdex.indexfile.chained.batch_scan import recount_ends
 from tierdex.indexfile.chained.kernels.chain_lookup import V_ROWS, V_SLOTS
 from tierdex.indexfile.chained.proof import prove
 from tierdex.indexfile.chained.reader import ChainedReader
@@ -144,8 +145,10 @@ class ChainedWriter(ChainedReader):
             # An interrupt, exhausted memory, or a full disk that copies on write. Readers may be among
             # the rows of the batch, so none may be written again: the file is given up for writing.
             self.suspect = True
-            batch_append.undo(self._statistics, before, sources, staged)
-            self.dictionaries.forget()
+            with self._statistics_lock:
+                batch_append.undo(self._statistics, before, sources, staged)
+                self.dictionaries.forget()
+                recount_ends(self._statistics, self.header, self.path)
             raise
         self._publish()
         return self.published
