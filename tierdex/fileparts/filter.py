@@ -20,7 +20,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.checksums import checksum, part_seed, unit_seed
 from tierdex.fileparts.kernels import fuse_filter as kernels
-from tierdex.fileparts.kernels.fuse_build import build_partition
+from tierdex.fileparts.kernels.fuse_build import Scratch, build_partition
 from tierdex.fileparts.layout import FILTER_PARTITION, Part
 from tierdex.fileparts.memory import thread_buffer
 
@@ -71,7 +71,7 @@ class FilterBuilder:
         self._waiting: list[np.ndarray] = []
         self._fingerprints: list[np.ndarray] = []
         self._length = 0
-        self._scratch = _Scratch(0, 0)
+        self._scratch = _make_scratch(0, 0)  # kept from partition to partition
 
     def add(self, hashes: np.ndarray) -> None:
         """Take distinct `hashes` (u8[n]), ascending, all above those taken before."""
@@ -122,40 +122,26 @@ class FilterBuilder:
     ) -> np.ndarray | None:
         """Return the fingerprints as bytes, or None when the keys cannot be peeled."""
         size = length * (count + 3)
-        if not self._scratch.is_enough(size, len(hashes)):
-            self._scratch = _Scratch(size + size // 8, len(hashes) + len(hashes) // 8)
-        scratch = self._scratch
+        if len(self._scratch.mixed) < size or len(self._scratch.stack) < len(hashes):
+            self._scratch = _make_scratch(size + size // 8, len(hashes) + len(hashes) // 8)
         fingerprints = np.empty(size, np.uint16)
         built = build_partition(
-            hashes,
-            np.uint64(seed),
-            length,
-            count,
-            self._bits,
-            scratch.words,
-            scratch.counts,
-            scratch.alone,
-            scratch.stack,
-            scratch.sides,
-            fingerprints,
+            hashes, np.uint64(seed), length, count, self._bits, self._scratch, fingerprints
         )
         if not built:
             return None
         return fingerprints.view(np.uint8) if self._bits == 16 else fingerprints.astype(np.uint8)
 
 
-class _Scratch:
-    """Arrays that building needs, kept from partition to partition."""
-
-    def __init__(self, positions: int, keys: int) -> None:
-        self.words = np.empty(positions, np.uint64)
-        self.counts = np.empty(positions, np.uint8)
-        self.alone = np.empty(positions + 1, np.uint32)
-        self.stack = np.empty(keys, np.uint64)
-        self.sides = np.empty(keys, np.uint8)
-
-    def is_enough(self, positions: int, keys: int) -> bool:
-        return len(self.words) >= positions and len(self.stack) >= keys
+def _make_scratch(positions: int, keys: int) -> Scratch:
+    """Return arrays for a partition of so many positions and keys, or a smaller one."""
+    return Scratch(
+        mixed=np.empty(positions, np.uint64),
+        counts=np.empty(positions, np.uint8),
+        alone=np.empty(positions + 1, np.uint32),
+        stack=np.empty(keys, np.uint64),
+        sides=np.empty(keys, np.uint8),
+    )
 
 
 class FuseFilter:

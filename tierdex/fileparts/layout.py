@@ -115,7 +115,14 @@ FILTER_PARTITION_FIELDS: Final = (
     Field("crc", "<u4", "CRC32C of the fingerprints, seeded with (uuid, 9, partition number)"),
 )
 FILTER_PARTITION: Final = make_dtype(FILTER_PARTITION_FIELDS)
-assert FILTER_PARTITION.itemsize == 32
+FILTER_PARTITION_BYTES: Final = FILTER_PARTITION.itemsize
+PARTITION_POSITION_POSITION: Final = position_of(FILTER_PARTITION, "position")
+PARTITION_SEED_POSITION: Final = position_of(FILTER_PARTITION, "seed")
+PARTITION_SEGMENT_LENGTH_POSITION: Final = position_of(FILTER_PARTITION, "segment_length")
+PARTITION_SEGMENT_COUNT_POSITION: Final = position_of(FILTER_PARTITION, "segment_count")
+PARTITION_KEY_COUNT_POSITION: Final = position_of(FILTER_PARTITION, "key_count")
+PARTITION_CRC_POSITION: Final = position_of(FILTER_PARTITION, "crc")
+assert FILTER_PARTITION_BYTES == 32
 
 
 def round_up(value: int, unit: int) -> int:

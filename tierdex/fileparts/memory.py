@@ -1,4 +1,4 @@
-"""Memory as kernels take it: where an array's bytes begin, and buffers that a thread uses again.
+"""Memory as kernels take it: where bytes of arrays and columns begin, and buffers that a thread uses again.
 
 Depends on numpy only.
 """
@@ -6,8 +6,18 @@ Depends on numpy only.
 from __future__ import annotations
 
 import threading
+from typing import NamedTuple
 
 import numpy as np
+
+
+class StringAddresses(NamedTuple):
+    """A column of strings: offsets of 4 or 8 bytes into `data`; `indices` (i8) by row, 0 for none."""
+
+    offsets: int
+    offset_bytes: int
+    data: int
+    indices: int
 
 
 def address(array: np.ndarray) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
-from tierdex.fileparts.memory import address
+from tierdex.fileparts.memory import StringAddresses, address
 from tierdex.indexfile import layout
 
 if TYPE_CHECKING:
@@ -134,10 +134,12 @@ class StringColumn:
             valid = array.is_valid().to_numpy(zero_copy_only=False)
         return cls(offsets, data, valid=valid)
 
-    def addresses(self) -> tuple[int, int, int, int]:
-        """Return (offsets, bytes an offset, data, indices or 0) for the kernels."""
+    def addresses(self) -> StringAddresses:
+        """Return where the buffers lie, for the kernels."""
         indices = address(self.indices) if self.indices is not None else 0
-        return address(self.offsets), self.offsets.itemsize, address(self.data), indices
+        return StringAddresses(
+            address(self.offsets), self.offsets.itemsize, address(self.data), indices
+        )
 
     def value(self, row: int) -> bytes:
         """Return the bytes of one row; for messages and tests."""

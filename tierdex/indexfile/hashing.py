@@ -121,7 +121,7 @@ def _hash_column(
     if topic_index is not None:
         topic_index = check_topic_index(topic_index, len(column), len(seeds))
     hash_strings(
-        *column.addresses(),
+        column.addresses(),
         topic_index.ctypes.data if topic_index is not None else 0,
         seeds.ctypes.data,
         len(column),

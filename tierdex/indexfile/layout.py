@@ -164,6 +164,12 @@ PAGE_FIELDS: Final = (
 )
 PAGE_HEADER: Final = make_dtype(PAGE_FIELDS)
 PAGE_HEADER_BYTES: Final = PAGE_HEADER.itemsize
+PAGE_CRC_POSITION: Final = position_of(PAGE_HEADER, "crc")
+PAGE_ITEM_COUNT_POSITION: Final = position_of(PAGE_HEADER, "item_count")
+PAGE_HASH_WIDTH_POSITION: Final = position_of(PAGE_HEADER, "hash_width")
+PAGE_COLUMN_COUNT_POSITION: Final = position_of(PAGE_HEADER, "column_count")
+PAGE_HASH_BASE_POSITION: Final = position_of(PAGE_HEADER, "hash_base")
+PAGE_HASH_SLOPE_POSITION: Final = position_of(PAGE_HEADER, "hash_slope")
 assert PAGE_HEADER_BYTES == 24
 PAGE_COLUMN_FIELDS: Final = (
     Field("base", "<u8", "value = base + scale * packed value, modulo 2^64"),
@@ -172,6 +178,9 @@ PAGE_COLUMN_FIELDS: Final = (
 )
 PAGE_COLUMN: Final = make_dtype(PAGE_COLUMN_FIELDS)
 PAGE_COLUMN_BYTES: Final = PAGE_COLUMN.itemsize
+PAGE_COLUMN_BASE_POSITION: Final = position_of(PAGE_COLUMN, "base")
+PAGE_COLUMN_SCALE_POSITION: Final = position_of(PAGE_COLUMN, "scale")
+PAGE_COLUMN_WIDTH_POSITION: Final = position_of(PAGE_COLUMN, "width")
 assert PAGE_COLUMN_BYTES == 13
 PAGE_BYTES_MAX: Final = 4096
 PAGE_PADDING_MAX: Final = 14  # 7 to 14 zero bytes end a page, so that 8-byte loads stay inside
@@ -232,6 +241,10 @@ DIRECTORY_FIELDS: Final = (
 )
 DIRECTORY_ENTRY: Final = make_dtype(DIRECTORY_FIELDS)
 DIRECTORY_ENTRY_BYTES: Final = DIRECTORY_ENTRY.itemsize
+DIRECTORY_FIRST_HASH_POSITION: Final = position_of(DIRECTORY_ENTRY, "first_hash")
+DIRECTORY_POSITION_POSITION: Final = position_of(DIRECTORY_ENTRY, "position")
+DIRECTORY_MIN_TIME_POSITION: Final = position_of(DIRECTORY_ENTRY, "min_time")
+DIRECTORY_MAX_TIME_POSITION: Final = position_of(DIRECTORY_ENTRY, "max_time")
 assert DIRECTORY_ENTRY_BYTES == 32
 DIRECTORY_BLOCK_BYTES: Final = 4096  # unit of the directory's checksums: 128 entries
 

@@ -28,6 +28,7 @@ from tierdex.fileparts.kernels.intrinsics import (
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _MIX_3 = np.uint64(0xFF51AFD7ED558CCD)
+_FIVE_WORDS = 5 * 8
 _POLYNOMIAL = 0x82F63B78  # CRC32C, reflected
 
 
@@ -204,15 +205,22 @@ def _fold(a: Any, b: Any) -> Any:
     return (a * b) ^ mul_high(a, b)
 
 
+@primitive
+def _word(place: int, number: int) -> Any:
+    """Return word `number` (u8) of the row at `place`."""
+    return load_u64(place + 8 * number)
+
+
 @kernel
 def row_fingerprint(place: int, item_bytes: int) -> Any:
     """Return a number (u8) that depends on every word of the row at `place` and on its position."""
     state = _MIX_2
-    for position in range(0, item_bytes - 8, 16):
-        pair = _fold(load_u64(place + position) ^ _MIX_1, load_u64(place + position + 8) ^ _MIX_3)
+    words = item_bytes >> 3
+    for i in range(0, words - 1, 2):
+        pair = _fold(_word(place, i) ^ _MIX_1, _word(place, i + 1) ^ _MIX_3)
         state = ((state << np.uint64(1)) | (state >> np.uint64(63))) + pair
-    if item_bytes & 8:
-        state += load_u64(place + item_bytes - 8)
+    if words & 1:
+        state += _word(place, words - 1)
     return _fold(state ^ _MIX_3, _MIX_1)
 
 
@@ -230,9 +238,9 @@ def rows_fingerprint(rows: int, item_bytes: int, count: int) -> Any:
     total = np.uint64(0)
     for i in range(count):
         place = unpredictable(rows + i * item_bytes)
-        if item_bytes == 40:  # the message schema
-            words = load_u64(place), load_u64(place + 8), load_u64(place + 16)
-            total += five_word_fingerprint(*words, load_u64(place + 24), load_u64(place + 32))
+        if item_bytes == _FIVE_WORDS:  # the message schema
+            words = _word(place, 0), _word(place, 1), _word(place, 2)
+            total += five_word_fingerprint(*words, _word(place, 3), _word(place, 4))
         else:
             total += row_fingerprint(place, item_bytes)
     return np.int64(total)

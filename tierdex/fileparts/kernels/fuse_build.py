@@ -8,7 +8,7 @@ Depends on the kernel decorator and fuse_filter.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,20 +20,34 @@ _U1 = np.uint64(1)
 _U32 = np.uint64(32)
 
 
+class Scratch(NamedTuple):
+    """Arrays that building needs: `mixed` u8, `counts` u1, `alone` u4 (one more), one element a position.
+
+    And one a key: `stack` u8, `sides` u1.
+    """
+
+    mixed: Any
+    counts: Any
+    alone: Any
+    stack: Any
+    sides: Any
+
+
 @kernel
-def _count_keys(hashes: Any, seed: Any, length: Any, span: Any, words: Any, counts: Any) -> Any:
+def _count_keys(hashes: Any, seed: Any, length: Any, span: Any, scratch: Any) -> Any:
     """Xor every mixed hash into its four positions; say whether no position overflows its count.
 
     The upper six bits of a count are keys, the lower two the xor of their side numbers.
     """
+    mixed, counts = scratch.mixed, scratch.counts
     crowded = np.int64(0)
     for i in range(hashes.shape[0]):
         value = mix(hashes[i], seed)
         at0, at1, at2, at3 = positions(value, length, span)
-        words[at0] ^= value
-        words[at1] ^= value
-        words[at2] ^= value
-        words[at3] ^= value
+        mixed[at0] ^= value
+        mixed[at1] ^= value
+        mixed[at2] ^= value
+        mixed[at3] ^= value
         count0 = np.int64(counts[at0]) + 4
         count1 = (np.int64(counts[at1]) + 4) ^ 1
         count2 = (np.int64(counts[at2]) + 4) ^ 2
@@ -47,10 +61,9 @@ def _count_keys(hashes: Any, seed: Any, length: Any, span: Any, words: Any, coun
 
 
 @kernel
-def _peel(
-    size: int, length: Any, span: Any, words: Any, counts: Any, alone: Any, stack: Any, sides: Any
-) -> Any:
+def _peel(size: int, length: Any, span: Any, scratch: Any) -> Any:
     """Take out key after key that has a position to itself; return how many could be taken."""
+    mixed, counts, alone, stack, sides = scratch
     waiting = 0
     for position in range(size):
         alone[waiting] = position
@@ -62,7 +75,7 @@ def _peel(
         position = alone[waiting]
         if counts[position] >> 2 != 1:
             continue
-        value = words[position]
+        value = mixed[position]
         side = np.int64(counts[position]) & 3
         stack[peeled] = value
         sides[peeled] = side
@@ -75,15 +88,14 @@ def _peel(
             alone[waiting] = other
             waiting += (count >> 2) == 2
             counts[other] = np.uint8((count - 4) ^ other_side)
-            words[other] ^= value
+            mixed[other] ^= value
     return peeled
 
 
 @kernel
-def _assign(
-    count: int, length: Any, span: Any, bits: int, stack: Any, sides: Any, fingerprints: Any
-) -> None:
+def _assign(count: int, length: Any, span: Any, bits: int, scratch: Any, fingerprints: Any) -> None:
     """Write fingerprints in the opposite order of the peeling; `fingerprints` (u2) begins zeroed."""
+    stack, sides = scratch.stack, scratch.sides
     at = np.empty(4, np.uint64)
     mask = (_U1 << np.uint64(bits)) - _U1
     for i in range(count - 1, -1, -1):
@@ -104,29 +116,24 @@ def build_partition(
     segment_length: int,
     segment_count: int,
     bits: int,
-    words: Any,
-    counts: Any,
-    alone: Any,
-    stack: Any,
-    sides: Any,
+    scratch: Any,
     fingerprints: Any,
 ) -> Any:
     """Write the fingerprints of distinct `hashes` (u8[n]) into `fingerprints` (u2, one a position).
 
-    Scratch, one element a position: `words` u8, `counts` u1, and one more: `alone` u4; one a key:
-    `stack` u8, `sides` u1. False means that this seed leaves keys that cannot be peeled.
+    `scratch` is a Scratch. False means that this seed leaves keys that cannot be peeled.
     """
     length = np.uint64(segment_length)
     span = length * np.uint64(segment_count)
     size = segment_length * (segment_count + 3)
     for position in range(size):
-        words[position] = _U0
-        counts[position] = 0
+        scratch.mixed[position] = _U0
+        scratch.counts[position] = 0
         fingerprints[position] = 0
-    if not _count_keys(hashes, seed, length, span, words, counts):
+    if not _count_keys(hashes, seed, length, span, scratch):
         return False
-    count = _peel(size, length, span, words, counts, alone, stack, sides)
+    count = _peel(size, length, span, scratch)
     if count != hashes.shape[0]:
         return False
-    _assign(count, length, span, bits, stack, sides, fingerprints)
+    _assign(count, length, span, bits, scratch, fingerprints)
     return True

@@ -9,7 +9,7 @@ A file's filter is many partitions by hash range, each small enough to be built 
 table has a `layout.FILTER_PARTITION` of 32 bytes each. `filter` is the address of the i8 array that
 `filter.FuseFilter` prepares (FILTER_WORDS numbers); a partition is verified when first asked.
 
-Depends on the kernel decorator, intrinsics and checksum only.
+Depends on the kernel decorator, intrinsics, checksum and layout only.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from tierdex.fileparts import layout
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u8,
@@ -30,6 +31,14 @@ from tierdex.fileparts.kernels.intrinsics import (
     prefetch,
     store_u8,
 )
+
+_ENTRY_BYTES = layout.FILTER_PARTITION_BYTES
+_POSITION = layout.PARTITION_POSITION_POSITION
+_SEED = layout.PARTITION_SEED_POSITION
+_SEGMENT_LENGTH = layout.PARTITION_SEGMENT_LENGTH_POSITION
+_SEGMENT_COUNT = layout.PARTITION_SEGMENT_COUNT_POSITION
+_KEY_COUNT = layout.PARTITION_KEY_COUNT_POSITION
+_CRC = layout.PARTITION_CRC_POSITION
 
 # The words of an open filter.
 PARTITIONS, PARTITION_COUNT, FINGERPRINTS, BITS, VERIFIED, SEED = range(6)
@@ -68,6 +77,17 @@ def positions(value: Any, length: Any, span: Any) -> Any:
     return first, second, third, fourth
 
 
+@primitive
+def _entry_of(partitions: int, partition: int) -> Any:
+    """Return the address of a partition's entry in the table at `partitions`."""
+    return partitions + _ENTRY_BYTES * partition
+
+
+@primitive
+def _key_count(entry: int) -> Any:
+    return load_u32(entry + _KEY_COUNT)
+
+
 @kernel
 def _word(filter_words: int, word: int) -> Any:
     return load_i64(filter_words + 8 * word)
@@ -89,12 +109,14 @@ def _opened(filter_words: int) -> Any:
 @kernel
 def _verify(opened: Any, partition: int) -> Any:
     """Verify a partition, and remember it when it is sound; two threads may do it at once."""
-    entry = opened[PARTITIONS] + 32 * partition
-    if load_u32(entry + 24) != 0:
-        size = np.int64(load_u32(entry + 16)) * (np.int64(load_u32(entry + 20)) + 3)
+    entry = _entry_of(opened[PARTITIONS], partition)
+    if _key_count(entry) != 0:
+        size = np.int64(load_u32(entry + _SEGMENT_LENGTH)) * (
+            np.int64(load_u32(entry + _SEGMENT_COUNT)) + 3
+        )
         seed = numbered_seed(np.uint32(opened[SEED]), np.uint64(partition))
-        begin = opened[FINGERPRINTS] + load_i64(entry)
-        if crc32c(begin, (size * opened[BITS]) >> 3, seed) != load_u32(entry + 28):
+        begin = opened[FINGERPRINTS] + load_i64(entry + _POSITION)
+        if crc32c(begin, (size * opened[BITS]) >> 3, seed) != load_u32(entry + _CRC):
             return False
     store_u8(opened[VERIFIED] + partition, np.uint8(1))
     return True
@@ -109,6 +131,12 @@ def partition_is_sound(filter_words: int, partition: int) -> Any:
 
 
 @kernel
+def has_keys(filter_words: int, partition: int) -> Any:
+    """Say whether a partition has any key; else it excludes every hash."""
+    return _key_count(_entry_of(_word(filter_words, PARTITIONS), partition)) != 0
+
+
+@kernel
 def partition_of(filter_words: int, key_hash: Any) -> Any:
     return np.int64(mul_high(key_hash, np.uint64(_word(filter_words, PARTITION_COUNT))))
 
@@ -116,11 +144,13 @@ def partition_of(filter_words: int, key_hash: Any) -> Any:
 @kernel
 def _fingerprint_places(entry: int, fingerprints: int, key_hash: Any, bits: int) -> Any:
     """Return the mixed hash and the addresses of its four fingerprints in the partition of `entry`."""
-    value = mix(key_hash, load_u64(entry + 8))
-    length = np.uint64(load_u32(entry + 16))
-    at0, at1, at2, at3 = positions(value, length, length * np.uint64(load_u32(entry + 20)))
+    value = mix(key_hash, load_u64(entry + _SEED))
+    length = np.uint64(load_u32(entry + _SEGMENT_LENGTH))
+    at0, at1, at2, at3 = positions(
+        value, length, length * np.uint64(load_u32(entry + _SEGMENT_COUNT))
+    )
     wide = np.uint64(bits == 16)
-    begin = fingerprints + load_i64(entry)
+    begin = fingerprints + load_i64(entry + _POSITION)
     a0 = begin + np.int64(at0 << wide)
     a1 = begin + np.int64(at1 << wide)
     a2 = begin + np.int64(at2 << wide)
@@ -131,7 +161,7 @@ def _fingerprint_places(entry: int, fingerprints: int, key_hash: Any, bits: int)
 @kernel
 def filter_positions(filter_words: int, partition: int, key_hash: Any) -> Any:
     """Return the mixed hash and the addresses of its four fingerprints."""
-    entry = _word(filter_words, PARTITIONS) + 32 * partition
+    entry = _entry_of(_word(filter_words, PARTITIONS), partition)
     return _fingerprint_places(
         entry, _word(filter_words, FINGERPRINTS), key_hash, _word(filter_words, BITS)
     )
@@ -156,7 +186,7 @@ def contains(filter_words: int, key_hash: Any) -> Any:
     partition = partition_of(filter_words, key_hash)
     if not partition_is_sound(filter_words, partition):
         return DAMAGED
-    if load_u32(_word(filter_words, PARTITIONS) + 32 * partition + 24) == 0:
+    if not has_keys(filter_words, partition):
         return NO
     value, a0, a1, a2, a3 = filter_positions(filter_words, partition, key_hash)
     return MAYBE if fingerprints_match(value, a0, a1, a2, a3, _word(filter_words, BITS)) else NO
@@ -169,9 +199,9 @@ def _ask(opened: Any, partition: int, key_hash: Any, places: Any, at: int) -> No
     Notes at places[at] (i8) what `_answer` needs once they are there.
     """
     partitions, _, fingerprints, bits, _, _ = opened
-    entry = partitions + 32 * partition
+    entry = _entry_of(partitions, partition)
     value, a0, a1, a2, a3 = _fingerprint_places(entry, fingerprints, key_hash, bits)
-    if load_u32(entry + 24) == 0:
+    if _key_count(entry) == 0:
         a0 = np.int64(0)
     else:
         prefetch(a0)

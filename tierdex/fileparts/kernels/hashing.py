@@ -29,6 +29,7 @@ _PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _PRIME_3 = np.uint64(0x165667B19E3779F9)
 _PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
 _PRIME_5 = np.uint64(0x27D4EB2F165667C5)
+_LANE = 8  # bytes of a stripe that each of the four states takes
 
 
 @kernel
@@ -56,9 +57,9 @@ def _stripes(address: int, length: int, seed: Any) -> Any:
     position = np.int64(0)
     while position + 32 <= length:
         lane_1 = _round(lane_1, load_u64(address + position))
-        lane_2 = _round(lane_2, load_u64(address + position + 8))
-        lane_3 = _round(lane_3, load_u64(address + position + 16))
-        lane_4 = _round(lane_4, load_u64(address + position + 24))
+        lane_2 = _round(lane_2, load_u64(address + position + 1 * _LANE))
+        lane_3 = _round(lane_3, load_u64(address + position + 2 * _LANE))
+        lane_4 = _round(lane_4, load_u64(address + position + 3 * _LANE))
         position += 32
     state = _rotate(lane_1, 1) + _rotate(lane_2, 7) + _rotate(lane_3, 12) + _rotate(lane_4, 18)
     return _merge(_merge(_merge(_merge(state, lane_1), lane_2), lane_3), lane_4)
@@ -92,40 +93,28 @@ def xxh64(address: int, length: int, seed: Any) -> Any:
 
 
 @kernel
-def string_hash(
-    offsets: int, offset_bytes: int, data: int, indices: int, topic_index: int, seeds: int, row: int
-) -> Any:
-    """Return the key hash of row `row` of a column (see the module's picture)."""
+def string_hash(strings: Any, topic_index: int, seeds: int, row: int) -> Any:
+    """Return the key hash of row `row` of the StringAddresses `strings` (see the module's picture)."""
     string = row
-    if indices != 0:
-        string = load_i64(indices + 8 * row)
-    if offset_bytes == 4:
-        begin = np.int64(load_i32(offsets + 4 * string))
-        end = np.int64(load_i32(offsets + 4 * string + 4))
+    if strings.indices != 0:
+        string = load_i64(strings.indices + 8 * row)
+    if strings.offset_bytes == 4:
+        begin = np.int64(load_i32(strings.offsets + 4 * string))
+        end = np.int64(load_i32(strings.offsets + 4 * (string + 1)))
     else:
-        begin = load_i64(offsets + 8 * string)
-        end = load_i64(offsets + 8 * string + 8)
+        begin = load_i64(strings.offsets + 8 * string)
+        end = load_i64(strings.offsets + 8 * (string + 1))
     topic = np.int64(0)
     if topic_index != 0:
         topic = np.int64(load_i32(topic_index + 4 * row))
-    return xxh64(data + begin, end - begin, load_u64(seeds + 8 * topic))
+    return xxh64(strings.data + begin, end - begin, load_u64(seeds + 8 * topic))
 
 
 @kernel
-def hash_strings(
-    offsets: int,
-    offset_bytes: int,
-    data: int,
-    indices: int,
-    topic_index: int,
-    seeds: int,
-    count: int,
-    out: int,
-) -> None:
+def hash_strings(strings: Any, topic_index: int, seeds: int, count: int, out: int) -> None:
     """Write the hash of each of `count` rows to the u8 array at `out`."""
     for row in range(count):
-        value = string_hash(offsets, offset_bytes, data, indices, topic_index, seeds, row)
-        store_u64(out + 8 * row, value)
+        store_u64(out + 8 * row, string_hash(strings, topic_index, seeds, row))
 
 
 @kernel

@@ -7,7 +7,8 @@ and the slots of a block are hashed and prefetched while the block before it is 
     link_rows      gathered rows -> rows, chains, checksum, statistics     (append of gathered rows)
     undo_links     rows of an append that failed -> out of their chains again
 
-Depends on batch_statistics, batch_record, head_insertion, intrinsics, checksum, hashing, compile and layout.
+Depends on batch_statistics, batch_record, head_insertion, intrinsics, checksum, hashing, compile, memory
+and layout.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_u32,
     store_u64,
 )
+from tierdex.fileparts.memory import StringAddresses
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.kernels.batch_record import place_of_row
 from tierdex.indexfile.chained.kernels.batch_statistics import (
@@ -85,15 +87,10 @@ def _hash_of(source: Any, row: int) -> Any:
         row = load_i64(pick + 8 * row)
     if hashes != 0:
         return load_u64(hashes + 8 * row)
-    return string_hash(
-        source[S_OFFSETS],
-        source[S_OFFSET_BYTES],
-        source[S_DATA],
-        source[S_INDICES],
-        source[S_TOPIC_INDEX],
-        source[S_SEEDS],
-        row,
+    strings = StringAddresses(
+        source[S_OFFSETS], source[S_OFFSET_BYTES], source[S_DATA], source[S_INDICES]
     )
+    return string_hash(strings, source[S_TOPIC_INDEX], source[S_SEEDS], row)
 
 
 @kernel

@@ -3,7 +3,7 @@
 Only the columns that a rule speaks of are unpacked: hash, tag and time. Whole rows are needed where a
 hash repeats, since then location or time must differ; `check_pages` says on which pages that is.
 
-Depends on the kernel decorator, intrinsics, page_codec, page_lookup and layout.
+Depends on the kernel decorator, page_codec, page_fields, page_lookup and layout.
 """
 
 from __future__ import annotations
@@ -13,15 +13,21 @@ from typing import Any
 import numpy as np
 
 from tierdex.fileparts.kernels.compile import kernel
-from tierdex.fileparts.kernels.intrinsics import load_i64, load_u64
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.kernels.page_codec import (
     ITEMS_PER_PAGE,
     PAGE_HEADER_BYTES,
+    Target,
     page_item_count,
     plan_word,
     unpack_column,
     unpack_hashes,
+)
+from tierdex.indexfile.compacted.kernels.page_fields import (
+    entry_of,
+    first_hash,
+    max_time,
+    min_time,
 )
 from tierdex.indexfile.compacted.kernels.page_lookup import (
     DIRECTORY,
@@ -127,13 +133,13 @@ def _check_page(
         return items, NOT_FULL
     header = place + PAGE_HEADER_BYTES
     at = unpack_hashes(place, items, hashes.ctypes.data, 8)
-    header, at = unpack_column(plan, _TAG, header, at, items, tags.ctypes.data, 4, 4)
-    unpack_column(plan, _TIME, header, at, items, times.ctypes.data, 8, 8)
-    entry = file_word(file, DIRECTORY) + layout.DIRECTORY_ENTRY_BYTES * page
-    if hashes[0] != load_u64(entry):
+    header, at = unpack_column(plan, _TAG, header, at, items, Target(tags.ctypes.data, 4, 4))
+    unpack_column(plan, _TIME, header, at, items, Target(times.ctypes.data, 8, 8))
+    entry = entry_of(file_word(file, DIRECTORY), page)
+    if hashes[0] != first_hash(entry):
         return items, BAD_FIRST_HASH
     low, high = _time_bounds(times, 0, items)
-    if low != load_i64(entry + 16) or high != load_i64(entry + 24):
+    if low != min_time(entry) or high != max_time(entry):
         return items, BAD_TIMES
     is_sorted, has_repeats = _count_hashes(hashes[:items], words)
     if has_repeats:

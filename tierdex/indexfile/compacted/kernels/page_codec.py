@@ -11,12 +11,12 @@ Everything comes by address. `plan` is the i8 array of `pages.PagePlan`: PLAN_WO
 file, then COLUMN_WORDS numbers a column. Offsets of a column marked RELATIVE are packed as distances
 from a base for their topic and queue.
 
-Depends on the kernel decorator, intrinsics, checksum and layout only.
+Depends on the kernel decorator, intrinsics, checksum, page_fields and layout only.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,6 @@ from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
-    load_u8,
-    load_u16,
     load_u32,
     load_u64,
     store_u8,
@@ -35,6 +33,17 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_u64,
 )
 from tierdex.indexfile import layout
+from tierdex.indexfile.compacted.kernels.page_fields import (
+    frame_base,
+    frame_scale,
+    frame_width,
+    framed_count,
+    hash_base,
+    hash_slope,
+    hash_width,
+    item_count,
+    page_crc,
+)
 
 # The plan: words of the file, then words of each column.
 COLUMN_COUNT, ITEM_BYTES, ITEMS_PER_PAGE, QUEUE_POSITION, QUEUE_LEAST, QUEUE_SPAN = range(6)
@@ -47,6 +56,7 @@ CONSTANT_FRAME = layout.CONSTANT_FRAME
 PAGE_FRAME = layout.PAGE_FRAME
 PAGE_HEADER_BYTES = layout.PAGE_HEADER_BYTES
 PAGE_COLUMN_BYTES = layout.PAGE_COLUMN_BYTES
+_BEHIND_CRC = layout.PAGE_ITEM_COUNT_POSITION
 _TAG_POSITION = layout.ITEM_TAG_POSITION
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)
@@ -87,22 +97,28 @@ def _store(field: int, size: int, value: Any) -> None:
         store_u8(field, np.uint8(value))
 
 
-@kernel
-def _unpack(
-    column: int,
-    count: int,
-    width: int,
-    base: Any,
-    scale: Any,
-    slope: Any,
-    field: int,
-    step: int,
-    size: int,
-) -> Any:
-    """Store base + scale * packed + i * slope in a field of `count` rows; return the column's bytes.
+class Frame(NamedTuple):
+    """How a column's values are packed: base + i * slope + scale * packed, `width` bits each."""
 
-    `field` is its address in the first row, `step` the bytes of a row, `size` those of the field.
-    """
+    width: Any
+    base: Any
+    scale: Any
+    slope: Any
+
+
+class Target(NamedTuple):
+    """Where a column's values go: a field's address in the first row, bytes a row, bytes of the field."""
+
+    field: Any
+    step: Any
+    size: Any
+
+
+@kernel
+def _unpack(column: int, count: int, frame: Any, target: Any) -> Any:
+    """Store `count` packed values where `target` says; return the column's bytes."""
+    width, base, scale, slope = frame
+    field, step, size = target
     mask = ~_U0 if width == 64 else (_U1 << np.uint64(width)) - _U1
     bit = np.int64(0)
     if width == 0 and size == 4:
@@ -141,6 +157,12 @@ def queue_base(row: int, plan: int) -> Any:
 
 
 @kernel
+def page_checksum(page: int, length: int, seed: Any) -> Any:
+    """Return the checksum of all of a page but the field that holds it."""
+    return crc32c(page + _BEHIND_CRC, length - _BEHIND_CRC, seed)
+
+
+@kernel
 def page_item_count(page: int, length: int, plan: int, number: int) -> Any:
     """Return the items of page `number`, whose `length` bytes lie at `page`; -1 when it is damaged.
 
@@ -150,80 +172,76 @@ def page_item_count(page: int, length: int, plan: int, number: int) -> Any:
     if length < PAGE_HEADER_BYTES or length > layout.PAGE_BYTES_MAX:
         return -1
     seed = numbered_seed(np.uint32(plan_word(plan, PAGE_SEED)), np.uint64(number))
-    if crc32c(page + 4, length - 4, seed) != load_u32(page):
+    if page_checksum(page, length, seed) != page_crc(page):
         return -1
-    count = np.int64(load_u16(page + 4))
+    count = item_count(page)
     framed = 0
     for c in range(column_count):
         framed += column_word(plan, c, FRAME) == PAGE_FRAME
-    if (
-        count < 1
-        or count > plan_word(plan, ITEMS_PER_PAGE)
-        or framed != np.int64(load_u8(page + 7))
-    ):
+    if count < 1 or count > plan_word(plan, ITEMS_PER_PAGE) or framed != framed_count(page):
         return -1
     header = page + PAGE_HEADER_BYTES
     end = PAGE_HEADER_BYTES + PAGE_COLUMN_BYTES * framed
     if end > length:
         return -1
-    width: Any = np.int64(load_u8(page + 6))
+    width: Any = hash_width(page)
     wide = width
     end += (count * width + 7) >> 3
     for c in range(column_count):
         if column_word(plan, c, FRAME) == PAGE_FRAME:
-            width = np.int64(load_u8(header + 12))
+            width = frame_width(header)
             header += PAGE_COLUMN_BYTES
         else:
             width = column_word(plan, c, WIDTH)
         wide = max(wide, 57 if 56 < width < 64 else width)
         end += (count * width + 7) >> 3
-    return count if (wide <= 56 or wide == 64) and ((end + 14) >> 3) << 3 == length else -1
+    return (
+        count
+        if (wide <= 56 or wide == 64) and ((end + layout.PAGE_PADDING_MAX) >> 3) << 3 == length
+        else -1
+    )
 
 
 @kernel
 def hash_at(page: int, column: int, index: int, width: int) -> Any:
     """Return hash `index` (u8) of the page whose hash column begins at `column`."""
-    line = load_u64(page + 8) + np.uint64(index) * load_u64(page + 16)
+    line = hash_base(page) + np.uint64(index) * hash_slope(page)
     return line + packed_value(column, index, width)
 
 
 @kernel
 def hash_column(page: int) -> Any:
     """Return the address of the page's hash column."""
-    return page + PAGE_HEADER_BYTES + PAGE_COLUMN_BYTES * np.int64(load_u8(page + 7))
+    return page + PAGE_HEADER_BYTES + PAGE_COLUMN_BYTES * framed_count(page)
 
 
 @kernel
 def unpack_hashes(page: int, count: int, field: int, step: int) -> Any:
     """Store the page's `count` hashes at `field`, `step` bytes apart; return where its columns begin."""
     at = hash_column(page)
-    width, slope = np.int64(load_u8(page + 6)), load_u64(page + 16)
-    return at + _unpack(at, count, width, load_u64(page + 8), _U1, slope, field, step, 8)
+    frame = Frame(hash_width(page), hash_base(page), _U1, hash_slope(page))
+    return at + _unpack(at, count, frame, Target(field, step, 8))
 
 
 @kernel
-def unpack_column(
-    plan: int, c: int, header: int, at: int, count: int, field: int, step: int, size: int
-) -> Any:
-    """Store `count` values of column `c`, `size` bytes each; return (next header, next column).
+def unpack_column(plan: int, c: int, header: int, at: int, count: int, target: Any) -> Any:
+    """Store `count` values of column `c` where `target` says; return (next header, next column).
 
     `header` is where the page's next column frame stands, `at` where the column's bits begin. Offsets
     that are relative to their queue stay so.
     """
     if column_word(plan, c, FRAME) == PAGE_FRAME:
-        base = load_u64(header)
-        scale = np.uint64(load_u32(header + 8))
-        width = np.int64(load_u8(header + 12))
+        frame = Frame(frame_width(header), frame_base(header), frame_scale(header), _U0)
         header += PAGE_COLUMN_BYTES
     else:
         base = np.uint64(column_word(plan, c, BASE))
-        scale = _U1
-        width = column_word(plan, c, WIDTH)
-    at += _unpack(at, count, width, base, scale, _U0, field, step, size)
+        frame = Frame(column_word(plan, c, WIDTH), base, _U1, _U0)
+    at += _unpack(at, count, frame, target)
     if column_word(plan, c, ROTATED) != 0:
         for i in range(count):
-            tag = load_u32(field + i * step)
-            store_u32(field + i * step, (tag >> np.uint32(1)) | (tag << np.uint32(31)))
+            place = target.field + i * target.step
+            tag = load_u32(place)
+            store_u32(place, (tag >> np.uint32(1)) | (tag << np.uint32(31)))
     return header, at
 
 
@@ -231,13 +249,14 @@ def unpack_column(
 def decode_page(page: int, plan: int, rows: int) -> Any:
     """Unpack all items of a verified page into the rows at `rows`, zeroed; return their number."""
     item_bytes = plan_word(plan, ITEM_BYTES)
-    count = np.int64(load_u16(page + 4))
+    count = item_count(page)
     header = page + PAGE_HEADER_BYTES
     at = unpack_hashes(page, count, rows, item_bytes)
     relative = np.int64(-1)
     for c in range(plan_word(plan, COLUMN_COUNT)):
         position, size = column_word(plan, c, POSITION), column_word(plan, c, BYTES)
-        header, at = unpack_column(plan, c, header, at, count, rows + position, item_bytes, size)
+        target = Target(rows + position, item_bytes, size)
+        header, at = unpack_column(plan, c, header, at, count, target)
         if column_word(plan, c, RELATIVE) != 0:
             relative = position
     if relative >= 0:
@@ -271,18 +290,18 @@ def _add_base(row: int, plan: int, relative: int) -> None:
 @kernel
 def decode_item(page: int, plan: int, index: int, row: int) -> None:
     """Unpack item `index` of a verified page into the zeroed row at `row`."""
-    count = np.int64(load_u16(page + 4))
+    count = item_count(page)
     header = page + PAGE_HEADER_BYTES
-    at = header + PAGE_COLUMN_BYTES * np.int64(load_u8(page + 7))
-    width = np.int64(load_u8(page + 6))
+    at = header + PAGE_COLUMN_BYTES * framed_count(page)
+    width = hash_width(page)
     store_u64(row, hash_at(page, at, index, width))
     at += (count * width + 7) >> 3
     relative = np.int64(-1)
     for c in range(plan_word(plan, COLUMN_COUNT)):
         if column_word(plan, c, FRAME) == PAGE_FRAME:
-            width = np.int64(load_u8(header + 12))
-            scale = np.uint64(load_u32(header + 8))
-            value = load_u64(header) + scale * packed_value(at, index, width)
+            width = frame_width(header)
+            scale = frame_scale(header)
+            value = frame_base(header) + scale * packed_value(at, index, width)
             header += PAGE_COLUMN_BYTES
         else:
             width = column_word(plan, c, WIDTH)

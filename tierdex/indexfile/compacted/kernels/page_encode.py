@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
+from tierdex.fileparts.kernels.checksum import numbered_seed
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
@@ -42,6 +42,7 @@ from tierdex.indexfile.compacted.kernels.page_codec import (
     SIGNED,
     WIDTH,
     column_word,
+    page_checksum,
     plan_word,
     queue_base,
 )
@@ -50,7 +51,9 @@ from tierdex.indexfile.kernels.row_scan import gather_field
 OUT_OF_BOUNDS = -1
 """What `encode_pages` returns when a value is outside what the plan allows."""
 
+_HASH_POSITION = layout.ITEM_HASH_POSITION
 _TIME_POSITION = layout.ITEM_TIME_POSITION
+_PADDING_STORED = 16  # bytes zeroed behind the last column, which `out` has room for
 _WIDTH_MAX = 56  # above it, 64
 _FIRST_GUESS = 4  # values whose common factor is tried on the others
 _SCALE_MAX = np.uint64(0xFFFFFFFF)
@@ -184,9 +187,9 @@ def _encode_hashes(values: Any, count: int, page: int) -> Any:
             base = first + np.uint64(low)
     for i in range(count):
         values[i] -= base + np.uint64(i) * slope
-    store_u8(page + 6, np.uint8(width))
-    store_u64(page + 8, base)
-    store_u64(page + 16, slope)
+    store_u8(page + layout.PAGE_HASH_WIDTH_POSITION, np.uint8(width))
+    store_u64(page + layout.PAGE_HASH_BASE_POSITION, base)
+    store_u64(page + layout.PAGE_HASH_SLOPE_POSITION, slope)
     return width
 
 
@@ -204,9 +207,9 @@ def _encode_page_frame(values: Any, count: int, signed: bool, header: int, quoti
         values[i] = (values[i] ^ flip) - low
     factor = _divide_by_common_factor(values, count, high - low, quotients)
     width = bit_width((high - low) // factor)
-    store_u64(header, low ^ flip)
-    store_u32(header + 8, np.uint32(factor))
-    store_u8(header + 12, np.uint8(width))
+    store_u64(header + layout.PAGE_COLUMN_BASE_POSITION, low ^ flip)
+    store_u32(header + layout.PAGE_COLUMN_SCALE_POSITION, np.uint32(factor))
+    store_u8(header + layout.PAGE_COLUMN_WIDTH_POSITION, np.uint8(width))
     return width
 
 
@@ -248,11 +251,11 @@ def _encode_page(rows: int, count: int, plan: int, values: Any, quotients: Any, 
     framed = 0
     for c in range(column_count):
         framed += column_word(plan, c, FRAME) == PAGE_FRAME
-    store_u16(page + 4, np.uint16(count))
-    store_u8(page + 7, np.uint8(framed))
+    store_u16(page + layout.PAGE_ITEM_COUNT_POSITION, np.uint16(count))
+    store_u8(page + layout.PAGE_COLUMN_COUNT_POSITION, np.uint8(framed))
     header = page + PAGE_HEADER_BYTES
     at = header + PAGE_COLUMN_BYTES * framed
-    gather_field(rows, item_bytes, count, 8, False, values)
+    gather_field(rows + _HASH_POSITION, item_bytes, count, 8, False, values)
     at += _pack(values, count, _encode_hashes(values, count, page), at)
     for c in range(column_count):
         signed = column_word(plan, c, SIGNED) != 0
@@ -270,9 +273,9 @@ def _encode_page(rows: int, count: int, plan: int, values: Any, quotients: Any, 
             if not _encode_file_frame(values, count, width, base, rotated):
                 return OUT_OF_BOUNDS
         at += _pack(values, count, width, at)
-    store_u64(at, _U0)
-    store_u64(at + 8, _U0)
-    return ((at - page + 14) >> 3) << 3
+    for place in range(at, at + _PADDING_STORED, 8):
+        store_u64(place, _U0)
+    return ((at - page + layout.PAGE_PADDING_MAX) >> 3) << 3
 
 
 @kernel
@@ -299,19 +302,21 @@ def encode_pages(
         length = _encode_page(start, take, plan, values, quotients, begin)
         if length < 0:
             return length
-        crc = crc32c(begin + 4, length - 4, numbered_seed(seed, np.uint64(page)))
-        store_u32(begin, crc)
+        crc = page_checksum(begin, length, numbered_seed(seed, np.uint64(page)))
+        store_u32(begin + layout.PAGE_CRC_POSITION, crc)
         low = load_i64(start + _TIME_POSITION)
         high = low
         for i in range(1, take):
             time = load_i64(start + i * item_bytes + _TIME_POSITION)
             low = min(low, time)
             high = max(high, time)
-        store_u64(directory, load_u64(start))
-        store_u64(directory + 8, np.uint64(position + written))
-        store_u64(directory + 16, np.uint64(low))
-        store_u64(directory + 24, np.uint64(high))
-        directory += 32
+        store_u64(
+            directory + layout.DIRECTORY_FIRST_HASH_POSITION, load_u64(start + _HASH_POSITION)
+        )
+        store_u64(directory + layout.DIRECTORY_POSITION_POSITION, np.uint64(position + written))
+        store_u64(directory + layout.DIRECTORY_MIN_TIME_POSITION, np.uint64(low))
+        store_u64(directory + layout.DIRECTORY_MAX_TIME_POSITION, np.uint64(high))
+        directory += layout.DIRECTORY_ENTRY_BYTES
         done += take
         written += length
         page += 1
