@@ -33,11 +33,11 @@ def run(bench: Bench) -> None:
 
 
 def flights(bench: Bench, folder: Path) -> None:
-    from tierdex.app.demo.flights import load_flights
+    from tierdex.app.demo.demo_data import load_demo
 
     index = bench.open_index(folder / "data")
     try:
-        load_flights(index, folder / "unpacked")
+        load_demo(index, folder / "unpacked")
     except NotFoundError as error:
         bench.skip("size of the flights", str(error))
         index.close()

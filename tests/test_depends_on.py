@@ -27,7 +27,14 @@ MODULES = sorted(
     if path.parent.name not in NOT_YET or path.parent.parent.name != "index_service"
 )
 SEAMS = {"clock", "ids", "filesystem"}
-GROUND = SEAMS | {"errors", "settings", "fork", "tierdex", "fileparts.kernels.compile"}
+GROUND = SEAMS | {
+    "errors",
+    "settings",
+    "whole_file",
+    "fork",
+    "tierdex",
+    "fileparts.kernels.compile",
+}
 FOLDER = "the other modules of this folder"
 PHRASES = {
     "the ground": GROUND,

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.app.recording_index import RecordingIndex
-from tierdex.app.load.loader import LoadOptions, load_file
-from tierdex.app.load.sources import SourceRegister
+from tierdex.app.load.loader import Loader, LoadOptions
+from tierdex.app.load.register import LoadRegister
 from tierdex.app.show import show_entry
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
@@ -19,7 +19,7 @@ OPTIONS = LoadOptions(topic="o", keys=("{a}{b}",), message_id="id")
 
 @pytest.fixture
 def register(tmp_path):
-    return SourceRegister(FILES, tmp_path / "data")
+    return LoadRegister(FILES, tmp_path / "data")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def show(register, index, **wanted):
 def test_csv_line_is_shown_by_key_and_by_message_id(tmp_path, register, index):
     path = tmp_path / "x.csv"
     path.write_text('a,b,id\nA,1,m1\nB,2,"m\n2"\n')
-    load_file(index, path, OPTIONS, sources=register)
+    Loader(index, register=register).load(path, OPTIONS)
     assert show(register, index, key="B2").text == b'B,2,"m\n2"'
     assert show(register, index, message_id="m\n2").text == b'B,2,"m\n2"'
 
@@ -43,7 +43,7 @@ def test_csv_line_is_shown_by_key_and_by_message_id(tmp_path, register, index):
 def test_jsonl_line_is_shown(tmp_path, register, index):
     path = tmp_path / "x.jsonl"
     path.write_text('{"a":"A","b":1,"id":"m1"}\n{"a":"B","b":"2"}\n')
-    load_file(index, path, OPTIONS, sources=register)
+    Loader(index, register=register).load(path, OPTIONS)
     assert show(register, index, key="A1").text == b'{"a":"A","b":1,"id":"m1"}'
     assert show(register, index, key="B2").text == b'{"a":"B","b":"2"}'
 
@@ -52,7 +52,7 @@ def test_parquet_row_is_shown_as_json(tmp_path, register, index):
     path = tmp_path / "x.parquet"
     table = pa.table({"a": ["A", "B"], "b": [1, 2], "id": ["m1", "m2"], "other": [[1], [2]]})
     pq.write_table(table, path, row_group_size=1)
-    load_file(index, path, OPTIONS, sources=register)
+    Loader(index, register=register).load(path, OPTIONS)
     shown = show(register, index, key="B2")
     assert json.loads(shown.text) == {"a": "B", "b": 2, "id": "m2", "other": [2]}
     assert shown.path == path
@@ -61,7 +61,7 @@ def test_parquet_row_is_shown_as_json(tmp_path, register, index):
 def test_right_one_of_two_files_under_one_topic_is_shown(tmp_path, register, index):
     for name, letter in (("x.csv", "X"), ("y.csv", "Y")):
         (tmp_path / name).write_text(f"a,b,id\n{letter},1,m{letter}\n")
-        load_file(index, tmp_path / name, OPTIONS, sources=register)
+        Loader(index, register=register).load(tmp_path / name, OPTIONS)
     assert show(register, index, key="X1").text == b"X,1,mX"
     assert show(register, index, key="Y1").text == b"Y,1,mY"
 
@@ -79,7 +79,7 @@ def test_right_one_of_two_files_under_one_topic_is_shown(tmp_path, register, ind
 def test_changed_file_shows_nothing_and_says_why(tmp_path, register, index, change, reason):
     path = tmp_path / "x.csv"
     path.write_text("a,b,id\nA,1,m1\n")
-    load_file(index, path, OPTIONS, sources=register)
+    Loader(index, register=register).load(path, OPTIONS)
     change(path)
     shown = show(register, index, key="A1")
     assert shown.text is None
@@ -89,7 +89,7 @@ def test_changed_file_shows_nothing_and_says_why(tmp_path, register, index, chan
 def test_topic_of_no_local_file_is_said_to_be_so(tmp_path, register, index):
     path = tmp_path / "x.csv"
     path.write_text("a,b,id\nA,1,m1\n")
-    load_file(index, path, OPTIONS)
+    Loader(index).load(path, OPTIONS)
     assert "no local file was loaded" in show(register, index, key="A1").reason
 
 
@@ -97,10 +97,10 @@ def test_source_loaded_again_is_remembered_once(tmp_path, register, index):
     path = tmp_path / "x.csv"
     path.write_text("a,b,id,topic\nA,1,m1,one\n")
     options = LoadOptions(topic="{topic}", keys=("a",))
-    load_file(index, path, options, sources=register)
+    Loader(index, register=register).load(path, options)
     path.write_text("a,b,id,topic\nA,1,m1,two\n")
-    load_file(index, path, options, sources=register)
-    (source,) = register.sources()
+    Loader(index, register=register).load(path, options)
+    (source,) = register.files()
     assert source.topics == ("one", "two")
 
 
@@ -108,4 +108,4 @@ def test_damaged_list_of_sources_is_an_error(tmp_path, register):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "sources.json").write_text("{")
     with pytest.raises(CorruptFileError):
-        register.sources()
+        register.files()

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tierdex.app.cli.commands import make_cli
-from tierdex.app.demo.flights import unpack_flights
+from tierdex.app.demo.demo_data import unpack_demo
 from tierdex.filesystem import LocalFileSystem
 from tierdex.pipeline import session as pipeline_session
 from tierdex.pipeline.scan_report import forget_session
@@ -68,7 +68,7 @@ def run_cli(spark, monkeypatch):
 @pytest.fixture(scope="session")
 def flights_csv(tmp_path_factory):
     """flights.csv, unpacked."""
-    return unpack_flights(tmp_path_factory.mktemp("flights"), LocalFileSystem())
+    return unpack_demo(tmp_path_factory.mktemp("flights"), LocalFileSystem())
 
 
 @pytest.fixture(scope="session")

@@ -127,7 +127,7 @@ def uploaded_row(store, key):
     from tierdex.clock import SystemClock
     from tierdex.ids import SystemIds
     from tierdex.pipeline.entry_form import EntryForm
-    from tierdex.pipeline.file_builder import FileBuilder
+    from tierdex.pipeline.file_builder import BuildTask, FileBuilder
     from tierdex.settings import load_settings
 
     columns = {"topic": ["a"], "key": [key], "queue_id": [0], "offset": [0], "size": [1]}
@@ -137,14 +137,11 @@ def uploaded_row(store, key):
     types = {"topic": "string", "key": "string"} | dict.fromkeys(
         ("queue_id", "offset", "size", "timestamp"), "bigint"
     )
+    number = open_log(store, "spark").load().number
     builder = FileBuilder(
+        BuildTask("spark", number, partition=0, target_entries=10, time_bucket_ms=0),
         EntryForm.of(types),
         store=store,
-        node="spark",
-        read_number=open_log(store, "spark").load().number,
-        target_entries=10,
-        time_bucket_ms=0,
-        partition=0,
         settings=load_settings(),
         clock=SystemClock(),
         ids=SystemIds(),

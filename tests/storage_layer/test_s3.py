@@ -4,6 +4,7 @@ import inspect
 import logging
 import subprocess
 import sys
+from dataclasses import fields
 
 import botocore.exceptions
 import pytest
@@ -23,7 +24,7 @@ from tierdex.errors import (
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.retrying import RetryingStore, RetryPolicy
 from tierdex.storage_layer.s3 import S3Store
-from tierdex.storage_layer.s3_client import translate
+from tierdex.storage_layer.s3_client import S3Server, translate
 from tierdex.testing.store_contract import PatternSource
 
 BODY = b"0123456789" * 100
@@ -48,13 +49,11 @@ def server(shared_server):
 
 
 def make_scripted_store(server, **settings):
-    arguments = {
-        "endpoint_url": server.endpoint_url,
-        "timeout_s": 5.0,
-        "part_retry": make_policy(),
-        "clock": SystemClock(),
-    }
-    return S3Store("bucket", **{**arguments, **settings})
+    reached = {"endpoint_url": server.endpoint_url, "timeout_s": 5.0}
+    names = {field.name for field in fields(S3Server)}
+    reached |= {name: settings.pop(name) for name in names & settings.keys()}
+    arguments = {"part_retry": make_policy(), "clock": SystemClock(), **settings}
+    return S3Store("bucket", S3Server(**reached), **arguments)
 
 
 @pytest.fixture
@@ -307,7 +306,7 @@ def test_checksum_setting_leaves_the_digest_to_boto3(make_store, server):
 def test_lost_part_is_sent_again_and_not_the_whole_upload(radosgw, monkeypatch):
     store = S3Store(
         radosgw.make_bucket(),
-        endpoint_url=radosgw.endpoint_url,
+        S3Server(endpoint_url=radosgw.endpoint_url),
         multipart_bytes=5 << 20,
         part_retry=make_policy(attempts=3),
         clock=SystemClock(),
@@ -323,7 +322,7 @@ def test_failed_upload_is_aborted_and_invisible(radosgw, monkeypatch):
     bucket = radosgw.make_bucket()
     store = S3Store(
         bucket,
-        endpoint_url=radosgw.endpoint_url,
+        S3Server(endpoint_url=radosgw.endpoint_url),
         multipart_bytes=5 << 20,
         part_retry=make_policy(attempts=2),
         clock=SystemClock(),
@@ -367,7 +366,7 @@ def fail_some_parts(store, monkeypatch, failing):
 def test_missing_bucket_is_refused_and_says_what_to_do(s3_server):
     store = S3Store(
         "no-such-bucket",
-        endpoint_url=s3_server.endpoint_url,
+        S3Server(endpoint_url=s3_server.endpoint_url),
         part_retry=make_policy(),
         clock=SystemClock(),
     )
@@ -387,7 +386,7 @@ def test_wrong_secret_is_refused_and_never_shown(radosgw, monkeypatch, caplog):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-secret")
     store = S3Store(
         radosgw.make_bucket(),
-        endpoint_url=radosgw.endpoint_url,
+        S3Server(endpoint_url=radosgw.endpoint_url),
         part_retry=make_policy(),
         clock=SystemClock(),
     )

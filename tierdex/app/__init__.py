@@ -1,1 +1,1 @@
-"""The doors of the product: HTTP service, command line, console. The only place that wires parts."""
+"""The applications: HTTP service, command line, console. Only they wire clients, stores and indexes."""

@@ -1,4 +1,4 @@
-"""What the index returns, as JSON objects with the names that every door shows.
+"""Answers, entries and files as JSON objects; HTTP and command line show the same field names.
 
 Depends on index_service.answer.
 """
@@ -62,7 +62,7 @@ _NOTHING_MORE = (None,) * (len(Entry._fields) - _COMMON)
 
 
 def json_default(value: object) -> Any:
-    """Let orjson write what it does not know: numpy numbers, enums, named tuples, bytes as hex."""
+    """Convert a value that orjson does not know: numpy numbers, enums, named tuples; bytes as hex."""
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "_asdict"):

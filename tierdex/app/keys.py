@@ -1,19 +1,18 @@
-"""API keys: who may call what. A key is shown once; the file keeps its SHA-256.
+"""API keys and their scopes. A key is shown once; the key file holds its SHA-256.
 
-A key reads ``tdx_<id>_<secret>``: the id (8 hex digits) finds the row, the secret is 32 bytes of
-randomness, so that a plain hash is enough (there is nothing to guess). Scopes are ordered, each
-includes the ones before it::
+A key reads ``tdx_<id>_<secret>``. The id (8 hex digits) finds the row; the secret is 32 random
+bytes, which cannot be guessed, so a plain hash protects it. Scopes are ordered, and each includes
+the ones before it::
 
     read   look entries, topics and watermarks up, read metrics
     write  read, and put entries
     admin  write, and files, compaction, roll, expire, verify
 
-The file `keys.json` lies in the data folder, is replaced whole by an atomic rename, and is read
-again by a running service when it changed: a new key counts at once, a removed one no longer than
-a second. Who changes it holds the lock beside it, from the reading to the rename: of two changes at
-one time neither undoes the other.
+The file `keys.json` lies in the data folder and is replaced as a whole. A running service reads it
+again when it changes: a new key is accepted at once, a removed key for at most one more second. A
+change holds the lock beside the file from its read to its rename, so that no change undoes another.
 
-Depends on filesystem, ids, clock.
+Depends on the ground.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from tierdex.errors import (
     NotFoundError,
     UnavailableError,
 )
+from tierdex.whole_file import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +78,9 @@ class StoredKey(NamedTuple):
 
 
 class KeyFile:
-    """The keys in one file. Safe to share between threads: rows are replaced as a whole.
+    """The keys in one file. Safe to share between threads: the rows are replaced as a whole.
 
-    A file that is there but cannot be read is an error, never "no keys": a damaged key file must
+    A key file that exists and cannot be read is an error, never "no keys": a damaged key file must
     not open a service to everybody.
     """
 
@@ -101,7 +101,7 @@ class KeyFile:
 
     @property
     def had_keys(self) -> bool:
-        """Say whether there ever was a key: a service never opens because its last one went."""
+        """Whether there was ever a key: a service does not open when its last key is removed."""
         self._read_when_changed()
         return self._had_keys
 
@@ -110,7 +110,7 @@ class KeyFile:
         return sorted(self._rows.values(), key=lambda row: (row.created_ms, row.id))
 
     def create(self, scope: Scope, *, name: str = "") -> str:
-        """Add a key and return it: the only time that it is in the clear. Raises UnavailableError."""
+        """Add a key and return it; no later call can. Raises UnavailableError."""
         key_id = self._ids.uuid().hex()[:8]
         key = f"{_PREFIX}_{key_id}_{self._ids.token(32)}"
         row = StoredKey(key_id, scope, _hash(key), self._clock.now_ms(), name)
@@ -119,18 +119,18 @@ class KeyFile:
         return key
 
     def remove(self, key_id: str) -> None:
-        """Make a key worthless. Raises NotFoundError, UnavailableError."""
+        """Remove a key. Raises NotFoundError, UnavailableError."""
         with self._changing():
             if key_id not in self._rows:
                 raise NotFoundError(f"there is no key {key_id!r}")
             self._write({known: row for known, row in self._rows.items() if known != key_id})
 
     def identify(self, key: str) -> StoredKey:
-        """Return the row of a key. Raises AuthenticationError; says nothing about why."""
+        """Return the row of a key. Raises AuthenticationError, without the reason."""
         self._read_when_changed()
         parts = key.split("_", 2)
         if len(parts) == 3 and parts[1] not in self._rows:
-            self._read_when_changed(at_once=True)  # made a moment ago, perhaps
+            self._read_when_changed(at_once=True)  # the key may have been made a moment ago
         row = self._rows.get(parts[1]) if len(parts) == 3 else None
         # Compared in constant time, also when there is no such row.
         if not hmac.compare_digest(_hash(key), row.sha256 if row else "0" * 64) or row is None:
@@ -139,7 +139,7 @@ class KeyFile:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Let nobody else change the file, and begin with what it says now."""
+        """Hold the lock of the file, and read the file first. Raises UnavailableError."""
         self._filesystem.make_folder(self._path.parent)
         path = self._path.with_name(f".{self._path.name}.lock")
         give_up_at = self._clock.monotonic() + _PATIENCE_S
@@ -150,7 +150,7 @@ class KeyFile:
             except BlockingIOError as error:
                 if self._clock.monotonic() > give_up_at:
                     raise UnavailableError(
-                        f"somebody else changes the keys ({path} is held): try again"
+                        f"another process is changing the keys ({path} is locked): try again"
                     ) from error
             self._clock.wait(Bell(), _PAUSE_S)
         try:
@@ -177,7 +177,7 @@ class KeyFile:
     def _read(self) -> None:
         stamp = self._stamp()
         if stamp is None:
-            # A service that has keys keeps them when the file goes: removal is `keys remove`.
+            # A service keeps its keys when the file disappears: only `keys remove` removes one.
             self._seen = None
             return
         file = self._filesystem.open(self._path)
@@ -198,10 +198,10 @@ class KeyFile:
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(self._path, f"not a key file: {error}") from error
-        self._believe({row.id: row for row in rows}, stamp)
+        self._use({row.id: row for row in rows}, stamp)
 
     def _write(self, rows: dict[str, StoredKey]) -> None:
-        """Replace the file: written and synced aside, renamed, folder synced, then believed."""
+        """Replace the file, durably, and use its rows from now on."""
         text = orjson.dumps(
             {
                 "keys": [
@@ -211,20 +211,10 @@ class KeyFile:
             },
             option=orjson.OPT_INDENT_2,
         )
-        folder = self._path.parent
-        aside = folder / f".{self._path.name}.new"
-        self._filesystem.unlink(aside)  # of a change that was cut off
-        file = self._filesystem.open(aside, create=True, exclusive=True)
-        try:
-            file.write_at(0, text)
-            file.sync()
-        finally:
-            file.close()
-        self._filesystem.rename(aside, self._path)
-        self._filesystem.sync_folder(folder)
-        self._believe(rows, self._stamp())
+        replace_file(self._filesystem, self._path, text)
+        self._use(rows, self._stamp())
 
-    def _believe(self, rows: dict[str, StoredKey], stamp: tuple[int, int] | None) -> None:
+    def _use(self, rows: dict[str, StoredKey], stamp: tuple[int, int] | None) -> None:
         self._rows = rows
         self._seen = stamp
         self._had_keys = self._had_keys or bool(rows)

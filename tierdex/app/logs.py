@@ -1,7 +1,8 @@
 """Structured logs: one JSON object a line on stderr, one line a request.
 
-The query string is never logged (it holds keys), nor are API keys: a caller is its key's id. Lines
-of the layers below, which use the standard library's logging, come out in the same form.
+A line holds neither the query string, which contains keys, nor an API key: it names a caller by the
+id of the caller's key. Records of the standard library's logging, which the layers below use,
+become lines of the same form.
 
 Depends on orjson and documents.
 """
@@ -29,7 +30,7 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 class JsonLogger:
-    """Writes events as JSON lines. Safe to share between threads: a line is one write."""
+    """Writes events as JSON lines. Safe to share between threads: each line is one write."""
 
     def __init__(self, stream: Any, clock: Clock) -> None:
         """Write to `stream`, which takes bytes."""
@@ -45,12 +46,12 @@ class JsonLogger:
         self.log(logging.ERROR, event, **fields)
 
     def log(self, level: int, event: str, **fields: Any) -> None:
-        """Write one line; a field `exc_info` (an exception, or what `sys.exc_info` returns) is told whole."""
+        """Write one line. The field `exc_info` (an exception, or `sys.exc_info()`) is written in full."""
         fields["event"] = event
         fields["level"] = logging.getLevelName(level).lower()
         cause = fields.pop("exc_info", None)
         if cause is not None:
-            fields["exception"] = _told(cause)
+            fields["exception"] = _traceback_of(cause)
         self._put(fields)
 
     def _put(self, fields: dict[str, Any]) -> None:
@@ -71,7 +72,7 @@ def make_logger(stream: TextIO | None = None) -> JsonLogger:
 
 
 def route_standard_logging(logger: JsonLogger, level: int = logging.INFO) -> None:
-    """Let records of the standard library's logging come out as lines of `logger`."""
+    """Write records of the standard library's logging as lines of `logger`."""
     root = logging.getLogger()
     root.handlers = [_StructuredHandler(logger)]
     root.setLevel(level)
@@ -82,7 +83,7 @@ def route_standard_logging(logger: JsonLogger, level: int = logging.INFO) -> Non
 
 
 class _StructuredHandler(logging.Handler):
-    """Hands a record on, its `extra` fields beside the message."""
+    """Passes a record on, with its `extra` fields beside the message."""
 
     def __init__(self, logger: JsonLogger) -> None:
         super().__init__()
@@ -91,7 +92,7 @@ class _StructuredHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         fields = {k: v for k, v in vars(record).items() if k not in _STANDARD_FIELDS}
         fields |= {"logger": record.name}
-        for name in ("event", "level"):  # names of our own call
+        for name in ("event", "level"):  # taken by our own call
             if name in fields:
                 fields[f"{name}_"] = fields.pop(name)
         self._logger.log(
@@ -102,7 +103,9 @@ class _StructuredHandler(logging.Handler):
         )
 
 
-def _told(cause: BaseException | tuple[type[BaseException], BaseException, TracebackType]) -> str:
+def _traceback_of(
+    cause: BaseException | tuple[type[BaseException], BaseException, TracebackType],
+) -> str:
     error = cause if isinstance(cause, BaseException) else cause[1]
     return "".join(traceback.format_exception(error)).rstrip("\n")
 

@@ -1,7 +1,7 @@
-"""`--show`: the bytes that an entry points at, for sources that lie on this machine.
+"""`--show`: the bytes that an entry points at, for files on this machine.
 
-A row is shown only when it is the right one: it is parsed again the way it was loaded, and its key
-or message ID is compared, so that a file that was changed or replaced since shows nothing false.
+The row is parsed again the way it was loaded, and its key or message ID is compared with the one that
+was looked up. A file that was changed or replaced since the load therefore shows no wrong row.
 
 Depends on show_source and app.load.
 """
@@ -24,7 +24,7 @@ from tierdex.app.show_source import read_named_row
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from tierdex.app.load.sources import Source, SourceRegister
+    from tierdex.app.load.register import LoadedFile, LoadRegister
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.answer import Entry
 
@@ -39,7 +39,7 @@ class Shown(NamedTuple):
 
 def show_entry(
     filesystem: FileSystem,
-    sources: SourceRegister,
+    register: LoadRegister,
     entry: Entry,
     *,
     key: str | None = None,
@@ -48,19 +48,19 @@ def show_entry(
     """Return the bytes an entry points at: a line of CSV or JSONL, a Parquet row as JSON.
 
     `key` or `message_id` is what was looked up; the row must have it. Raises CorruptFileError when
-    the list of sources is damaged, OSError.
+    the register is damaged, OSError.
     """
     wanted = key if key is not None else message_id
-    known = sources.of_topic(entry.topic)
+    known = register.of_topic(entry.topic)
     reason = f"no local file was loaded under topic {entry.topic!r}"
-    for source in known:
-        templates = source.keys if key is not None else (source.message_id,)
-        path = Path(source.path)
+    for loaded in known:
+        templates = loaded.keys if key is not None else (loaded.message_id,)
+        path = Path(loaded.path)
         if not filesystem.exists(path):
             reason = f"{path} is gone"
             continue
         try:
-            text, table = _read_row(filesystem, source, path, entry)
+            text, table = _read_row(filesystem, loaded, path, entry)
         except (InvalidRequestError, pa.ArrowInvalid) as error:
             reason = f"{path} was changed since it was loaded: {error}"
             continue
@@ -69,13 +69,13 @@ def show_entry(
         if any(_value(template, table) == wanted for template in templates if template):
             return Shown(path, text, None)
         reason = f"the row in {path} has another key: the file was changed since it was loaded"
-    if entry.source is not None and all(entry.source != source.path for source in known):
+    if entry.source is not None and all(entry.source != loaded.path for loaded in known):
         return _show_named(filesystem, entry, wanted)
     return Shown(None, None, reason)
 
 
 def _show_named(filesystem: FileSystem, entry: Entry, wanted: str | None) -> Shown:
-    """Show a row whose entry names its source, though nobody loaded it here."""
+    """Show a row whose entry names its source, where no load was registered."""
     assert entry.source is not None
     try:
         text, reason = read_named_row(filesystem, entry, wanted or "")
@@ -85,12 +85,12 @@ def _show_named(filesystem: FileSystem, entry: Entry, wanted: str | None) -> Sho
 
 
 def _read_row(
-    filesystem: FileSystem, source: Source, path: Path, entry: Entry
+    filesystem: FileSystem, loaded: LoadedFile, path: Path, entry: Entry
 ) -> tuple[bytes, pa.Table | None]:
-    """Return a row's bytes and columns; no columns when the entry is not of this source."""
-    if source.kind == "parquet":
+    """Return a row's bytes and columns; no columns when the entry is not of this file."""
+    if loaded.kind == "parquet":
         place = entry.location or {}
-        if entry.source != source.path or "row" not in place:
+        if entry.source != loaded.path or "row" not in place:
             return b"", None
         table = read_parquet_row(path, int(place["row_group"]), int(place["row"]))
         return orjson.dumps(table.to_pylist()[0], default=str), table
@@ -106,15 +106,15 @@ def _read_row(
     block = Block(
         text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
     )
-    wanted = _columns(source)
-    if source.kind == "csv":
-        form = CsvFormat(source.delimiter, source.null_values)
-        return text, parse_block(block, list(source.columns), wanted, form).table
+    wanted = _columns(loaded)
+    if loaded.kind == "csv":
+        form = CsvFormat(loaded.delimiter, loaded.null_values)
+        return text, parse_block(block, list(loaded.columns), wanted, form).table
     return text, parse_jsonl_block(block, wanted).table
 
 
-def _columns(source: Source) -> list[str]:
-    texts = [*source.keys, *([source.message_id] if source.message_id else [])]
+def _columns(loaded: LoadedFile) -> list[str]:
+    texts = [*loaded.keys, *([loaded.message_id] if loaded.message_id else [])]
     names = [name for text in texts for name in Template.parse(text, field="key").columns]
     return list(dict.fromkeys(names))
 

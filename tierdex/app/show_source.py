@@ -1,7 +1,8 @@
-"""The bytes of an entry that names its source itself: rows indexed where they lie (`tierdex spark index`).
+"""The bytes of an entry that names its own source: rows indexed in place (`tierdex spark index`).
 
-No register says how such a row was read, so the row is shown only when what was looked up appears
-in it: a file that was changed or replaced since shows nothing false.
+The register does not know how such a row was read. The row is shown only when the key or message ID
+that was looked up occurs in it, so that a file that was changed or replaced since shows no wrong
+row.
 
 Depends on app.load.
 """

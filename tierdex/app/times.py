@@ -1,7 +1,7 @@
-"""Times as people write them: int64 milliseconds since the epoch, or RFC 3339 with an offset.
+"""Times in text: int64 milliseconds since the epoch, or RFC 3339 with an offset.
 
 ``1700000000000`` and ``2023-11-14T22:13:20Z`` are the same time. A time without an offset is
-refused: which zone was meant cannot be known. Fractions below a millisecond are cut off.
+refused, since its zone cannot be known. Fractions below a millisecond are cut off.
 
 Depends on errors only.
 """

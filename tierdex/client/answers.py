@@ -1,6 +1,8 @@
-"""What a service answers, as the same classes that the embedded `Index` returns.
+"""A service's answers as the classes that the embedded `Index` returns.
 
-Pure: bytes in, values out. Depends on index_service.answer, index_service.file_info, orjson.
+Pure: bytes in, values out.
+
+Depends on index_service and orjson.
 """
 
 from __future__ import annotations

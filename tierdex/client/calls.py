@@ -1,6 +1,7 @@
-"""Each verb of the index as an HTTP call: what to send, and how to read what comes back.
+"""Each verb of the index as an HTTP call: the request, and the reading of its response.
 
-Pure, so that the synchronous and the asynchronous client are thin: both send the same calls.
+Pure. The synchronous and the asynchronous client send the same calls.
+
 Depends on orjson, pyarrow and answers.
 """
 
@@ -28,7 +29,7 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request. `is_read`: sending it twice changes nothing, so it may be retried."""
+    """One request. `is_read`: it changes nothing, so it may be repeated."""
 
     method: str
     path: str

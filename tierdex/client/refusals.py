@@ -1,7 +1,9 @@
-"""A service's problem (RFC 9457) turned back into the error that the embedded `Index` would raise.
+"""A service's problem (RFC 9457) as the error that the embedded `Index` would raise.
 
-The end of `type` is the class's name without `Error`, in small letters with dashes: so a class that
-is added to `tierdex.errors` needs no row here. Depends on errors, orjson.
+The end of `type` is the class's name without `Error`, in lower case with dashes, so that a class
+added to `tierdex.errors` needs no row here.
+
+Depends on errors and orjson.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`Client` and `AsyncClient`: the verbs of `Index`, over HTTP.
 
-Same names, same classes of answers, same errors as the embedded index; `received` means the
-service's memory. Both clients send the calls of calls.py; what differs is only who waits. Reads
-are tried again when the service or the way to it fails; puts are not (see retrying.py).
+Names, classes of answers and errors are those of the embedded index; `received` means the service's
+memory. Both clients send the calls of calls.py and differ only in how they wait. Reads are repeated
+when the service or the network fails, puts are not (see retrying.py).
 
 Depends on httpx2, client.calls, fork, refusals and retrying. Async lives here and in app/ only.
 """
@@ -40,7 +40,7 @@ _DEFAULT_ATTEMPTS = 4
 
 
 class _Connection:
-    """What both clients are made of: address, headers, how a response is read."""
+    """The common part of both clients: address, headers, and the reading of a response."""
 
     def __init__(
         self,
@@ -73,14 +73,17 @@ class _Connection:
             "transport": transport,
         }
         self._connecting = threading.Lock()
-        self._http: Any = None  # made when first needed, in a child of fork anew
+        self._http: Any = None  # made at the first call of each process
         self._of_parent: Any = None
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
-        """Have connections of our own: two processes that share one read each other's answers."""
+        """Connect anew: two processes that share a connection read each other's answers."""
         self._connecting = threading.Lock()
-        self._of_parent, self._http = self._http, None  # kept: no library is called within a fork
+        self._of_parent, self._http = (
+            self._http,
+            None,
+        )  # kept alive: a child of fork may call no library
 
     def _connected(self) -> Any:
         """Return the HTTP client of this process."""
@@ -115,7 +118,7 @@ def _read(call: Call[T], response: httpx2.Response) -> T:
         return call.read(response.content)
     except (ValueError, LookupError, TypeError) as error:  # a proxy's page, say
         raise UnavailableError(
-            f"{call.path} was answered with 200, but not by the service: what is in between?"
+            f"{call.path} was answered with 200, but not by the service: check for a proxy in between"
         ) from error
 
 
@@ -137,7 +140,7 @@ class Client(_Connection):
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._connected().close()
 
     def _send(self, call: Call[T]) -> T:
@@ -217,8 +220,8 @@ class Client(_Connection):
     def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
         """Answer a table of lookups as a table of entries with a column `lookup`.
 
-        With ``on_error="partial"`` its schema's metadata says what is `missing`, as the embedded
-        `Index` does.
+        With ``on_error="partial"`` the metadata of its schema holds `missing`, as with the embedded
+        `Index`.
         """
         return self._send(calls.query_batch_arrow(lookups, max_count, on_error))
 
@@ -235,7 +238,7 @@ class Client(_Connection):
         return self._send(calls.files())
 
     def nodes(self) -> list[NodeInfo]:
-        """Return every node of the store, and what is wrong with those that cannot be read."""
+        """Return every node of the store; `problem` tells why one cannot be read."""
         return self._send(calls.nodes())
 
     def file(self, file_id: str) -> FileInfo:
@@ -243,7 +246,7 @@ class Client(_Connection):
         return self._send(calls.file(file_id))
 
     def verify_file(self, file_id: str) -> list[str]:
-        """Return what is broken in a file, in words."""
+        """Return the broken rules of a file, in words."""
         return self._send(calls.verify_file(file_id))
 
     def compaction_status(self) -> dict[str, Any]:
@@ -255,11 +258,11 @@ class Client(_Connection):
         return self._send(calls.run_compaction())
 
     def roll(self) -> bool:
-        """Go on in the next file; say whether there was anything to roll."""
+        """Go on in the next file; return whether there was anything to roll."""
         return self._send(calls.roll())
 
     def refresh(self) -> None:
-        """Let the service look at every node's manifest now."""
+        """Let the service read every node's manifest now."""
         self._send(calls.refresh())
 
     def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
@@ -285,7 +288,7 @@ class AsyncClient(_Connection):
         await self.close()
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await self._connected().aclose()
 
     async def _send(self, call: Call[T]) -> T:
@@ -367,8 +370,8 @@ class AsyncClient(_Connection):
     ) -> Any:
         """Answer a table of lookups as a table of entries with a column `lookup`.
 
-        With ``on_error="partial"`` its schema's metadata says what is `missing`, as the embedded
-        `Index` does.
+        With ``on_error="partial"`` the metadata of its schema holds `missing`, as with the embedded
+        `Index`.
         """
         return await self._send(calls.query_batch_arrow(lookups, max_count, on_error))
 
@@ -385,7 +388,7 @@ class AsyncClient(_Connection):
         return await self._send(calls.files())
 
     async def nodes(self) -> list[NodeInfo]:
-        """Return every node of the store, and what is wrong with those that cannot be read."""
+        """Return every node of the store; `problem` tells why one cannot be read."""
         return await self._send(calls.nodes())
 
     async def file(self, file_id: str) -> FileInfo:
@@ -393,7 +396,7 @@ class AsyncClient(_Connection):
         return await self._send(calls.file(file_id))
 
     async def verify_file(self, file_id: str) -> list[str]:
-        """Return what is broken in a file, in words."""
+        """Return the broken rules of a file, in words."""
         return await self._send(calls.verify_file(file_id))
 
     async def compaction_status(self) -> dict[str, Any]:
@@ -405,11 +408,11 @@ class AsyncClient(_Connection):
         return await self._send(calls.run_compaction())
 
     async def roll(self) -> bool:
-        """Go on in the next file; say whether there was anything to roll."""
+        """Go on in the next file; return whether there was anything to roll."""
         return await self._send(calls.roll())
 
     async def refresh(self) -> None:
-        """Let the service look at every node's manifest now."""
+        """Let the service read every node's manifest now."""
         await self._send(calls.refresh())
 
     async def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:

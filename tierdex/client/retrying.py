@@ -1,10 +1,10 @@
-"""When a call is sent again, and after which pause. Pure, shared by both clients.
+"""Which failed calls a client repeats, and after which pause. Pure, shared by both clients.
 
-A connection that could not be made is tried again for every call, since nothing was sent. Any other
-failure is tried again for reads only. A put is never sent twice on its own: the caller decides
-(it would be harmless, since a repeat is answered once).
+Every call is repeated when no connection could be made, since nothing was sent. After any other
+failure only reads are repeated. A client never repeats a put: its caller decides. (Repeating it is
+harmless: queries drop repeated entries.)
 
-Depends on errors, ids.
+Depends on errors and ids.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Retry:
 
 
 def typed(error: Exception) -> Exception:
-    """Return an error of ours for whatever the transport raised."""
+    """Return a TierdexError for an error of the transport; any other error unchanged."""
     if isinstance(error, TierdexError):
         return error
     if isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):

@@ -32,9 +32,9 @@ from tierdex.errors import CorruptFileError
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.paths import temporary_beside
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.lifecycle.transition import install, move_by_rename, retire, verify_temporary
+from tierdex.whole_file import temporary_beside
 
 if TYPE_CHECKING:
     from pathlib import Path

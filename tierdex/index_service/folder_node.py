@@ -5,7 +5,7 @@ twice, and a reader beside the writer would give them ids that no cursor or mani
 that was not given is taken from the folder, and one that differs is refused, unless the folder is
 *adopted*: its files are to go on under the new name.
 
-Depends on folder_note and lifecycle.
+Depends on lifecycle and the ground.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, InvalidRequestError
-from tierdex.index_service.folder_note import write_note
 from tierdex.lifecycle.paths import is_node_name
+from tierdex.whole_file import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def read_folder_node(filesystem: FileSystem, root: Path) -> str | None:
 
 def write_folder_node(filesystem: FileSystem, root: Path, node: str) -> None:
     """Note the folder's node, durably."""
-    write_note(filesystem, root / _NAME, f"{node}\n".encode())
+    replace_file(filesystem, root / _NAME, f"{node}\n".encode())
 
 
 def settle_node(settings: Settings, recorded: str | None, root: Path, *, adopt: bool) -> Settings:

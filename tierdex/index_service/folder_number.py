@@ -4,7 +4,7 @@ Numbers order files by birth. The manifest and the files in the folder tell the 
 process may start while the store cannot be reached, its files all published and gone from the folder,
 and its clock set back: without this note its next file would be ordered before older ones.
 
-Depends on filesystem and folder_note.
+Depends on the ground.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import zlib
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tierdex.index_service.folder_note import write_note
+from tierdex.whole_file import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ class FolderNumber:
         """Remember the number, durably, if it is above the one known. Raises OSError."""
         if number <= self.highest:
             return
-        write_note(self._filesystem, self._path, _encode(number))
+        replace_file(self._filesystem, self._path, _encode(number))
         self.highest = number
 
 

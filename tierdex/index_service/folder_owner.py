@@ -14,7 +14,7 @@ lost something, or is another one.
 
 The note is a help: damaged, it is as if it were absent, and the folder has to wait or to be told.
 
-Depends on folder_note.
+Depends on the ground.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import zlib
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
-from tierdex.index_service.folder_note import write_note
+from tierdex.whole_file import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +81,7 @@ class FolderOwner:
     def _write(self) -> None:
         tokens = [token.hex() for token in self._tokens]
         note = {"node": self._node, "tokens": tokens, "number": self.number}
-        write_note(self._filesystem, self._path, _encode(json.dumps(note).encode()))
+        replace_file(self._filesystem, self._path, _encode(json.dumps(note).encode()))
 
 
 def _encode(text: bytes) -> bytes:

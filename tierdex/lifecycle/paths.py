@@ -19,7 +19,7 @@ A name ending in `.tmp` is half written, by definition: recovery removes it. Par
 misses: they return None, never a guess. A node's name contains no `/`; where it is one part of a name, the
 others have fixed lengths, so that the `-` between them is told from one in the node's name.
 
-Depends on file_state and errors only.
+Depends on file_state and the ground.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
 from tierdex.lifecycle.file_state import FileState
+from tierdex.whole_file import TEMPORARY_SUFFIX, temporary_beside
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-TEMPORARY_SUFFIX: Final = ".tmp"
+
 READY_NAME: Final = "next.ready"
 LOCK_NAME: Final = "LOCK"
 QUARANTINE: Final = "quarantine"
@@ -143,11 +144,6 @@ class DataPaths:
 
     def quarantined(self, state: FileState, name: str) -> Path:
         return self.quarantine / f"{state.folder}-{name}"
-
-
-def temporary_beside(path: Path) -> Path:
-    """Return the temporary name of `path`, in the same folder."""
-    return path.with_name(path.name + TEMPORARY_SUFFIX)
 
 
 def is_temporary(name: str) -> bool:

@@ -16,7 +16,7 @@ Write new, then swap (sealed -> compacted)::
     7 sync the old folder   so that it does not come back (were it to, recovery removes it)
 
 Errors are OSError and CorruptFileError; after one of them the old file is where it was.
-Depends on filesystem and paths.
+Depends on the ground.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from tierdex.errors import CorruptFileError
-from tierdex.lifecycle.paths import temporary_beside
+from tierdex.whole_file import temporary_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

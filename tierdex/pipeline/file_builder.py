@@ -17,7 +17,7 @@ from __future__ import annotations
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -48,31 +48,35 @@ if TYPE_CHECKING:
 _SLOTS_PER_ITEM = 0.25
 
 
+class BuildTask(NamedTuple):
+    """One task of a write: whose files it builds, and how they are cut."""
+
+    node: str
+    read_number: (
+        int  # a manifest number of `node` that was read before; it goes into objects' names
+    )
+    partition: int
+    target_entries: int  # of one file, at most
+    time_bucket_ms: int  # no file holds two of these; 0: cut by count alone
+
+
 class FileBuilder:
     """Turns one task's batches into files of at most `target_entries` entries. One thread."""
 
     def __init__(
         self,
+        task: BuildTask,
         form: EntryForm,
         *,
         store: Store,
-        node: str,
-        read_number: int,
-        target_entries: int,
-        time_bucket_ms: int,
-        partition: int,
         settings: Settings,
         clock: Clock,
         ids: IdSource,
     ) -> None:
-        """`read_number`: a manifest number of `node` read before; it goes into objects' names."""
+        self._task = task
         self._form = form
         self._store = store
-        self._paths = StorePaths(node)
-        self._read_number = read_number
-        self._target = target_entries
-        self._bucket_ms = time_bucket_ms
-        self._partition = partition
+        self._paths = StorePaths(task.node)
         self._settings = settings
         self._clock = clock
         self._ids = ids
@@ -100,17 +104,17 @@ class FileBuilder:
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Cut a batch where the time bucket changes."""
-        if not self._bucket_ms or not batch.num_rows:
+        if not self._task.time_bucket_ms or not batch.num_rows:
             yield 0, batch
             return
-        buckets = _times(batch) // self._bucket_ms
+        buckets = _times(batch) // self._task.time_bucket_ms
         cuts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), batch.num_rows]
         for low, high in pairwise(cuts):
             yield int(buckets[low]), batch.slice(low, high - low)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         while batch.num_rows:
-            room = self._target - self._entries
+            room = self._task.target_entries - self._entries
             if not room:
                 bucket = self._bucket
                 self._finish_file()
@@ -121,7 +125,7 @@ class FileBuilder:
                 rows = rows_of(self._form, piece, self._dictionaries, self._settings)
                 self._held += [part for part in rows if len(part)]
             except InvalidRequestError as error:
-                raise name_row(error, self._partition, self._rows_seen) from error
+                raise name_row(error, self._task.partition, self._rows_seen) from error
             self._dictionaries.keep()
             self._entries += piece.num_rows
             self._rows_seen += piece.num_rows
@@ -149,7 +153,7 @@ class FileBuilder:
             "expected_items": len(rows),
             "extra": dates,
         }
-        key = self._paths.file_object(self._read_number, uuid)
+        key = self._paths.file_object(self._task.read_number, uuid)
         summary = upload_file(self._store, key, _in_hash_order(rows), writer_of)
         return row_of_summary(
             summary,

@@ -70,18 +70,21 @@ class _Sink:
         self._read_number = state.number
 
     def _build(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, tuple[bytes, ...]]:
-        from tierdex.pipeline.file_builder import FileBuilder
+        from tierdex.pipeline.file_builder import BuildTask, FileBuilder
 
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
+        task = BuildTask(
+            self._options.node,
+            self._read_number,
+            partition,
+            self._options.target_entries,
+            self._options.time_bucket_ms,
+        )
         builder = FileBuilder(
+            task,
             self._form,
             store=self._options.link.open(),
-            node=self._options.node,
-            read_number=self._read_number,
-            target_entries=self._options.target_entries,
-            time_bucket_ms=self._options.time_bucket_ms,
-            partition=partition,
             settings=load_settings(filter_bits=self._options.filter_bits),
             clock=SystemClock(),
             ids=SystemIds(),

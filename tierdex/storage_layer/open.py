@@ -1,4 +1,4 @@
-"""From what a user writes to a store: the url's grammar, and the one place that stacks the wrappers.
+"""Opens a store from its URL: the grammar of URLs, and the one place that stacks the wrappers.
 
 | written | store |
 |---|---|
@@ -6,10 +6,10 @@
 | `memory://name`, `memory://name/prefix` | this process's memory, shared by name |
 | `s3://bucket/prefix?endpoint_url=http://host:port&region=name` | a bucket; both parameters optional |
 
-Credentials are never part of a url: they come from the caller or the usual AWS environment.
+Credentials are never part of a URL: they come from the caller or the usual AWS environment. The S3
+modules are imported for an s3:// URL only.
 
-Depends on base, local, memory, metered, prefixed, retrying and s3; the S3 one is loaded only when it is
-asked for.
+Depends on the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -114,22 +114,26 @@ def _open_s3(
     credentials: Credentials | None,
 ) -> Store:
     from tierdex.storage_layer.s3 import S3Store
+    from tierdex.storage_layer.s3_client import S3Server
 
     if _BUCKET.fullmatch(parts.netloc) is None:
         raise _bad_url("s3://BUCKET/PREFIX needs a bucket's name, and takes no credentials or port")
     parameters = _s3_parameters(parts.query)
     prefix = _prefix_of(parts.path)
-    backend = S3Store(
-        parts.netloc,
+    server = S3Server(
         endpoint_url=parameters.get("endpoint_url"),
         region=parameters.get("region"),
         timeout_s=settings.store_timeout,
         pool=settings.store_pool,
         checksum=settings.store_checksum,
+        credentials=credentials,
+    )
+    backend = S3Store(
+        parts.netloc,
+        server,
         multipart_bytes=settings.multipart_bytes,
         part_retry=part_retry,
         clock=clock,
-        credentials=credentials,
     )
     return PrefixedStore(backend, prefix) if prefix else backend
 

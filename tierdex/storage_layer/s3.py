@@ -1,15 +1,15 @@
 """Objects in a bucket of an S3-compatible server.
 
-Relies on little: GET with a range, PUT, PUT with ``If-None-Match: *``, DELETE, list, multipart upload.
-Conditions on multipart uploads, ``If-Match`` and conditional deletes are used nowhere: servers that are
-otherwise sound ignore them.
+Uses few requests: GET with a range, PUT, PUT with ``If-None-Match: *``, DELETE, list, multipart upload.
+It never uses conditions on multipart uploads, ``If-Match`` or conditional deletes, since some servers
+ignore them.
 
 * One attempt a call: `RetryingStore` above repeats. Only the parts of a multipart upload are repeated
   here.
-* Own write after a lost answer: a 412 means that the key is taken, perhaps by an earlier attempt of ours
-  (or of a proxy); the object is read and compared before AlreadyExistsError is raised.
-* Bytes are checked on their way: Content-MD5 up (or boto3's checksums, ``store_checksum``), lengths and
-  ranges down; what they mean is checked by the format's own checksums.
+* A 412 of `put_if_absent` means that the key is taken, perhaps by an earlier attempt of ours (or of a
+  proxy) whose answer was lost. The object is read and compared before AlreadyExistsError is raised.
+* The transfer is checked: Content-MD5 up (or boto3's checksums, ``store_checksum``), lengths and ranges
+  down. The content is checked by the checksums of the file format.
 
 ::
 
@@ -26,7 +26,7 @@ import base64
 import contextlib
 import hashlib
 import threading
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode
 
 from tierdex.errors import AlreadyExistsError, NotFoundError, StoreUnavailableError
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.clock import Clock
-    from tierdex.storage_layer.credentials import Credentials
     from tierdex.storage_layer.retrying import RetryPolicy
+    from tierdex.storage_layer.s3_client import S3Server
 
 
 class S3Store:
@@ -62,28 +62,17 @@ class S3Store:
     def __init__(
         self,
         bucket: str,
+        server: S3Server,
         *,
-        endpoint_url: str | None = None,
-        region: str | None = None,
-        timeout_s: float = 10.0,
-        pool: int = 16,
-        checksum: Literal["when_supported", "when_required"] = "when_required",
         multipart_bytes: int = 64 << 20,
         list_page: int = 1000,
         part_retry: RetryPolicy,
         clock: Clock,
-        credentials: Credentials | None = None,
     ) -> None:
         """Make the client. Raises StoreRefusedError when boto3, region or profile are missing."""
         self._bucket = bucket
-        self._address = {
-            name: value
-            for name, value in (("endpoint_url", endpoint_url), ("region", region))
-            if value
-        }
-        self._timeout_s = timeout_s
-        self._pool = pool
-        self._send_md5 = checksum == "when_required"
+        self._server = server
+        self._send_md5 = server.checksum == "when_required"
         self._multipart_bytes = multipart_bytes
         self._list_page = list_page
         self._part_retry = part_retry
@@ -92,27 +81,24 @@ class S3Store:
         self._lean_get: SignedGet | None = None
         self._lean_get_is_known = False
         with translated(f"s3://{bucket}"):
-            self._session, self._client = connect(
-                endpoint_url,
-                region,
-                timeout_s=timeout_s,
-                pool=pool,
-                checksum=checksum,
-                credentials=credentials,
-            )
+            self._session, self._client = connect(server)
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
         """Refuse every call: two processes that share a connection read each other's answers."""
-        self._of_parent = self._client, self._lean_get  # kept: no library is called within a fork
+        self._of_parent = (
+            self._client,
+            self._lean_get,
+        )  # kept alive: a child of fork may call no library
         self._client = cast("Any", Refusing(forked_error("store")))
         self._lean_get, self._lean_get_is_known = None, True
         self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
-        query = f"?{urlencode(self._address)}" if self._address else ""
-        return f"s3://{self._bucket}{query}"
+        address = {"endpoint_url": self._server.endpoint_url, "region": self._server.region}
+        query = urlencode({name: value for name, value in address.items() if value})
+        return f"s3://{self._bucket}{'?' if query else ''}{query}"
 
     def __repr__(self) -> str:
         return f"S3Store({self.url!r})"
@@ -227,7 +213,7 @@ class S3Store:
     def _read_for_comparison(self, key: str) -> bytes:
         try:
             return self.get(key)
-        except NotFoundError as error:  # deleted since it was in our way: there is no answer yet
+        except NotFoundError as error:  # deleted meanwhile: whose it was is not known
             raise StoreUnavailableError(f"{self._where(key)} came and went: try again") from error
 
     def _list_pages(self, prefix: str, **arguments: str) -> Iterator[Any]:
@@ -240,7 +226,7 @@ class S3Store:
                     MaxKeys=self._list_page,
                     **arguments,  # type: ignore[arg-type]
                 )
-            # Without this member the answer was cut: taken for an end it would hide objects.
+            # An answer without this member was cut; taken for the end of the list it would hide objects.
             if not member_of(page, "IsTruncated", self._where(prefix)):
                 yield page
                 return
@@ -252,17 +238,12 @@ class S3Store:
     # -- the lean GET -------------------------------------------------------------------------------
 
     def _lean(self) -> SignedGet | None:
-        """Return the lean GET, made at the first use; none where boto3 has to do it."""
+        """Return the lean GET, made at the first use; None when this bucket needs boto3's own."""
         if not self._lean_get_is_known:
             with self._lock:
                 if not self._lean_get_is_known:
                     self._lean_get = make_lean_get(
-                        self._session,
-                        self._client,
-                        self._bucket,
-                        timeout_s=self._timeout_s,
-                        pool=self._pool,
-                        clock=self._clock,
+                        self._session, self._client, self._bucket, self._server, self._clock
                     )
                     self._lean_get_is_known = True
         return self._lean_get

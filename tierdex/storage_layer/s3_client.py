@@ -1,7 +1,7 @@
-"""The connection to a server: botocore's session and client, and its errors in our words.
+"""The connection to a server: botocore's session and client, and its errors as errors of our tree.
 
-Configuration and credentials come from the caller or the usual AWS chain and go nowhere else: not into
-urls, messages, logs. botocore is told not to repeat (`RetryingStore` does that, and multipart parts).
+Configuration and credentials come from the caller or the usual AWS chain, and never enter a URL, a
+message or a log. botocore sends each request once; `RetryingStore` and the multipart upload repeat.
 
 boto3 is imported when a client is made, not with this module; only this file and s3_signer.py import it
 or botocore. Depends on s3_errors.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tierdex.errors import (
@@ -32,16 +33,20 @@ if TYPE_CHECKING:
 DEFAULT_REGION = "us-east-1"  # what servers other than AWS expect when nobody names one
 
 
-def connect(
-    endpoint_url: str | None,
-    region: str | None,
-    *,
-    timeout_s: float,
-    pool: int,
-    checksum: Literal["when_supported", "when_required"],
-    credentials: Credentials | None,
-) -> tuple[Any, S3Client]:
-    """Return a session and its client; reads configuration, sends nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Server:
+    """How to reach a server. What is None comes from the usual AWS configuration."""
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    timeout_s: float = 10.0  # to connect, and between two reads of an answer
+    pool: int = 16  # connections that are kept open
+    checksum: Literal["when_supported", "when_required"] = "when_required"
+    credentials: Credentials | None = None
+
+
+def connect(server: S3Server) -> tuple[Any, S3Client]:
+    """Return a session and its client. Reads configuration and sends nothing."""
     try:
         import boto3
         from botocore.config import Config
@@ -52,24 +57,25 @@ def connect(
     logger = logging.getLogger("botocore")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.INFO)  # its DEBUG lines hold signatures and session tokens
+    credentials = server.credentials
     session = boto3.session.Session(
         aws_access_key_id=credentials.access_key if credentials else None,
         aws_secret_access_key=credentials.secret_key if credentials else None,
         aws_session_token=credentials.session_token if credentials else None,
     )
-    endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3")
+    endpoint_url = server.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3")
     endpoint_url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or None
-    region = region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
+    region = server.region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
     config = Config(
-        connect_timeout=timeout_s,
-        read_timeout=timeout_s,
-        max_pool_connections=pool,
+        connect_timeout=server.timeout_s,
+        read_timeout=server.timeout_s,
+        max_pool_connections=server.pool,
         retries={"total_max_attempts": 1, "mode": "standard"},
         # Names in a host name want DNS for every bucket, which only AWS has.
         s3={"addressing_style": "path" if endpoint_url else "auto"},
         signature_version="s3v4",
-        request_checksum_calculation=checksum,
-        response_checksum_validation=checksum,
+        request_checksum_calculation=server.checksum,
+        response_checksum_validation=server.checksum,
     )
     return session, session.client(
         "s3", endpoint_url=endpoint_url, region_name=region, config=config
@@ -78,7 +84,7 @@ def connect(
 
 @contextlib.contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Turn whatever botocore, urllib3 or a socket raises into an error of our tree."""
+    """Turn each error of botocore, urllib3 or a socket into one of our tree."""
     try:
         yield
     except TierdexError:
@@ -91,7 +97,7 @@ def translated(where: str) -> Iterator[None]:
 
 
 def translate(error: Exception, where: str) -> TierdexError | None:
-    """Return our error for one of botocore, urllib3 or a socket; None for anything else (a bug)."""
+    """Return our error for one of botocore, urllib3 or a socket; None for any other (a bug)."""
     import urllib3.exceptions
     from botocore import exceptions as boto
 
@@ -143,7 +149,7 @@ def _first_line(error: Exception) -> str:
 
 
 def member_of(answer: Any, name: str, where: str) -> Any:
-    """Return a part that every whole answer has. Raises StoreUnavailableError for one that was cut."""
+    """Return a member that every complete answer has. Raises StoreUnavailableError when it is absent."""
     if name not in answer:
         raise StoreUnavailableError(f"{where}: the answer was cut: it has no {name}")
     return answer[name]

@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from tierdex.clock import Clock
+    from tierdex.storage_layer.s3_client import S3Server
 
 _SAMPLE_KEY = "sample"
 
 
 def make_lean_get(
-    session: Any, client: S3Client, bucket: str, *, timeout_s: float, pool: int, clock: Clock
+    session: Any, client: S3Client, bucket: str, server: S3Server, clock: Clock
 ) -> SignedGet | None:
-    """Learn all from a url that boto3 signs itself; no request is sent. None: boto3 has to do it."""
+    """Return the GET, made from a URL that boto3 signs; sends no request.
+
+    None when this bucket needs boto3's own GET: without credentials, through a proxy, for S3 Express.
+    """
     import botocore.auth
     import botocore.awsrequest
     import botocore.httpsession
 
     credentials = session.get_credentials()
-    if credentials is None or bucket.endswith("--x-s3"):  # those have their own sessions
+    if credentials is None or bucket.endswith(
+        "--x-s3"
+    ):  # S3 Express signs with sessions of its own
         return None
     signed_url = client.generate_presigned_url(
         "get_object", Params={"Bucket": bucket, "Key": _SAMPLE_KEY}
@@ -53,8 +59,8 @@ def make_lean_get(
     return SignedGet(
         f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix(_SAMPLE_KEY)}",
         sign,
-        timeout_s=timeout_s,
-        pool=pool,
+        timeout_s=server.timeout_s,
+        pool=server.pool,
         ca_certs=ca_bundle or botocore.httpsession.get_cert_path(True),
         clock=clock,
     )

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tierdex.app.load.loader import LoadOptions, load_file
-from tierdex.app.load.sources import SourceRegister
+from tierdex.app.load.loader import Loader, LoadOptions
+from tierdex.app.load.register import LoadRegister
 from tierdex.app.show import show_entry
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.index import Index
@@ -22,7 +22,7 @@ def index(tmp_path):
 
 @pytest.fixture
 def register(tmp_path):
-    return SourceRegister(FILES, tmp_path / "data")
+    return LoadRegister(FILES, tmp_path / "data")
 
 
 def publish(index):
@@ -35,7 +35,7 @@ def test_csv_line_is_found_and_shown(tmp_path, index, register, published):
     path = tmp_path / "orders.csv"
     path.write_text("id,t\n" + "".join(f"ORDER-{n},{1700000000 + n}\n" for n in range(1000)))
     options = LoadOptions(topic="orders", keys=("id",), timestamp="t")
-    load_file(index, path, options, sources=register)
+    Loader(index, register=register).load(path, options)
     if published:
         publish(index)
     (entry,) = index.query("orders", key="ORDER-777").entries
@@ -49,7 +49,7 @@ def test_parquet_row_is_found_and_shown(tmp_path, index, register, published):
     path = tmp_path / "orders.parquet"
     ids = [f"ORDER-{n}" for n in range(1000)]
     pq.write_table(pa.table({"id": ids, "n": range(1000)}), path, row_group_size=300)
-    load_file(index, path, LoadOptions(topic="orders", keys=("id",)), sources=register)
+    Loader(index, register=register).load(path, LoadOptions(topic="orders", keys=("id",)))
     if published:
         publish(index)
     (entry,) = index.query("orders", key="ORDER-777").entries
@@ -63,5 +63,5 @@ def test_file_loaded_twice_answers_once(tmp_path, index):
     path = tmp_path / "orders.csv"
     path.write_text("id\nA\n")
     for _ in range(2):
-        load_file(index, path, LoadOptions(topic="orders", keys=("id",)))
+        Loader(index).load(path, LoadOptions(topic="orders", keys=("id",)))
     assert len(index.query("orders", key="A").entries) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from tests.app.recording_index import RecordingIndex
 from tierdex.app.load import csv_rows, jsonl_rows
-from tierdex.app.load.loader import LoadOptions, load_file
+from tierdex.app.load.loader import Loader, LoadOptions
 from tierdex.clock import ManualClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, NotFoundError
 
@@ -16,10 +16,10 @@ OPTIONS = LoadOptions(topic="orders", keys=("id",), timestamp="t")
 CSV = b'id,t,note\nA-1,1700000000,x\nA-2,1700000001,"y\nz"\n,1700000002,w\n'
 
 
-def load(path, data, options=OPTIONS, index=None, **more):
+def load(path, data, options=OPTIONS, index=None, progress=None, **more):
     path.write_bytes(data)
     index = index or RecordingIndex()
-    return index, load_file(index, path, options, **more)
+    return index, Loader(index, **more).load(path, options, progress)
 
 
 def located(index, data):
@@ -158,7 +158,7 @@ def test_parquet_rows_become_entries_of_row_group_and_row(tmp_path):
     pq.write_table(table, path, row_group_size=3)
     index = RecordingIndex()
     seen = []
-    report = load_file(index, path, OPTIONS, progress=lambda *step: seen.append(step))
+    report = Loader(index).load(path, OPTIONS, lambda *step: seen.append(step))
     assert [(put.key, put.timestamp) for put in index.puts] == [
         ("a", 1000),
         ("c", 3000),
@@ -222,7 +222,7 @@ def test_wrong_option_is_named(tmp_path, options, message):
 
 def test_absent_file_is_not_found(tmp_path):
     with pytest.raises(NotFoundError):
-        load_file(RecordingIndex(), tmp_path / "none.csv", OPTIONS)
+        Loader(RecordingIndex()).load(tmp_path / "none.csv", OPTIONS)
 
 
 def test_full_backlog_is_waited_for(tmp_path):

@@ -40,7 +40,7 @@ def make_prober(index, memory=None, clock=None, seed=1, **options):
 
 
 def make_memory(tmp_path):
-    return Memory(LocalFileSystem(), tmp_path / "canaries.json", SeededIds(9))
+    return Memory(LocalFileSystem(), tmp_path / "canaries.json")
 
 
 def test_canary_is_seen_unsealed_and_uploaded_and_found_by_key_and_message_id(live_index):

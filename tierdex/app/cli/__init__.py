@@ -1,9 +1,10 @@
-"""The command line: `tierdex COMMAND`. One small module a command, gathered here.
+"""The command line: `tierdex COMMAND`, one module a command.
 
-Exit codes: 0 found or done, 1 error, 2 usage, 3 not found, 4 incomplete (wins over 0 and 3).
-`tierdex spark ...` is a group of its own (spark.py).
+Exit codes: 0 found or done, 1 error, 2 usage, 3 not found, 4 incomplete (which wins over 0 and 3).
+`tierdex spark ...` is a group of its own (spark.py). Commands import heavy modules when they run,
+so that `--help` is quick.
 
-Depends on commands; heavy modules are imported inside the commands, so that `--help` is quick.
+Depends on commands.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from tierdex.app.cli.commands import make_cli
 
 def main() -> None:
     """Run the command line; the entry point `tierdex`."""
-    # Imports and kernels make a million objects that all stay. To walk through them again and again,
-    # and once more at the end, is a third of a query in a process of its own. `reporting` enables the
-    # collector for commands that may run for long.
+    # Imports and kernels make a million objects, none of which is garbage. Scanning them takes a third
+    # of the time of one `tierdex query`. `reporting` enables the collector for long commands.
     gc.disable()
     atexit.register(gc.freeze)
     try:
         make_cli()(prog_name="tierdex")
-    except BrokenPipeError:  # `tierdex files | head`: whoever read has enough
+    except BrokenPipeError:  # `tierdex files | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

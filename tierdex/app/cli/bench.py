@@ -1,7 +1,7 @@
 """`tierdex bench`: a short measurement of put and lookup on this machine.
 
-The ratios against other stores are `make bench` in the repository; this needs nothing but the
-package.
+It needs nothing but the package. The comparisons with other stores are `make bench` of the
+repository.
 
 Depends on options, output and index_service.
 """
@@ -64,7 +64,7 @@ def _measure(data: Path, entries: int) -> list[dict[str, Any]]:
 
     settings: dict[str, Any] = {"background": False, "item_capacity": max(entries * 2, 1024)}
     with Index.open(data, **settings) as index:
-        put(index, _LOOKUPS)  # compiles the kernels, which is not what is measured
+        put(index, _LOOKUPS)  # compiles the kernels before the clock starts
         index.query_batch_arrow(lookups, on_error="partial")
         query(index)
         return [

@@ -1,4 +1,4 @@
-"""The list of commands.
+"""The commands by name.
 
 Depends on the other modules of this folder.
 """

@@ -1,4 +1,4 @@
-"""`tierdex compact`: do all that is due, through to published.
+"""`tierdex compact`: seal, compact, upload and publish all that is due.
 
 Depends on the other modules of this folder.
 """
@@ -11,7 +11,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import say
-from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 from tierdex.errors import InvalidRequestError
@@ -41,10 +41,10 @@ def compact(
     if yes and url is not None:
         raise InvalidRequestError("needs the data folder: not with --url", field="--yes")
     settings = {"background": False, **parse_settings(setting)}
-    with opened(
-        data, store, url, api_key, writes=True, settings=settings,
-        takeover=take_over, accept_rollback=accept_rollback,
-    ) as index:  # fmt: skip
+    target = Target(data, store, url, api_key)
+    with opened_for_writing(
+        target, settings, takeover=take_over, accept_rollback=accept_rollback
+    ) as index:
         if roll:
             index.roll()
         done = index.run_compaction(yes=True) if yes else index.run_compaction()

@@ -1,6 +1,6 @@
-"""`tierdex cost`: what the published files cost a month, from their sizes and given prices.
+"""`tierdex cost`: the monthly cost of the published files, from their sizes and given prices.
 
-Pure arithmetic over `files()`: storage, the PUTs that made the files, the lookups asked of them.
+Pure arithmetic over `files()`: storage, the PUTs that made the files, the GETs of lookups.
 
 Depends on the other modules of this folder.
 """
@@ -13,7 +13,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, tell_unread
-from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 
@@ -35,8 +35,8 @@ def cost(
     setting: options.Set = None,
 ) -> None:
     """Estimate the monthly bill of what is published. Exit code 4 when a node cannot be read."""
-    options_ = parse_settings(setting)
-    with opened(data, store, url, api_key, writes=False, settings=options_) as index:
+    target = Target(data, store, url, api_key)
+    with opened_for_reading(target, parse_settings(setting)) as index:
         published = [file for file in index.files() if file.state == "uploaded"]
         nodes = index.nodes()
     write_fields(

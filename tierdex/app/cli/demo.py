@@ -17,7 +17,7 @@ from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import open_key_file
 from tierdex.app.cli.opening import DEFAULT_DATA, parse_settings
 from tierdex.app.cli.progress_bar import progress_bar
-from tierdex.app.cli.serve import run, server_settings
+from tierdex.app.cli.serve import ServedIndex, run, server_settings
 
 TRY = """
 Try, in another terminal:
@@ -47,7 +47,7 @@ def demo(
             say(f"serving on {url}")
             say(TRY.format(url=url, data=folder, tierdex=_command()))
 
-        run(folder, store, open_key_file(folder, None), server, settings, announce)
+        run(ServedIndex(folder, store, settings), server, open_key_file(folder, None), announce)
 
 
 def _command() -> str:
@@ -58,16 +58,15 @@ def _command() -> str:
 
 
 def _load(folder: Path, store: str | None, settings: dict[str, Any]) -> None:
-    from tierdex.app.demo.flights import load_flights
-    from tierdex.app.load.sources import SourceRegister
+    from tierdex.app.demo.demo_data import load_demo
+    from tierdex.app.load.register import LoadRegister
     from tierdex.filesystem import LocalFileSystem
     from tierdex.index_service.index import Index
 
     with Index.open(folder, store=store, **{**settings, "background": False}) as index:
         with progress_bar("loading flights") as progress:
-            report = load_flights(
-                index, folder, progress, sources=SourceRegister(LocalFileSystem(), folder)
-            )
+            register = LoadRegister(LocalFileSystem(), folder)
+            report = load_demo(index, folder, progress, register=register)
         if not report.reused:
             say("rolling, compacting, publishing")
             index.roll()

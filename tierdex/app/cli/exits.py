@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, and errors said in one line on stderr.
+"""How a command ends: its exit code, and its error as one line on stderr.
 
 Depends on typer, errors.
 """
@@ -40,9 +40,9 @@ class Exit(IntEnum):
 
 
 def reporting(command: Callable[P, T], *, is_brief: bool = False) -> Callable[P, T]:
-    """Turn our errors into one line on stderr and an exit code; faults keep their traceback.
+    """Turn a TierdexError into one line on stderr and an exit code; a fault keeps its traceback.
 
-    Enables the collector of cycles, which `main` disables, unless the command `is_brief`.
+    Enables the cyclic garbage collector, which `main` disables, unless the command `is_brief`.
     """
 
     @wraps(command)
@@ -62,14 +62,16 @@ def reporting(command: Callable[P, T], *, is_brief: bool = False) -> Callable[P,
         except (TierdexError, OSError) as error:
             say(f"error: {error}")
             if isinstance(error, FolderInUseError):
-                say("hint: the process that holds the folder can do it: use --url if it serves")
+                say(
+                    "hint: the process that holds the folder can do this; if it serves HTTP, use --url"
+                )
             raise typer.Exit(Exit.ERROR) from None
 
     return run
 
 
 def tell_unread(nodes: Iterable[NodeInfo]) -> bool:
-    """Name on stderr the nodes that could not be read, whose files are left out; say whether any."""
+    """Name on stderr the nodes that could not be read; return whether there is any."""
     problems = [(node.node, node.problem) for node in nodes if node.problem is not None]
     for name, problem in problems:
         say(f"incomplete: {f'node {name} cannot be read: ' if name else ''}{problem}")
@@ -77,5 +79,5 @@ def tell_unread(nodes: Iterable[NodeInfo]) -> bool:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, where it never mixes with output."""
+    """Write a line to stderr, apart from the output."""
     typer.echo(text, err=True)

@@ -11,7 +11,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, tell_unread
-from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.documents import FILE_FIELDS, file_document
@@ -35,10 +35,10 @@ def expire(
     """Drop this node's published files sealed before a time. Exit code 4: a node cannot be read."""
     time_ms = parse_time(before, field="--before")
     settings = {"background": False, **parse_settings(setting)}
-    with opened(
-        data, store, url, api_key, writes=True, settings=settings,
-        takeover=take_over, accept_rollback=accept_rollback,
-    ) as index:  # fmt: skip
+    target = Target(data, store, url, api_key)
+    with opened_for_writing(
+        target, settings, takeover=take_over, accept_rollback=accept_rollback
+    ) as index:
         rows = [file_document(f) for f in index.expire(before=time_ms, dry_run=dry_run)]
         nodes = index.nodes()
     write_rows(output, rows, FILE_FIELDS, whole={"files": rows, "dry_run": dry_run})

@@ -9,7 +9,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, tell_unread
-from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.documents import FILE_FIELDS, file_document
@@ -27,8 +27,8 @@ def files(
     setting: options.Set = None,
 ) -> None:
     """List index files, newest first. Exit code 4 when a node of the store cannot be read."""
-    options_ = parse_settings(setting)
-    with opened(data, store, url, api_key, writes=False, settings=options_) as index:
+    target = Target(data, store, url, api_key)
+    with opened_for_reading(target, parse_settings(setting)) as index:
         rows = [file_document(file) for file in index.files()]
         nodes = index.nodes()
     if output is Form.TABLE:

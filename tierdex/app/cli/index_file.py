@@ -1,6 +1,7 @@
-"""One index file given by its path, of our format or RocketMQ's: what `inspect` and `verify` ask of it.
+"""`inspect` and `verify` of one index file, given by its path: of our format or of RocketMQ's.
 
-The magic decides whose file it is; what neither knows is refused in our format's words.
+The magic number tells the format. A file of neither format is refused as a damaged file of ours.
+
 Depends on indexfile and rocketmq.
 """
 

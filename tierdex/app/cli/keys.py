@@ -37,7 +37,7 @@ def make_cli() -> typer.Typer:
 
 
 def open_key_file(data: Path | None, keys: Path | None) -> KeyFile:
-    """Open the key file of a data folder, or another one."""
+    """Open the key file of a data folder, or the one at `keys`."""
     path = keys or (data or DEFAULT_DATA) / FILE_NAME
     return KeyFile(LocalFileSystem(), path, clock=SystemClock(), ids=SystemIds())
 
@@ -48,7 +48,7 @@ def create(
     data: options.Data = None,
     keys: KeysPath = None,
 ) -> None:
-    """Make a key and print it, once: only its hash is kept."""
+    """Make a key and print it, once: the file keeps only its hash."""
     typer.echo(open_key_file(data, keys).create(parse_scope(scope.value), name=name))
     say("this is the only time that the key is shown; send it as `Authorization: Bearer KEY`")
 
@@ -56,7 +56,7 @@ def create(
 def list_keys(
     data: options.Data = None, keys: KeysPath = None, output: options.Output = Form.TABLE
 ) -> None:
-    """List keys: their ids, never the keys."""
+    """List the keys by their ids; the keys themselves are not kept."""
     rows = [
         {
             "id": row.id,
@@ -74,5 +74,5 @@ def remove(
     data: options.Data = None,
     keys: KeysPath = None,
 ) -> None:
-    """Make a key worthless, within a second also at a running service."""
+    """Remove a key. A running service refuses it within a second."""
     open_key_file(data, keys).remove(key_id)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tierdex.app.cli import options
-from tierdex.app.cli.opening import DEFAULT_DATA, opened, parse_settings
+from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_writing, parse_settings
 from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_fields
 from tierdex.app.cli.progress_bar import progress_bar
@@ -56,8 +56,8 @@ def load(
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
     """Load a file: each row becomes an entry that points back at its bytes."""
-    from tierdex.app.load.loader import LoadOptions, load_file
-    from tierdex.app.load.sources import SourceRegister
+    from tierdex.app.load.loader import Loader, LoadOptions
+    from tierdex.app.load.register import LoadRegister
     from tierdex.filesystem import LocalFileSystem
 
     what = LoadOptions(
@@ -70,23 +70,18 @@ def load(
         kind=None if kind is None else kind.value,
         delimiter=delimiter,
     )
-    sources = SourceRegister(LocalFileSystem(), data or DEFAULT_DATA) if url is None else None
+    register = LoadRegister(LocalFileSystem(), data or DEFAULT_DATA) if url is None else None
     with (
-        opened(
-            data,
-            store,
-            url,
-            api_key,
-            writes=True,
-            settings=parse_settings(setting),
+        opened_for_writing(
+            Target(data, store, url, api_key),
+            parse_settings(setting),
             takeover=take_over,
             accept_rollback=accept_rollback,
-        ) as index,  # fmt: skip
+        ) as index,
         progress_bar(file.name) as progress,
     ):
-        report = load_file(
-            index, file, what, progress=progress, sources=sources, durability=durability.value
-        )
+        loader = Loader(index, register=register)
+        report = loader.load(file, what, progress, durability=durability.value)
     write_fields(
         output,
         {

@@ -1,4 +1,4 @@
-"""Opens what a command works on: a data folder, a store, or a service.
+"""Opens the index that a command works on: a data folder, a store, or a service.
 
 Depends on client and index_service.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -16,11 +16,13 @@ from tierdex.errors import InvalidRequestError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tierdex.client.remote import Client
+
 DEFAULT_DATA = Path("data")
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
-    """Return NAME=VALUE pairs as settings; values are JSON where they read as such, else text."""
+    """Return NAME=VALUE pairs as settings. A value is JSON where it parses as JSON, else text."""
     settings: dict[str, Any] = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
@@ -33,48 +35,72 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
     return settings
 
 
-@contextmanager
-def opened(
-    data: Path | None,
-    store: str | None,
-    url: str | None = None,
-    api_key: str | None = None,
-    *,
-    writes: bool,
-    settings: dict[str, Any] | None = None,
-    rocketmq: Path | None = None,
-    takeover: bool = False,
-    accept_rollback: bool = False,
-) -> Iterator[Any]:
-    """Open an index (read-only unless `writes`) or a client, and close it at the end."""
-    if url is not None:
-        if takeover or accept_rollback:
-            raise InvalidRequestError(
-                "the owner of a folder says --take-over, --accept-rollback: not with --url",
-                field="--url",
-            )
-        if data is not None or store is not None or rocketmq is not None:
-            raise InvalidRequestError(
-                "give --url, or --data and --store (see also TIERDEX_DATA, TIERDEX_STORE)",
-                field="--url",
-            )
-        from tierdex.client.remote import Client
+class Target(NamedTuple):
+    """Where a command works: a data folder and its store, a store alone, or a service (`url`)."""
 
-        with Client(url, api_key=api_key) as client:
+    data: Path | None = None
+    store: str | None = None
+    url: str | None = None
+    api_key: str | None = None
+    rocketmq: Path | None = None
+
+
+@contextmanager
+def opened_for_reading(target: Target, settings: dict[str, Any] | None = None) -> Iterator[Any]:
+    """Open a read-only index or a client, and close it at the end. Raises NotFoundError."""
+    if target.url is not None:
+        with _client(target) as client:
             yield client
         return
     from tierdex.index_service.index import Index
 
-    if data is None and store is None and rocketmq is None:
+    data = target.data
+    if data is None and target.store is None and target.rocketmq is None:
         data = DEFAULT_DATA
-    if writes:
-        data = data or DEFAULT_DATA
-    elif data is not None and not data.is_dir():
+    if data is not None and not data.is_dir():
         raise NotFoundError(f"there is no data folder {data}")
-    options = dict(settings or {})
-    if writes:
-        options |= {"takeover": takeover, "accept_rollback": accept_rollback}
-    else:
-        options |= {"read_only": True, "background": False}
-    with Index.open(data, store=store, rocketmq=rocketmq, **options) as index:
+    options = {**(settings or {}), "read_only": True, "background": False}
+    with Index.open(data, store=target.store, rocketmq=target.rocketmq, **options) as index:
         yield index
+
+
+@contextmanager
+def opened_for_writing(
+    target: Target,
+    settings: dict[str, Any] | None = None,
+    *,
+    takeover: bool = False,
+    accept_rollback: bool = False,
+) -> Iterator[Any]:
+    """Open the index as the folder's owner, or a client, and close it at the end."""
+    if target.url is not None:
+        if takeover or accept_rollback:
+            raise InvalidRequestError(
+                "--take-over and --accept-rollback are for the folder's owner: not with --url",
+                field="--url",
+            )
+        with _client(target) as client:
+            yield client
+        return
+    from tierdex.index_service.index import Index
+
+    with Index.open(
+        target.data or DEFAULT_DATA,
+        store=target.store,
+        takeover=takeover,
+        accept_rollback=accept_rollback,
+        **(settings or {}),
+    ) as index:
+        yield index
+
+
+def _client(target: Target) -> Client:
+    if target.data is not None or target.store is not None or target.rocketmq is not None:
+        raise InvalidRequestError(
+            "give --url, or --data and --store (see also TIERDEX_DATA, TIERDEX_STORE)",
+            field="--url",
+        )
+    from tierdex.client.remote import Client
+
+    assert target.url is not None
+    return Client(target.url, api_key=target.api_key)

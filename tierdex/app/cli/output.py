@@ -1,4 +1,4 @@
-"""Results as a table, JSON, one JSON object a line, or CSV, on stdout.
+"""Results on stdout: a table, JSON, one JSON object a line, or CSV.
 
 Integers stay exact in every form.
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def write_rows(
     form: Form, rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, whole: Any = None
 ) -> None:
-    """Write rows; `whole` is what JSON shows instead of a bare list of them."""
+    """Write rows; with `whole`, JSON shows that document instead of the list of rows."""
     rows = list(rows)
     if form is Form.JSON:
         write_json(rows if whole is None else whole)
@@ -44,7 +44,7 @@ def write_json(document: Any) -> None:
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Write an aligned table; numbers to the right."""
+    """Write an aligned table, numbers to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -57,13 +57,13 @@ def write_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> No
     for row in rows:
         table.add_row(*(Text(_cell(row.get(name))) for name in columns))
     console = Console(file=sys.stdout, soft_wrap=True)
-    if not sys.stdout.isatty():  # a pipe has no width: never cut a value short
+    if not sys.stdout.isatty():  # a pipe has no width: write every value in full
         console.width = 10_000
     console.print(table)
 
 
 def write_fields(form: Form, fields: Mapping[str, Any]) -> None:
-    """Write one thing's fields: name and value a line, or JSON."""
+    """Write the fields of one thing: a name and a value a line, or JSON."""
     if form in (Form.JSON, Form.NDJSON):
         write_json(fields) if form is Form.JSON else typer.echo(
             orjson.dumps(fields, default=json_default)

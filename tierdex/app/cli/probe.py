@@ -1,4 +1,4 @@
-"""`tierdex probe`: put canaries, look them up, say what was seen.
+"""`tierdex probe`: put canaries, look them up, and report the outcome.
 
 Depends on app.probe and the other modules of this folder.
 """
@@ -15,7 +15,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, say
-from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
 from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_rows
 from tierdex.errors import InvalidRequestError
@@ -31,15 +31,18 @@ DEFAULT_MEMORY = Path("tierdex-probe.json")
 
 
 def probe(
-    once: Annotated[bool, typer.Option("--once", help="Do one round, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Do one round, then end.")] = False,
     interval: Annotated[float, typer.Option(help="Seconds between two rounds.", min=0.1)] = 60.0,
     publish_every: Annotated[
         float,
-        typer.Option(help="Seconds between two canaries brought through to the store.", min=0.0),
+        typer.Option(
+            help="Seconds between two canaries that are followed until they are published.", min=0.0
+        ),
     ] = 3600.0,
     durability: Annotated[Level, typer.Option(help="Level that a canary is put at.")] = Level.OS,
     remember: Annotated[
-        float, typer.Option(help="Seconds that canaries are asked for; keep it below retention.")
+        float,
+        typer.Option(help="Seconds for which canaries are looked up; keep it below retention."),
     ] = 7 * 86_400.0,
     memory: Annotated[
         Path, typer.Option(help="File in which canaries are remembered between runs.")
@@ -58,10 +61,10 @@ def probe(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Write canaries and look them up in every state, to learn of a miss before a user does.
+    """Put canaries and look them up in every state, to find a missed entry before a user does.
 
     Exit code 0 all is well, 3 a canary was missed or is wrong, 4 incomplete, 1 no answer. Without
-    --once: goes on until it is stopped, and the code tells of the last round.
+    --once the command runs until it is stopped; the exit code is that of the last round.
     """
     try:
         from tierdex.app.probe.metrics import ProbeMetrics
@@ -70,9 +73,9 @@ def probe(
             f"pip install 'tierdex[server]' ({error})", field="probe"
         ) from error
     metrics = ProbeMetrics()
-    settings = parse_settings(setting)
+    target = Target(data, store, url, api_key)
     with (
-        opened(data, store, url, api_key, writes=True, settings=settings) as index,
+        opened_for_writing(target, parse_settings(setting)) as index,
         _served(metrics, port),
     ):
         prober = _make_prober(index, memory, durability, remember, publish_every)
@@ -94,7 +97,7 @@ def _make_prober(
         index,
         clock=SystemClock(),
         ids=ids,
-        memory=Memory(LocalFileSystem(), memory.absolute(), ids),
+        memory=Memory(LocalFileSystem(), memory.absolute()),
         durability=durability.value,
         remember_s=remember,
         publish_every_s=publish_every,
@@ -108,11 +111,10 @@ def _run(
     output: Form,
     interval: float | None,
 ) -> IntEnum | int:
-    """Do one round, or rounds until a signal comes; return the exit code of the last one."""
-    from tierdex.app.probe.prober import write_whole
+    """Do one round, or rounds until a signal arrives; return the exit code of the last one."""
     from tierdex.clock import Bell, SystemClock
     from tierdex.filesystem import LocalFileSystem
-    from tierdex.ids import SystemIds
+    from tierdex.whole_file import replace_file
 
     clock, stopped = SystemClock(), Bell()
     if interval is not None:
@@ -122,7 +124,7 @@ def _run(
         steps = prober.probe()
         metrics.note(steps, prober.canaries, clock.now_ms())
         if metrics_file is not None:
-            write_whole(LocalFileSystem(), metrics_file.absolute(), metrics.render(), SystemIds())
+            replace_file(LocalFileSystem(), metrics_file.absolute(), metrics.render())
         _write(output, steps)
         if interval is None or clock.wait(stopped, interval):
             return _exit_code(steps)
@@ -159,7 +161,7 @@ def _exit_code(steps: list[Step]) -> int:
 
 @contextlib.contextmanager
 def _served(metrics: ProbeMetrics, port: int | None) -> Iterator[None]:
-    """Serve the metrics inside the scope, when a port is given. Raises OSError when it is taken."""
+    """Serve the metrics during the scope, when a port is given. Raises OSError when it is taken."""
     if port is None:
         yield
         return

@@ -1,4 +1,7 @@
-"""Progress bars on stderr, only when it is a terminal. Depends on rich."""
+"""Progress bars on stderr, only when it is a terminal.
+
+Depends on rich.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bar(title: str, *, is_bytes: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield `progress(done, total)`; it does nothing when nobody looks."""
+    """Yield `progress(done, total)`, which does nothing when stderr is no terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

@@ -1,4 +1,4 @@
-"""`tierdex put`: put one entry, or entries from JSON lines.
+"""`tierdex put`: put one entry, or many from JSON lines.
 
 Depends on opening, options, output, codecs and times.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tierdex.app.cli import options
-from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
 from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_fields
 from tierdex.app.times import parse_time
@@ -55,11 +55,10 @@ def put(
             "topic": topic, "keys": key or None, "message_id": message_id, "queue_id": queue_id,
             "offset": offset, "size": size, "timestamp": _time(timestamp),
         }  # fmt: skip
-    options_ = parse_settings(setting)
-    with opened(
-        data, store, url, api_key, writes=True, settings=options_,
-        takeover=take_over, accept_rollback=accept_rollback,
-    ) as index:  # fmt: skip
+    target = Target(data, store, url, api_key)
+    with opened_for_writing(
+        target, parse_settings(setting), takeover=take_over, accept_rollback=accept_rollback
+    ) as index:
         if entries is None:
             level, count = index.put(**entry, durability=durability.value), 1
         else:

@@ -12,7 +12,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, say
-from tierdex.app.cli.opening import DEFAULT_DATA, opened, parse_settings
+from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows, write_table
 from tierdex.app.times import format_time, parse_time
@@ -72,10 +72,8 @@ def query(
     }
     if show and url is not None:
         raise InvalidRequestError("shows local sources: use --data", field="--show")
-    with opened(
-        data, store, url, api_key, writes=False, settings=parse_settings(setting),
-        rocketmq=rocketmq,
-    ) as index:  # fmt: skip
+    target = Target(data, store, url, api_key, rocketmq)
+    with opened_for_reading(target, parse_settings(setting)) as index:
         answer: Answer = index.query(
             topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
             explain=explain, on_error=on_error,
@@ -118,12 +116,12 @@ def _write(form: Form, answer: Answer, shown: list[str] | None) -> None:
 
 
 def _bytes_of(data: Path | None, entry: Entry, key: str | None, message_id: str | None) -> str:
-    from tierdex.app.load.sources import SourceRegister
+    from tierdex.app.load.register import LoadRegister
     from tierdex.app.show import show_entry
     from tierdex.filesystem import LocalFileSystem
 
     filesystem = LocalFileSystem()
-    register = SourceRegister(filesystem, data or DEFAULT_DATA)
+    register = LoadRegister(filesystem, data or DEFAULT_DATA)
     shown = show_entry(filesystem, register, entry, key=key, message_id=message_id)
     if shown.text is None:
         return f"({shown.reason})"
@@ -131,7 +129,7 @@ def _bytes_of(data: Path | None, entry: Entry, key: str | None, message_id: str 
 
 
 def _write_explain(answer: Answer) -> None:
-    """Say what the query took, on stderr, a line a file below."""
+    """Write to stderr what the query took: totals, stages, and a line a file."""
     assert answer.explain is not None
     told = answer.explain.to_dict()
     files, stages = told.pop("files"), told.pop("stages")

@@ -6,7 +6,7 @@ Depends on app.http, index_service and the other modules of this folder.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.keys import KeyFile
+    from tierdex.index_service.index import Index
 
 
 def serve(
@@ -42,16 +43,16 @@ def serve(
     """Serve the index over HTTP, with the console at `/`."""
     settings = parse_settings(setting)
     server = server_settings(host, port, allow_anonymous, settings)
-    run(
-        data or DEFAULT_DATA, store, open_key_file(data, keys), server, settings,
-        takeover=take_over, accept_rollback=accept_rollback,
-    )  # fmt: skip
+    served = ServedIndex(
+        data or DEFAULT_DATA, store, settings, takeover=take_over, accept_rollback=accept_rollback
+    )
+    run(served, server, open_key_file(data, keys))
 
 
 def server_settings(
     host: str | None, port: int | None, allow_anonymous: ScopeName | None, settings: dict[str, Any]
 ) -> ServerSettings:
-    """Return the service's settings, taking those out of `settings` that are the service's."""
+    """Return the service's settings; take those among `settings` out of it."""
     try:
         from tierdex.app.http.server_settings import ServerSettings, load_server_settings
     except ImportError as error:
@@ -68,33 +69,47 @@ def server_settings(
     return load_server_settings(**given)
 
 
+class ServedIndex(NamedTuple):
+    """The index that a service opens; the fields are arguments of `Index.open`."""
+
+    data: Path
+    store: str | None
+    settings: dict[str, Any]
+    takeover: bool = False
+    accept_rollback: bool = False
+
+    def open(self) -> Index:
+        """Open it for writing. Raises what `Index.open` raises."""
+        from tierdex.index_service.index import Index
+
+        return Index.open(
+            self.data,
+            store=self.store,
+            takeover=self.takeover,
+            accept_rollback=self.accept_rollback,
+            **self.settings,
+        )
+
+
 def run(
-    data: Path,
-    store: str | None,
-    keys: KeyFile,
+    served: ServedIndex,
     server: ServerSettings,
-    settings: dict[str, Any],
+    keys: KeyFile,
     announce: Callable[[str], None] = lambda url: say(f"serving on {url}"),
-    *,
-    takeover: bool = False,
-    accept_rollback: bool = False,
 ) -> None:
-    """Open the index and serve it until a signal comes; `announce` gets the URL that it listens on."""
+    """Open the index and serve it until a signal arrives; call `announce` with the service's URL."""
     try:
         from tierdex.app.http.server import check_exposure
         from tierdex.app.http.server import serve as serve_index
     except ImportError as error:
         raise _without_server_extra(error) from error
-    from tierdex.index_service.index import Index
     from tierdex.index_service.warm_up import warm_up
     from tierdex.settings import load_settings
 
     check_exposure(server, keys)  # before the folder is locked and recovered
-    limits = load_settings(**settings)
-    index = Index.open(
-        data, store=store, takeover=takeover, accept_rollback=accept_rollback, **settings
-    )
-    # Beside the first requests: what they need of it they wait for, and no longer than that.
+    limits = load_settings(**served.settings)
+    index = served.open()
+    # In a thread: the first requests wait for the kernels they call, and for no others.
     threading.Thread(target=warm_up, name="tierdex-warm-up", daemon=True).start()
     serve_index(index, server, keys, limits=limits, announce=announce)
 

@@ -1,7 +1,7 @@
-"""`tierdex spark build | lookup | merge | verify | index`: the pipeline's jobs from the command line.
+"""`tierdex spark build | lookup | merge | verify | index`: the pipeline's jobs.
 
-Each runs in a session at `--master` (this machine by default) and says what it did. Credentials
-come from the environment.
+Each job runs in a session at `--master` (this machine by default) and reports its result.
+Credentials come from the environment.
 
 Depends on pipeline and the other modules of this folder.
 """

@@ -1,4 +1,4 @@
-"""What all commands of `tierdex spark` share: the options of the session, the session, its progress.
+"""The Spark session of a `tierdex spark` command: its options, the session, its progress bar.
 
 A command's first parameter is `start`; `in_session` puts the session's options in its place::
 
@@ -25,7 +25,7 @@ from tierdex.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# typer reads the annotations of commands, so this is more than a name for the type checker.
+# typer evaluates the annotations of commands, so this name exists at run time.
 Start = Callable[[], AbstractContextManager[Any]]
 
 _POLL_S = 0.2
@@ -83,7 +83,7 @@ def in_session(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _session(title: str, options: dict[str, Any]) -> Iterator[Any]:
-    """Yield a session whose tasks are shown; it ends with the command."""
+    """Yield a session and show the progress of its tasks; stop it at the end."""
     from tierdex.pipeline import make_session, plain_errors
 
     with plain_errors():

@@ -1,4 +1,7 @@
-"""`tierdex verify`: every checksum and invariant, of a file, a folder, a store or a service."""
+"""`tierdex verify`: check every checksum and invariant of a file, a folder, a store or a service.
+
+Depends on the other modules of this folder.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit
 from tierdex.app.cli.index_file import check_index_file
-from tierdex.app.cli.opening import opened, parse_settings
+from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.cli.progress_bar import progress_bar
@@ -31,7 +34,7 @@ def verify(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Check every checksum and invariant, of each node's manifest too. Exit code 1: something is broken."""
+    """Check every checksum and invariant, also of the manifests. Exit code 1: something is broken."""
     if Path(place).is_file():
         findings = [_verify_one_file(Path(place))]
     else:
@@ -51,15 +54,15 @@ def _opened_place(
     place: str, store: str | None, api_key: str | None, settings: dict[str, Any]
 ) -> Any:
     if place.startswith(("http://", "https://")):
-        return opened(None, None, place, api_key, writes=False)
+        return opened_for_reading(Target(url=place, api_key=api_key))
     if "://" in place:
-        return opened(None, place, writes=False, settings=settings)
+        return opened_for_reading(Target(store=place), settings)
     folder = Path(place)
     if not folder.is_dir():
         raise NotFoundError(f"there is no file or folder {place}")
     if any((folder / state).is_dir() for state in STATE_FOLDERS):
-        return opened(folder, store, writes=False, settings=settings)
-    return opened(None, place, writes=False, settings=settings)
+        return opened_for_reading(Target(folder, store), settings)
+    return opened_for_reading(Target(store=place), settings)
 
 
 def _verify_all(index: Any) -> Iterator[dict[str, Any]]:

@@ -1,13 +1,13 @@
-"""The console at `/`: static files, read once, and the headers that keep them strict.
+"""The console at `/`: static files, read once, with strict security headers.
 
 ::
 
     GET /                    index.html
     GET /console/<name>      console.css, icon.svg, *.js  (ES modules, no build step)
 
-The page asks the same `/v1/...` routes as every other client, with relative addresses, so that it works
-behind a proxy that adds a path prefix. Nothing is fetched from another host. The assets hold no
-secrets and are open without a key; the key that a user types stays in the tab's session storage.
+The page calls the `/v1/...` routes of every other client, with relative addresses, so that it works
+behind a proxy that adds a path prefix. It fetches nothing from another host. The assets hold no
+secrets and need no key; a key that a user types stays in the session storage of the tab.
 
 Depends on routes; imports nothing else of tierdex.
 """

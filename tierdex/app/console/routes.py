@@ -1,7 +1,8 @@
 """The two routes of the console, with their cache and security headers.
 
-Assets are read once, when the router is made; a name that is not among them is the application's
-ordinary 404. Depends on fastapi.
+The assets are read when the router is made. An unknown name is the application's 404.
+
+Depends on fastapi.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
 ::
 
     server         uvicorn: listens, stops in order
-    connection     one caller's connection: the limits that uvicorn has no setting for
-    middleware     request id, log line, metrics; who may be here at all; sizes and times of bodies
+    connection     one caller's connection: the limits for which uvicorn has no setting
+    middleware     request id, log line, metrics; admission; sizes and times of bodies
     security       the key's scope, a dependency of each route
-    routes/        what each route does, on an `Index`
-    parameters, models, body, codecs/    from and to the wire; models also make openapi.yaml
+    routes/        the work of each route, on an `Index`
+    parameters, models, body, codecs/    the wire's forms; openapi.yaml is made of the models
     problems       every error as RFC 9457
 
-Nothing else in app imports it but the command `tierdex serve`.
+In app only the commands `tierdex serve`, `demo` and `put` import it.
 """

@@ -1,16 +1,16 @@
-"""The HTTP service: one FastAPI application made of the index, its settings and its keys.
+"""The FastAPI application of one index, its settings and its keys.
 
 ::
 
-    (what the owner adds)   CORS, tracing: `create_app(index).add_middleware(...)`
-    RequestLog              request id, one log line, metrics; the last place for errors
-    Admission               Host, Origin, requests at one time
+    (the owner's)           CORS, tracing: `create_app(index).add_middleware(...)`
+    RequestLog              request id, one log line, metrics; the last handler of errors
+    Admission               Host, Origin, number of requests at one time
     BodyLimits              size, time and memory of bodies
       FastAPI               routes: the scope's dependency, parameters, body; errors to problems
-        a route             its work; the index is called off the event loop
+        a route             its work; it calls the index off the event loop
 
-The index is opened and closed by whoever calls `create_app`. Nothing in a request names a path, a
-URL or a bucket.
+The caller of `create_app` opens and closes the index. Nothing in a request names a path, a URL or a
+bucket.
 
 Depends on fastapi, app.console, routes, logs and the other modules of this folder.
 """
@@ -69,9 +69,9 @@ def create_app(
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> FastAPI:
-    """Return the application. `limits` are the settings that `index` was opened with.
+    """Return the application. `limits` are the settings with which `index` was opened.
 
-    It is a FastAPI application as any other: `add_middleware` puts CORS or tracing around all routes.
+    `add_middleware` of the application puts CORS or tracing around all routes.
     """
     settings = settings or load_server_settings()
     logger = logger or make_logger()
@@ -96,7 +96,7 @@ def create_app(
     app = FastAPI(
         title="Tierdex",
         version=__version__,
-        openapi_url=None,  # ours stand among the routes, with a scope
+        openapi_url=None,  # routes/service.py has these three, with a scope
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -125,14 +125,14 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
-    """Turn what FastAPI found wrong in the parameters into a problem that names the first of them."""
+    """Answer FastAPI's refusal of a parameter with a problem that names the first one."""
     assert isinstance(error, RequestValidationError)
     found = [{**wrong, "loc": wrong["loc"][1:]} for wrong in error.errors()]
     return await _answer_error(request, invalid_request(found, "query"))
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
-    """Turn what the framework refuses (no such path, not this method) into a problem."""
+    """Answer the framework's refusal (no such path, method not allowed) with a problem."""
     assert isinstance(error, HTTPException)
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     status = error.status_code if error.status_code in HTTP_KINDS else 400

@@ -1,8 +1,9 @@
-"""JSON bodies: read after the caller's scope is known, checked by a model, described by it.
+"""JSON bodies: read after the caller's scope is checked, validated by a model.
 
-FastAPI would read and parse a declared body before any dependency runs: who has no key could make the
-service unfold 16 MiB. So a body is read by a dependency of its own, behind the one for the scope; its
-model goes into openapi.yaml by `request_body`. Bodies of other kinds are read raw.
+FastAPI reads and parses a declared body before any dependency runs, so that a caller without a key
+could make the service parse 16 MiB. A dependency of our own, behind the one for the scope, reads
+the body instead; `request_body` adds the body's model to openapi.yaml. Bodies of other media types
+are raw.
 
 Depends on fastapi, pydantic, models, problems and validation.
 """
@@ -32,13 +33,13 @@ async def read_body(request: Request, *accepted: str) -> tuple[str, bytes]:
     if kind not in accepted:
         raise HttpRefusalError(
             415,
-            f"{kind or 'a body without a media type'} is not read here: send {', '.join(accepted)}",
+            f"{kind or 'a body without a media type'} is not accepted here: send {', '.join(accepted)}",
             {"accept": ", ".join(accepted)},
         )
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.strip().lower() != "identity":
         raise HttpRefusalError(
-            415, "compressed bodies are not read here", {"accept-encoding": "identity"}
+            415, "compressed bodies are not accepted here", {"accept-encoding": "identity"}
         )
     return kind, await request.body()
 
@@ -55,7 +56,7 @@ def json_body(model: type[BaseModel]) -> Any:
 
 
 async def _read_nothing(request: Request) -> None:
-    """Take no body but an empty one or `{}`: with the media type that no form of a page can send."""
+    """Read an empty body or `{}`. Its media type is one that no HTML form can send."""
     _, body = await read_body(request, JSON)
     if body.strip() not in (b"", b"{}"):
         raise InvalidRequestError("this request takes no body", field="body")

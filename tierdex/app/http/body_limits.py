@@ -1,10 +1,12 @@
-"""How large, how slow and how many request bodies may be: ASGI middleware around whoever reads them.
+"""Limits on request bodies, as ASGI middleware: their size, their speed, and their memory together.
 
-A body is counted while it arrives, chunked or not. All bodies in memory at one time share a budget, so
-that many large requests are refused (503) instead of exhausting the process. A body's share is given
-back when its request is answered and over: an error on its way still holds the bytes. A body arrives in
-pieces, and the C library keeps freed pieces wherever a small object lies behind them. So the allocator is
-told to return memory to the system each time that enough bodies have ended.
+A body is counted while it arrives, chunked or not. All bodies in memory share a budget: above it
+requests are refused (503) instead of exhausting the process. A body returns its share when its
+request is answered and over, since an error on its way up still holds the bytes.
+
+A body arrives in pieces, and the C library keeps freed pieces while a small object lies behind
+them. So each time that enough bodies have ended, the allocator is told to return memory to the
+system.
 
 Depends on starlette, problems and codecs.
 """
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 
 # A value of JSON may take many times its bytes in memory: `{},` is 3 bytes there and 72 here.
 _JSON_WEIGHT = 8
-# Of the budget's bytes: what ended bodies may leave behind before memory is returned. A return takes
-# milliseconds, and reading so many bytes of bodies takes a hundred times longer.
+# A share of the budget: memory is returned after so many bytes of ended bodies. A return takes
+# milliseconds; reading so many bytes takes a hundred times longer.
 _RETURNED_AFTER = 1 / 4
 
 
@@ -43,7 +45,7 @@ def return_memory() -> None:
 
 
 class BodyLimits:
-    """ASGI middleware. Lives on the event loop: no lock is needed."""
+    """ASGI middleware. It runs on the event loop and needs no lock."""
 
     def __init__(self, app: ASGIApp, *, settings: ServerSettings, budget: BodyBudget) -> None:
         self._app = app
@@ -62,7 +64,7 @@ class BodyLimits:
 
 
 class BodyBudget:
-    """What all bodies of a service hold together. One thread: the event loop's."""
+    """The memory of all bodies of a service. For one thread: the event loop's."""
 
     def __init__(
         self, most_bytes: int, return_memory: Callable[[], object] = return_memory
@@ -73,7 +75,7 @@ class BodyBudget:
         self._return_memory = return_memory
 
     def give_back(self, held_bytes: int) -> None:
-        """End a body that held so many bytes of the budget."""
+        """End a body that held this many bytes of the budget."""
         self.held_bytes -= held_bytes
         self._ended_bytes += held_bytes
         if self._ended_bytes > self.most_bytes * _RETURNED_AFTER:
@@ -126,7 +128,7 @@ class _ArrivingBody:
         return message
 
     def _deadline(self) -> float:
-        """Return until when the next piece must come: each soon, and all of them at some speed."""
+        """Return when the next piece must have arrived: a timeout a piece, and a least rate in all."""
         now = asyncio.get_running_loop().time()
         if self._began_s is None:
             self._began_s = now

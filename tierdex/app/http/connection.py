@@ -1,16 +1,18 @@
-"""One caller's connection: HTTP/1.1 as uvicorn and httptools speak it, with limits on what they leave open.
+"""One caller's connection: uvicorn's HTTP/1.1 over httptools, with the limits that uvicorn lacks.
 
-* A request's head must arrive within `connection_timeout` and be no longer than 32 KiB, an answer must be
-  taken at some speed, and there are at most `max_connections`.
-* A caller that closes its sending half after a whole request gets its answer all the same.
-* A connection whose caller has bytes on their way is closed slowly: closing at once would make its system
-  throw the answer away (a TCP reset). So first our sending half, then all of it.
-* Bytes that are not HTTP are answered as every other error: with a problem, after the answers that are
-  owed for the requests before them.
+* A request's head must arrive within `connection_timeout` and have at most 32 KiB. A caller must
+  keep reading its answer. There are at most `max_connections`.
+* A caller that closes its sending half after a whole request still gets its answer.
+* A connection whose caller is still sending is closed slowly: first our sending half, later both.
+  Closing both at once makes the caller's system discard the answer (a TCP reset).
+* Bytes that are not HTTP are answered with a problem, after the answers to the requests before
+  them.
 
-How it watches: two timers a connection, none a request. What it relies on in uvicorn beyond its settings:
-the class `HttpToolsProtocol`, its attributes `cycle` (the newest request) and `pipeline` (those that wait,
-the newest first), and `send_400_response`. Depends on uvicorn, request_parser, problems.
+Limits take two timers a connection and none a request. Beyond uvicorn's settings this module relies
+on the class `HttpToolsProtocol`, its attributes `cycle` (the newest request) and `pipeline`
+(waiting requests, newest first), and `send_400_response`.
+
+Depends on uvicorn, request_parser and problems.
 """
 
 from __future__ import annotations
@@ -45,13 +47,14 @@ _LINGER_S = 2.0  # at most, for a caller to read the last answer and to close
 class _Transport:
     """The transport that uvicorn sees: it joins an answer's head and body, and closes slowly.
 
-    uvicorn writes them one by one, which costs a system call and a packet more; a lookup takes less.
+    uvicorn writes head and body one by one, which takes a system call and a packet more: longer
+    than a lookup.
     """
 
     def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
         self._connection = connection
         self._write = transport.write
-        self._head = b""  # kept until some of the body is there, or the answer is complete
+        self._head = b""  # kept until body bytes follow, or the answer is complete
         self.is_closing = connection.is_closing
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
@@ -93,22 +96,22 @@ class Connection(HttpToolsProtocol):
         self._timeout_s = self._service.settings.connection_timeout
         self.parser = RequestParser(self)  # type: ignore[assignment]
         self._socket: asyncio.Transport
-        self._owed: deque[RequestResponseCycle] = (
+        self._unanswered: deque[RequestResponseCycle] = (
             deque()
         )  # requests without an answer, oldest first
-        self._is_in_message = False  # some of a request is here, and more is to come
+        self._is_in_message = False  # a request has begun to arrive and is not complete
         self._is_in_head = False
-        self._messages_begun = 0  # in the bytes that are being parsed
-        self._head_parsed = 0  # bytes of the head that has begun, as the parser told
-        self._head_received = 0  # and as they came: a line that does not end is not told
-        self._idle_since = 0.0  # when it was made, or its last answer was complete
-        self._has_ended = False  # nothing more will come; what came is still answered
-        self._is_lingering = False  # all is written; what still comes is not read
-        self._refusal: Exception | None = None  # to be answered behind all that is owed
+        self._messages_begun = 0  # within the bytes that are being parsed
+        self._head_parsed = 0  # bytes of the begun head that the parser has reported
+        self._head_received = 0  # and that have arrived: the parser reports no unfinished line
+        self._idle_since = 0.0  # since the connection was made, or its last answer was complete
+        self._has_ended = False  # the caller sends no more; its requests are still answered
+        self._is_lingering = False  # all is written; further bytes are discarded
+        self._refusal: Exception | None = None  # sent after the answers that are due
         self._unsent = 0
         self._watch: asyncio.TimerHandle | None = None
 
-    # -- what the event loop calls ------------------------------------------------------------------
+    # -- called by the event loop ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._socket = transport
@@ -122,7 +125,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch is not None:
             self._watch.cancel()
-        while self._owed:
+        while self._unanswered:
             self._let_go_of_newest()
         super().connection_lost(exc)
 
@@ -134,7 +137,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if (
             self._is_in_head and self._messages_begun == begins_with_head
-        ):  # all of it is of this head
+        ):  # all of the data belongs to this head
             self._head_received += len(data)
             self._check_head(self._head_received)
 
@@ -143,9 +146,11 @@ class Connection(HttpToolsProtocol):
         self._has_ended = True
         if self._is_in_message and not self._is_in_head:
             self._let_go_of_newest()
-        return bool(self._owed) and not self._is_lingering  # else the loop closes the connection
+        return (
+            bool(self._unanswered) and not self._is_lingering
+        )  # else the loop closes the connection
 
-    # -- what the parser calls ----------------------------------------------------------------------
+    # -- called by the parser ----------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._is_in_message = self._is_in_head = True
@@ -170,7 +175,7 @@ class Connection(HttpToolsProtocol):
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
-            self._owed.append(self.cycle)
+            self._unanswered.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         if self._refusal is None and not self.is_closing():
@@ -185,7 +190,7 @@ class Connection(HttpToolsProtocol):
         if size > LARGEST_HEAD_BYTES:
             self._refuse(HttpRefusalError(431, "the request's head is too large"))
 
-    # -- what uvicorn calls -------------------------------------------------------------------------
+    # -- called by uvicorn -------------------------------------------------------------------------
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP; called where the parser's error is being handled."""
@@ -194,15 +199,15 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
-        self._owed.popleft()
+        self._unanswered.popleft()
         self._uvicorn_transport.flush()
-        super().on_response_complete()  # takes up the next request, when it is here already
-        if self._owed or self.is_closing():
+        super().on_response_complete()  # starts the next request, if it has arrived
+        if self._unanswered or self.is_closing():
             return
         if self._refusal is not None:
             self._write_refusal()
         elif self._has_ended or (self.expect_100_continue and self._is_in_message):
-            # The caller may send the body that it asked about, or the next request: who knows.
+            # The next bytes may be the body that the caller asked about, or its next request: unknown.
             self.close()
 
     def shutdown(self) -> None:
@@ -222,8 +227,8 @@ class Connection(HttpToolsProtocol):
             self._socket.close()
             return
         self._is_lingering = True
-        self._socket.resume_reading()  # what comes is dropped
-        self._socket.write_eof()  # behind what was written
+        self._socket.resume_reading()  # arriving bytes are discarded
+        self._socket.write_eof()  # after what was written
         if self._watch is not None:
             self._watch.cancel()
         linger_s = min(_LINGER_S, self._timeout_s)
@@ -232,42 +237,42 @@ class Connection(HttpToolsProtocol):
     # -- limits -------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """End the connection when it is idle, or its caller takes nothing, for too long."""
+        """Close the connection when it is idle, or its caller reads nothing, for too long."""
         unsent = self._socket.get_write_buffer_size()
         if unsent and 0 < self._unsent <= unsent:
             self._socket.abort()
             return
         self._unsent = unsent
         self._watch = self.loop.call_later(self._timeout_s / 2, self._look)
-        if self._owed or unsent or self.loop.time() - self._idle_since <= self._timeout_s:
+        if self._unanswered or unsent or self.loop.time() - self._idle_since <= self._timeout_s:
             return
         if self._is_in_head:
             self._refuse(HttpRefusalError(408, f"no whole request within {self._timeout_s:g} s"))
         else:
-            self.close()  # also while a body comes that was answered long ago
+            self.close()  # also while the body of an answered request arrives
 
     def _end_lingering(self) -> None:
-        """Close what the caller did not; at once where it did not even read."""
+        """Close what the caller left open; at once when the caller read nothing."""
         if self._socket.get_write_buffer_size():
             self._watch = self.loop.call_later(self._timeout_s / 2, self._socket.abort)
         else:
             self._socket.close()
 
     def _refuse(self, error: Exception) -> None:
-        """Answer with a problem behind the answers that are owed, and read no more."""
+        """Answer with a problem after the answers that are due, and read no more."""
         if self._refusal is not None or self.is_closing():
             return
         self._refusal = error
         if self._is_in_message and not self._is_in_head:
-            self._let_go_of_newest()  # its body is broken: the refusal is its answer
-        if not self._owed:
+            self._let_go_of_newest()  # its body is broken, so the refusal is its answer
+        if not self._unanswered:
             self._write_refusal()
 
     def _let_go_of_newest(self) -> None:
-        """Forget the newest request; tell the application, if it works on it, that nobody waits."""
-        if not self._owed:
+        """Drop the newest request; tell the application that its caller has left."""
+        if not self._unanswered:
             return
-        cycle = self._owed.pop()
+        cycle = self._unanswered.pop()
         if self.pipeline and self.pipeline[0][0] is cycle:
             self.pipeline.popleft()
         cycle.disconnected = True

@@ -1,6 +1,8 @@
-"""The description of the API as one plain page, made here: no script, no other host.
+"""The API's description as one plain HTML page, without scripts or other hosts.
 
-Pure: an OpenAPI document in, HTML out. Depends on nothing.
+Pure: an OpenAPI document in, HTML out.
+
+Depends on nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the service counts, in Prometheus' text form. One registry an app, nothing global.
+"""The service's Prometheus metrics. Each application has a registry of its own.
 
-Gauges of files and compaction are read from the index when they are asked for, so that serving
-requests pays nothing for them.
+Gauges of files and compaction are read from the index at each scrape, so that requests do not pay
+for them.
 
 Depends on prometheus_client, documents and index_service.
 """
@@ -30,7 +30,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """Counters of one app. Safe to share between threads."""
+    """The metrics of one application. Safe to share between threads."""
 
     def __init__(self, index: Index, version: str) -> None:
         self.registry = CollectorRegistry()
@@ -69,7 +69,7 @@ class Metrics:
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
         series = self._series.get((route, method, status))
-        if series is None:  # looked up once: the client's own look-up takes longer than counting
+        if series is None:  # cached: prometheus_client's look-up takes longer than the count
             series = self._series[route, method, status] = (
                 self._requests.labels(route, method, str(status)),
                 self._request_seconds.labels(route),
@@ -83,20 +83,20 @@ class Metrics:
         outcome.inc(lookups)
 
     def show_in_flight(self, count: Callable[[], int]) -> None:
-        """Let `count` say, when it is asked for, how many requests are being served."""
+        """Let `count` tell the number of requests being served, at each scrape."""
         self._in_flight.set_function(count)
 
     def count_entries(self, entries: int, durability: str) -> None:
         self._entries.labels(durability).inc(entries)
 
     def render(self) -> bytes:
-        """Return all of it as text; asks the index, so call it off the event loop."""
+        """Return the metrics as text. It reads files of the index: call it off the event loop."""
         text: bytes = generate_latest(self.registry)
         return text
 
 
 class _IndexCollector:
-    """Reads files and compaction when Prometheus asks."""
+    """Reads files and compaction at each scrape."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -127,7 +127,7 @@ class _IndexCollector:
     def _not_ready(self) -> GaugeMetricFamily:
         family = GaugeMetricFamily(
             "tierdex_index_not_ready",
-            "1 for a reason that keeps the index from its work, as /readyz says; else 0",
+            "1 for each reason why the index is not ready (see /readyz), else 0",
             labels=["reason"],
         )
         found = {problem.reason for problem in self._index.health()}

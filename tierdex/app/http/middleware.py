@@ -1,7 +1,7 @@
-"""What every request passes, whatever route it is for: its id and log line, and who may be here at all.
+"""Middleware of every request: its id, its log line and metrics, and its admission.
 
-Plain ASGI classes, added to the application by `add_middleware`; what a service owner adds there
-(CORS, tracing) stands around them. `BodyLimits` is the third.
+Plain ASGI classes, added by `add_middleware`. Middleware that a service owner adds (CORS, tracing)
+goes around them. `BodyLimits` is the third.
 
 Depends on starlette, problems and same_origin.
 """
@@ -27,16 +27,16 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _UNROUTED = "(none)"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 _NOTHING_SENT = 499  # the caller went away
-_IF_THERE = ("key_id", "problem")
+_OPTIONAL_FIELDS = ("key_id", "problem")
 
 
 class RequestLog:
-    """Gives a request its id, one log line and its place in the metrics; the last place for errors."""
+    """Gives a request its id, one log line and a place in the metrics; handles errors last."""
 
     def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self._app = app
         self._service = service
-        # An id says which of our requests it is, and is no secret: a name for this run, and a number.
+        # An id is no secret: a random name for this run, and a number.
         self._id_prefix = service.ids.token(6)
         self._id_numbers = count(1)
 
@@ -54,7 +54,7 @@ class RequestLog:
 
         id_header = (b"x-request-id", request_id.encode())
 
-        async def send_noting(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 state["status"] = message["status"]
                 message["headers"] = [*message.get("headers", ()), id_header]
@@ -63,12 +63,12 @@ class RequestLog:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noting)
+            await self._app(scope, receive, send_counted)
         except Exception as error:  # a fault in the framework, or in a handler
             if state["status"]:
                 raise
             response = answer_error(service, error, state)
-            await response(scope, receive, send_noting)
+            await response(scope, receive, send_counted)
         finally:
             self._note(scope, state, service.clock.monotonic() - started)
 
@@ -87,12 +87,12 @@ class RequestLog:
                 ms=round(seconds * 1000, 3),
                 bytes=state["bytes"],
                 request_id=state["request_id"],
-                **{name: state[name] for name in _IF_THERE if name in state},
+                **{name: state[name] for name in _OPTIONAL_FIELDS if name in state},
             )
 
 
 def _header(scope: Scope, name: bytes) -> str:
-    """Return the first value of a header, empty when there is none: all that is asked of most requests."""
+    """Return the first value of a header, empty when absent; quicker than to parse all headers."""
     for sent, value in scope["headers"]:
         if sent == name:
             return str(value, "latin-1")
@@ -100,16 +100,17 @@ def _header(scope: Scope, name: bytes) -> str:
 
 
 def _route_name(scope: Scope) -> str:
-    """Return the route as logs and metrics name it: its path as declared, no ids, no query."""
+    """Return the route's path as declared: without ids or query, for logs and metrics."""
     route = scope.get("route")
     return _UNROUTED if route is None else str(route.path).replace(":file_id", "")
 
 
 class Admission:
-    """Refuses what is foreign, and what is too much, before a route is looked for.
+    """Refuses foreign requests and too many requests, before a route is searched.
 
-    Without keys: a foreign Host header (a web page that rebinds its name to 127.0.0.1 must not reach an
-    open service). A POST without a key that a page of another origin made. Above `max_requests`.
+    Refused are: without keys, a foreign Host header (a web page that rebinds its name to 127.0.0.1
+    must not reach an open service); a POST without a key from a page of another origin; requests
+    above `max_requests`.
     """
 
     def __init__(self, app: ASGIApp, *, service: Service) -> None:

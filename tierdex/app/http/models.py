@@ -1,11 +1,11 @@
-"""The shapes of bodies: what is read is checked by these models, and openapi.yaml is made of them.
+"""The models of bodies: they validate what is read, and openapi.yaml is made of them.
 
 Entries and lookups come in thousands, so they are typed dicts: pydantic checks names, types and
-numbers' ranges, and makes no object a row. What text may be (its length in bytes, control characters,
-which names go together) is checked by the index, at every door alike; its rules stand here for readers.
-A test (schemathesis) sends what the schemas allow and what they forbid.
+ranges, and makes no object a row. The index checks the rules of text (length in bytes, control
+characters) and which names go together, in every API alike; the schemas repeat those rules for
+readers. A test (schemathesis) sends what the schemas allow and what they forbid.
 
-Depends on pydantic, times.
+Depends on pydantic and times.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ class EntryToPut(TypedDict):
 
 
 class EntriesToPut(Given):
-    """A batch, applied as a whole or not at all; an empty one brings earlier puts to the level."""
+    """A batch, applied as a whole or not at all. An empty one brings earlier puts to the level."""
 
     entries: Annotated[list[EntryToPut], Field(fail_fast=True)]
     durability: Durability = "os"
 
 
 class PutAnswer(BaseModel):
-    """How many entries were put, and the level that they all have reached."""
+    """How many entries were put, and the level that all of them have reached."""
 
     accepted: int
     durability: Durability
@@ -246,7 +246,10 @@ class Files(BaseModel):
 
 
 class Node(BaseModel):
-    """A node of the store; `problem` says why its manifest cannot be read. No name: none can be listed."""
+    """A node of the store; `problem` tells why its manifest cannot be read.
+
+    A row without a name tells that the store cannot list its nodes.
+    """
 
     node: str
     number: int
@@ -261,21 +264,21 @@ class Nodes(BaseModel):
 
 
 class ExpireOrder(Given):
-    """Files of this node that were sealed before this time go."""
+    """Expire the files of this node that were sealed before `before`."""
 
     before: Time
     dry_run: Annotated[bool, Field(strict=True)] = False
 
 
 class Expired(BaseModel):
-    """The files that went, or with `dry_run` would go."""
+    """The files that were expired, or with `dry_run` would be."""
 
     files: list[File]
     dry_run: bool
 
 
 class Verified(BaseModel):
-    """What is broken in a file, in words; nothing when it is sound."""
+    """The broken rules of a file, in words; none when it is sound."""
 
     file_id: str
     sound: bool
@@ -283,7 +286,7 @@ class Verified(BaseModel):
 
 
 class Compaction(BaseModel):
-    """What the compactor does: backlog, running job, last error, totals, oldest unpublished age."""
+    """The compactor's state: backlog, running job, last error, totals, oldest unpublished age."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -299,13 +302,13 @@ class Nothing(Given):
 
 
 class Status(BaseModel):
-    """How the service is."""
+    """The state of the service."""
 
     status: str
 
 
 class Version(BaseModel):
-    """What runs."""
+    """The running program."""
 
     name: str
     version: str

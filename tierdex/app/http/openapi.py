@@ -1,6 +1,8 @@
-"""The OpenAPI description: FastAPI's, with our errors as problems and the models of raw bodies.
+"""The OpenAPI document: FastAPI's own, with our problems and the models of raw bodies added.
 
-`python -m tools.generate_docs openapi` writes it to openapi.yaml. Depends on fastapi, models, problems.
+`python -m tools.generate_docs openapi` writes it to openapi.yaml.
+
+Depends on fastapi, models and problems.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ DESCRIPTION = (
     "Finds any message of a log by its key or message ID. Times are int64 milliseconds since the "
     "epoch, ranges inclusive; integers are exact 64-bit numbers. Every error is a problem "
     "(RFC 9457). Scopes are read < write < admin, each includes the ones before it; while a service "
-    "has no keys it serves its own machine only, without asking for one."
+    "has no keys it serves its own machine only, without a key."
 )
 _MEANINGS = {
     400: "a value, name or combination is wrong: `field` names it, nothing was applied",
-    401: "no key, or one that nobody knows",
+    401: "no key, or an unknown one",
     403: "the key's scope does not cover this, or a page of another site asks without a key",
     404: "there is no such file",
     405: "the method is not allowed here",
@@ -34,7 +36,7 @@ _MEANINGS = {
     409: "the index is read-only, or somebody else owns it",
     410: "the cursor has expired: query again without it",
     413: "the body or the batch is too large",
-    415: "the body's media type or encoding is not read here",
+    415: "the body's media type or encoding is not accepted here",
     421: "the Host header names another server",
     500: "a fault of ours, or a damaged file",
     502: "the object store refuses the service",
@@ -46,12 +48,12 @@ _PROBLEM = {PROBLEM_JSON: {"schema": {"$ref": _REFERENCE.format(model=Problem.__
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return the name that generated clients call a route by."""
+    """Return the route's name in generated clients."""
     return route.name
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the `responses` of a route with a scope: those that each has, and these."""
+    """Return the `responses` of a route with a scope: the common refusals and `statuses`."""
     return _described(400, 401, 403, 405, 421, 500, 503, *statuses)
 
 

@@ -1,7 +1,7 @@
-"""What may stand in a query string: declared as models, read by FastAPI, strictly.
+"""Query parameters, declared as models that FastAPI reads, and read strictly.
 
-Strictly: numbers are digits, truth is `true` or `false`, times are milliseconds or RFC 3339, a name is
-known and stands once, text is UTF-8. What the values mean is checked by the index.
+A number is digits, a boolean is `true` or `false`, a time is milliseconds or RFC 3339. A name must
+be known and given once; text must be UTF-8. The index checks the meaning of the values.
 
 Depends on pydantic, models and times.
 """
@@ -84,7 +84,7 @@ class EntriesQuery(BaseModel):
 
 
 class LookupsQuery(BaseModel):
-    """What holds for all lookups of a batch."""
+    """Parameters of all lookups of a batch."""
 
     on_error: OnError | None = Field(
         None, description="as for one lookup; none: JSON `partial`, Arrow `fail`"
@@ -95,7 +95,7 @@ class LookupsQuery(BaseModel):
 
 
 class PutQuery(BaseModel):
-    """How sure a put must be."""
+    """The durability of a put."""
 
     durability: Durability | None = Field(
         None, description="the level to reach, for bodies that do not say it; none: `os`"
@@ -116,7 +116,7 @@ class WatermarkQuery(BaseModel):
 
 
 def refuse_other_parameters(request: Request, known: Collection[str]) -> None:
-    """Raise InvalidRequestError for what FastAPI passes over: other names, repeated ones, bad UTF-8."""
+    """Raise InvalidRequestError for what FastAPI ignores: unknown or repeated names, bad UTF-8."""
     if not request.scope["query_string"]:
         return
     seen: set[str] = set()
@@ -133,7 +133,7 @@ def refuse_other_parameters(request: Request, known: Collection[str]) -> None:
 
 
 def _refuse_bad_utf8(raw: bytes) -> None:
-    """Tell a character that says "not UTF-8" from bytes that are not: the framework replaces these."""
+    """Raise InvalidRequestError for bytes that are not UTF-8; a caller may send U+FFFD itself."""
     for name, value in parse_qsl(raw.decode("latin-1"), errors="surrogateescape"):
         try:
             value.encode()

@@ -1,13 +1,13 @@
-"""Every error of the HTTP service as an RFC 9457 problem: one table from class to status.
+"""Errors of the HTTP service as RFC 9457 problems: one table from error class to status.
 
 ::
 
     {"type": "urn:tierdex:problem:invalid-request", "title": "...", "status": 400,
      "detail": "...", "field": "entries[17].offset", "request_id": "..."}
 
-`InvalidRequestError` is always 400, whatever is wrong with the request; 422 is never answered.
-A class that is not in the table takes the row of its nearest parent; a test demands a row for each
-class of `tierdex.errors`. `detail` of an internal error never leaves the process: it may hold paths.
+`InvalidRequestError` is always 400; 422 is never answered. A class without a row takes the row of
+its nearest parent; a test demands a row for each class of `tierdex.errors`. The `detail` of an
+internal error stays in the process, since it may hold paths.
 
 Depends on errors and starlette. The client turns `type` back into the class (`error_class`).
 """
@@ -91,7 +91,7 @@ KINDS: dict[type[BaseException], ProblemKind] = {
     ),
 }
 
-# What HTTP itself refuses, where no class of ours is raised.
+# Refusals of HTTP itself, without an error class of ours.
 HTTP_KINDS: dict[int, ProblemKind] = {
     400: KINDS[errors.InvalidRequestError],
     404: KINDS[errors.NotFoundError],
@@ -105,7 +105,7 @@ HTTP_KINDS: dict[int, ProblemKind] = {
 
 
 class HttpRefusalError(Exception):
-    """A refusal that only HTTP knows: method, media type, host, slow body."""
+    """A refusal without a class of ours: method, media type, host, slow body."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -124,7 +124,7 @@ def kind_of(error: BaseException) -> ProblemKind:
 
 
 def problem_document(error: BaseException, request_id: str) -> dict[str, Any]:
-    """Return the members of the problem; internal errors say no more than that they happened."""
+    """Return the members of the problem; an internal error tells nothing but that it happened."""
     kind = kind_of(error)
     document: dict[str, Any] = {
         "type": TYPE_PREFIX + kind.name,
@@ -143,7 +143,7 @@ def problem_document(error: BaseException, request_id: str) -> dict[str, Any]:
 
 
 def answer_error(service: Service, error: Exception, state: dict[str, Any]) -> Response:
-    """Return the problem, log what is our own fault with its cause, and let go of the error's frames."""
+    """Return the problem, log an internal error with its cause, and release the error's frames."""
     request_id = state["request_id"]
     kind = kind_of(error)
     state["problem"] = kind.name
@@ -173,10 +173,10 @@ def problem_response(error: BaseException, request_id: str) -> Response:
 
 
 def forget_frames(error: BaseException) -> None:
-    """Let go of the frames that an answered error went through, and of the errors behind it.
+    """Release the frames of an answered error and of the errors behind it.
 
-    The frames hold the request's body, and the future of a thread's work makes a cycle with them: a
-    body would stay in memory until the collector of cycles comes by, which counts objects, not bytes.
+    The frames hold the request's body, and the future of a thread's work makes a cycle with them:
+    the body would stay in memory until a garbage collection, which counts objects and not bytes.
     """
     chain: list[BaseException | None] = [error]
     while chain:
@@ -189,7 +189,9 @@ def forget_frames(error: BaseException) -> None:
 def _detail(error: BaseException, kind: ProblemKind) -> str:
     if isinstance(error, errors.InvalidRequestError):
         return error.detail
-    if kind.status == 500:  # may name paths and addresses: the log has it, under the request id
+    if (
+        kind.status == 500
+    ):  # it may name paths and addresses: only the log has it, under the request id
         return "the service's log has the cause, under this request_id"
     return str(error)
 

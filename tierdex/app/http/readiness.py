@@ -1,6 +1,4 @@
-"""Whether requests may be sent here: what `/readyz` answers, `/metrics` shows and the log tells.
-
-Asked by a prober every few seconds; a change is logged once, when it is first seen.
+"""The service's readiness: the answer of `/readyz`, a metric, and a log line at each change.
 
 Depends on index_service.health.
 """
@@ -28,7 +26,7 @@ class Readiness:
         self.is_serving = False
 
     def reasons(self) -> list[NotReady]:
-        """Return why no requests should be sent here; nothing when they may."""
+        """Return the reasons why no request should be sent here; empty when ready."""
         reasons = self._index.health() if self.is_serving else [NOT_SERVING]
         self._tell(reasons)
         return reasons

@@ -1,8 +1,8 @@
-"""httptools' parser for a server that speaks one protocol: a wish to upgrade is passed over.
+"""httptools' parser for a server that speaks HTTP/1.1 only: it ignores requests to upgrade.
 
-By itself httptools ends a message at the head that has `Connection: Upgrade`, leaves its body unread, and
-uvicorn drops what came behind it. Java's HttpClient sends that with its first request, whatever it is. So
-the body is given to a parser that has read the same framing.
+httptools ends a message at a head with `Connection: Upgrade` and leaves its body unread; uvicorn
+then drops the bytes that follow. Java's HttpClient sends this header with its first request. So the
+body is given to a second parser, which has read the same framing headers.
 
 Depends on httptools.
 """
@@ -20,21 +20,21 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class RequestParser:
-    """What uvicorn asks of a parser; calls the connection back as httptools does."""
+    """The parser that uvicorn calls; it calls the connection back as httptools does."""
 
     def __init__(self, connection: HttpToolsProtocol) -> None:
         self._connection = connection
         self._framing: list[bytes] = []  # of the newest message
-        self._is_head_known = False  # the head that is being parsed was handed on before
+        self._is_head_known = False  # the head being parsed was passed on before
         self._parser = self._new_parser()
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        # What comes behind `Connection: close` is parsed, and never served.
+        # Bytes after `Connection: close` are parsed and never served.
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser
 
-    # -- what uvicorn calls -------------------------------------------------------------------------
+    # -- called by uvicorn -------------------------------------------------------------------------
 
     def feed_data(self, data: bytes) -> None:
         """Parse more bytes. Raises HttpParserError."""
@@ -64,7 +64,7 @@ class RequestParser:
     def get_method(self) -> bytes:
         return bytes(self._parser.get_method())
 
-    # -- what httptools calls -----------------------------------------------------------------------
+    # -- called by httptools -----------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         if not self._is_head_known:

@@ -1,9 +1,9 @@
-"""Keeps pages of other sites from acting through a user's browser on a service that asks for no key.
+"""Refuses requests that a page of another site makes through a user's browser, without a key.
 
-A browser sends a form or a beacon to any address, this machine's included. It says where the page is
-from: `Origin` on every POST, `Sec-Fetch-Site` on every request. A request that carries a key is not
-refused here: no page can make a browser add one that it does not know. A page may also rebind its own
-name to this machine: the `Host` header tells.
+A browser sends a form or a beacon to any address, this machine's included, and tells the page's
+origin: `Origin` on every POST, `Sec-Fetch-Site` on every request. A request with a key is not
+refused here, since no page can make a browser add a key that the page does not know. A page may
+also rebind its own name to this machine; the `Host` header shows that.
 
 Depends on errors.
 """
@@ -45,13 +45,13 @@ def _refusal(origin: str) -> PermissionDeniedError:
 
 
 def is_own_host(host: str, allowed: Collection[str]) -> bool:
-    """Say whether a Host header names this machine's loopback, or a name that was allowed."""
+    """Return whether a Host header names this machine's loopback, or an allowed name."""
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     name = name.strip("[]").lower()
     return name == "localhost" or name in allowed or _is_loopback(name)
 
 
-@lru_cache(maxsize=64)  # callers name the same few hosts all the time
+@lru_cache(maxsize=64)  # a service sees few different hosts
 def _is_loopback(name: str) -> bool:
     try:
         return ip_address(name).is_loopback

@@ -1,6 +1,8 @@
-"""Who may call a route: a dependency of each, declared with the route, shown in openapi.yaml.
+"""The scope that a route needs: a dependency declared with the route and shown in openapi.yaml.
 
-A route's dependency runs before its body is read. Depends on fastapi, keys, parameters, service.
+It runs before the route's body is read.
+
+Depends on fastapi, pydantic, parameters, service and app.keys.
 """
 
 # No postponed annotations here: older FastAPI cannot resolve those of an object that is called.
@@ -22,9 +24,9 @@ _NO_KEY = "send `Authorization: Bearer <key>`"
 
 
 class RequireScope(SecurityBase):
-    """Lets a request pass whose key, or whose lack of one, covers `scope`.
+    """Admits a request whose key, or lack of a key, covers `scope`.
 
-    And that has no other `parameters`: what FastAPI passes over is refused by each route alike.
+    It refuses parameters other than `parameters`, which FastAPI would ignore.
     """
 
     def __init__(self, scope: Scope, parameters: Collection[str] | None) -> None:
@@ -36,9 +38,10 @@ class RequireScope(SecurityBase):
         )
 
     async def __call__(self, request: Request) -> None:
-        """Raise AuthenticationError without a valid key, PermissionDeniedError with too small a one.
+        """Raise AuthenticationError without a valid key, PermissionDeniedError for too small a scope.
 
-        And InvalidRequestError naming a parameter that the route does not have, or has once only.
+        Raise InvalidRequestError naming a parameter that the route does not have, or that is
+        repeated.
         """
         service = service_of(request)
         header = request.headers.get("authorization")
@@ -54,12 +57,12 @@ class RequireScope(SecurityBase):
             request.scope["state"]["key_id"] = row.id
             scope = row.scope
         if scope < self.scope:
-            raise PermissionDeniedError(f"this takes a key of scope {self.scope.name.lower()}")
+            raise PermissionDeniedError(f"this needs a key of scope {self.scope.name.lower()}")
         if self.parameters is not None:
             refuse_other_parameters(request, self.parameters)
 
 
 def require(scope: Scope, query: type[BaseModel] | None = None, *, any_query: bool = False) -> Any:
-    """Return the dependency of a route whose parameters are the fields of `query`, or none."""
+    """Return the dependency of a route whose parameters are the fields of `query` (None: it has none)."""
     parameters = None if any_query else frozenset(query.model_fields if query else ())
     return Security(RequireScope(scope, parameters), scopes=[scope.name.lower()])

@@ -1,9 +1,8 @@
 """Runs the HTTP service: starts it where that is safe, and stops it in order.
 
-Stop (SIGTERM, SIGINT): no new connections; running requests get `stop_timeout`; the index is closed,
-which brings everything received to `disk`; exit 0. A watch ends the process when that hangs: what
-was acknowledged is in the page cache at least, so a hard end loses nothing that was promised at
-`os` or above.
+Stop (SIGTERM, SIGINT): accept no connection; give running requests `stop_timeout`; close the index,
+which brings everything received to `disk`; exit 0. If that hangs, a timer ends the process. Entries
+at `os` or above are then in the page cache at least, so no acknowledged entry is lost.
 
 Depends on uvicorn, application, connection and logs. Must not open the index: its caller does.
 """
@@ -48,7 +47,7 @@ def check_exposure(settings: ServerSettings, keys: KeyFile | None) -> None:
     if is_loopback(settings.host) or has_keys or settings.allow_anonymous is not None:
         return
     raise InvalidRequestError(
-        f"{settings.host} can be reached from other machines and there are no keys: make one with "
+        f"{settings.host} can be reached from other machines and there are no keys: make a key with "
         "`tierdex keys create --scope admin`, or say --allow-anonymous read|write|admin",
         field="host",
     )
@@ -71,13 +70,13 @@ def serve(
     limits: Settings,
     announce: Callable[[str], None] = lambda _url: None,
 ) -> None:
-    """Serve until a signal comes; close `index` at the end. Raises OSError when the port is taken."""
+    """Serve until a signal arrives, then close `index`. Raises OSError when the port is taken."""
     app = create_app(index, _within_open_files(settings), keys, limits=limits)
     serve_app(app, announce=announce)
 
 
 def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: None) -> None:
-    """Serve an application of `create_app` (with what its owner added) as `serve` does."""
+    """Serve an application of `create_app`, with its owner's middleware, as `serve` does."""
     service: Service = app.state.service
     settings, logger = service.settings, service.logger
     check_exposure(settings, service.keys)
@@ -88,7 +87,7 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
         app,
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # who called is a matter of keys, never of addresses
+        proxy_headers=False,  # keys identify callers, addresses do not
         ws="none",
         lifespan="on",
         server_header=False,
@@ -109,10 +108,10 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
 
 
 def _tune_collector() -> None:
-    """Leave what was loaded at the start out of garbage collections, and collect less often.
+    """Exclude the objects of the start from garbage collections, and collect less often.
 
-    A body of ten thousand entries makes as many containers, all of which die by reference counts;
-    with the default thresholds half the time of a put goes into looking for cycles among them.
+    A body of ten thousand entries makes as many containers, all freed by reference counts. With the
+    default thresholds half the time of a put goes into collections that find nothing.
     """
     gc.collect()
     gc.freeze()
@@ -120,7 +119,7 @@ def _tune_collector() -> None:
 
 
 def _within_open_files(settings: ServerSettings) -> ServerSettings:
-    """Raise the limit of open files as far as it goes; leave half of it to files and the store."""
+    """Raise the limit of open files; reserve half of it for index files and the store."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * settings.max_connections
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -133,12 +132,12 @@ def _within_open_files(settings: ServerSettings) -> ServerSettings:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio turns Nagle's algorithm off; else each answer waits 40 ms.
+    # asyncio turns Nagle's algorithm off only for a named protocol; else each answer waits 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(_BACKLOG)  # from here on callers wait for us instead of being refused
+        listener.listen(_BACKLOG)  # from here on connections wait instead of being refused
     except OSError:
         listener.close()
         raise
@@ -151,7 +150,7 @@ def _url(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """A server whose end by a signal is an ordinary return: the exit code is ours to give."""
+    """A server that returns after a signal, so that the exit code is ours."""
 
     def __init__(self, config: uvicorn.Config, hard_stop_s: float) -> None:
         super().__init__(config)
@@ -161,7 +160,7 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        # They stay ours until the process ends: a second signal must not cut the close short.
+        # Not restored: a second signal must not interrupt the close.
         yield
 
     def _stop(self, number: int, frame: object) -> None:

@@ -1,8 +1,8 @@
-"""The knobs of the HTTP service: where it listens, what it accepts, how long it waits.
+"""The settings of the HTTP service: where it listens, what it accepts, how long it waits.
 
 A value comes from the first that has it: a flag of `tierdex serve`, a variable `TIERDEX_<NAME>`,
-the default below. What a single query or batch may ask for is a setting of the index
-(`max_count_limit`, `max_lookups`, `max_batch_entries`), since it holds at every door.
+the default below. The limits of one query or batch (`max_count_limit`, `max_lookups`,
+`max_batch_entries`) are settings of the index, since they hold in every API.
 
 Depends on pydantic.
 """

@@ -1,4 +1,4 @@
-"""The components of one HTTP service, and how a route reaches them and calls the index.
+"""The components of one HTTP service, and how a route calls the index.
 
 Depends on starlette, documents and app.keys.
 """
@@ -48,14 +48,14 @@ class Service:
     logger: JsonLogger
     clock: Clock
     ids: IdSource
-    # Calls that may wait for the store for long have threads of their own, so that any number of
-    # them never keeps a lookup or an ordinary put waiting.
+    # Calls that may wait long for the store have threads of their own, so that they never delay a
+    # lookup or a put.
     quick: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_QUICK_THREADS))
     slow: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SLOW_THREADS))
 
     @property
     def anonymous_scope(self) -> Scope:
-        """What a caller without a key may do: as told, else everything while there are no keys."""
+        """The scope without a key: as set; else everything while there are no keys."""
         told = self.settings.allow_anonymous
         if told is not None:
             return Scope[told.upper()]
@@ -63,14 +63,14 @@ class Service:
 
     @property
     def has_keys(self) -> bool:
-        """Say whether keys decide: since the first one was seen, until the service starts anew."""
+        """Whether callers need keys: true from the first key on, until the service restarts."""
         return self.keys is not None and self.keys.had_keys
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any, slow: bool = False) -> Any:
         """Run a call of the index off the event loop.
 
-        A slow one is left behind when its request is cancelled (a stop must not wait for the
-        store): nobody was told that it succeeded.
+        A slow call is abandoned when its request is cancelled, so that a stop does not wait for the
+        store. No caller was told that it succeeded.
         """
         limiter = self.slow if slow else self.quick
         return await anyio.to_thread.run_sync(
@@ -79,7 +79,7 @@ class Service:
 
 
 def service_of(request: Request) -> Service:
-    """Return the service that a request came to."""
+    """Return the service of a request."""
     service: Service = request.app.state.service
     return service
 

@@ -1,7 +1,8 @@
-"""JSON checked by a model, and what pydantic finds wrong in our words.
+"""JSON checked by a model, and pydantic's findings as InvalidRequestError.
 
-Without FastAPI, since `tierdex put --lines` reads entries as the service does. Depends on orjson,
-pydantic, errors.
+It imports no FastAPI, since `tierdex put --lines` validates entries with it.
+
+Depends on orjson, pydantic and errors.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ T = TypeVar("T")
 
 
 def validate_json(adapter: TypeAdapter[T], body: bytes) -> T:
-    """Return what a JSON body says. Raises InvalidRequestError naming the first wrong field.
+    """Return the value of a JSON body. Raises InvalidRequestError naming the first wrong field.
 
-    Parsed by orjson, then checked: pydantic's own parser takes 450 bytes an object, and the C library
-    keeps them for the thread.
+    orjson parses it and pydantic checks it: pydantic's own parser takes 450 bytes an object, which
+    the C library keeps for the thread.
     """
     return validate(adapter, parse_json(body, "body"))
 
@@ -34,7 +35,7 @@ def parse_json(body: bytes, field: str) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         refusal = InvalidRequestError(f"is not JSON: {error}", field=field)
-    raise refusal  # not from inside: the error behind it would hold the body
+    raise refusal  # outside the `except`: the JSON error as its context would hold the body
 
 
 def validate(adapter: TypeAdapter[T], value: Any, *, place: str = "") -> T:
@@ -50,16 +51,16 @@ def validate(adapter: TypeAdapter[T], value: Any, *, place: str = "") -> T:
 def invalid_request(
     errors: Sequence[Mapping[str, Any]], whole: str, place: str = ""
 ) -> InvalidRequestError:
-    """Return the refusal for what pydantic found; `whole` names what has no field."""
+    """Return the refusal for pydantic's findings; `whole` names a finding without a field."""
     first = errors[0]
     for step in first["loc"]:
         place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
     return InvalidRequestError(
-        _WORDS.get(first["type"]) or first["msg"], field=place[:200] or whole
+        _MESSAGES.get(first["type"]) or first["msg"], field=place[:200] or whole
     )
 
 
-_WORDS = {
+_MESSAGES = {
     "extra_forbidden": "there is no such field",
     "missing": "is required",
     "model_type": "must be a JSON object",

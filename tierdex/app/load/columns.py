@@ -1,14 +1,17 @@
-"""From a file's columns to an entry's: templates, times, queues, all by column.
+"""The columns of an entry, computed from a file's columns: templates, times, queues.
 
-A template is a column's name, or text with columns in braces: ``{carrier}{flight}``. A column may be
-padded with zeros (``{month:02}``) or cut (``{time_hour:.13}``). Where any of its columns is null or
-empty, a template is null.
+A template is a column's name, or text with columns in braces: ``{carrier}{flight}``. A column may
+be padded with zeros (``{month:02}``) or cut (``{time_hour:.13}``). A template is null where any of
+its columns is null or empty.
 
-Times are epoch numbers, told apart by size (below 10^11 seconds, below 10^14 milliseconds, below
-10^17 microseconds, else nanoseconds), or ISO 8601; one without an offset is in `timezone`. An hour
-that occurs twice means its first, an hour that a clock skips means the time after the jump.
+A time is ISO 8601, or an epoch number whose size tells its unit: below 10^11 seconds, below 10^14
+milliseconds, below 10^17 microseconds, else nanoseconds. ISO 8601 without an offset is in
+`timezone`. A local hour that occurs twice means the first one; a local hour that a clock skips
+means the time after the jump.
 
-Failures are RowError with the row's number. Depends on rows, errors; pyarrow and numpy.
+A failure is a RowError with the row's number.
+
+Depends on rows, errors, pyarrow and numpy.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock's time, its zone is
 
 @dataclass(frozen=True)
 class Template:
-    """Parts in order: (literal text before, column or None, zeros to pad to, characters to keep)."""
+    """The parts in order: (literal text before, column or None, zeros to pad to, characters to keep)."""
 
     text: str
     parts: tuple[tuple[str, str | None, int, int | None], ...]
@@ -56,7 +59,7 @@ class Template:
             for literal, name, spec, conversion in string.Formatter().parse(text):
                 match = _SPEC.fullmatch(spec or "")
                 if conversion or name == "" or match is None:
-                    raise ValueError(f"{{{name}:{spec}}} is not understood")
+                    raise ValueError(f"{{{name}:{spec}}} cannot be parsed")
                 parts.append(
                     (literal, name, int(match["width"] or 0), int(match["cut"] or 0) or None)
                 )
@@ -163,7 +166,7 @@ def _adjusted(texts: Column, width: int, cut: int | None) -> Column:
 
 
 def _from_texts(texts: Column, timezone: str | None) -> np.ndarray:
-    """Sort the texts into kinds and convert each kind at once; a file mostly has one."""
+    """Group the texts by kind and convert each group at once; most files have one kind."""
     whole = pc.match_substring_regex(texts, _WHOLE).to_numpy(zero_copy_only=False)
     decimal = pc.match_substring_regex(texts, _DECIMAL).to_numpy(zero_copy_only=False)
     zoned = pc.match_substring_regex(texts, _ZONED).to_numpy(zero_copy_only=False)
@@ -191,7 +194,7 @@ def _from_texts(texts: Column, timezone: str | None) -> np.ndarray:
 
 
 def _stamps(texts: Column, timezone: str | None) -> np.ndarray:
-    """Parse ISO 8601 into microseconds; digits beyond them, as some writers add, are cut off."""
+    """Parse ISO 8601 into microseconds; further digits are cut off."""
     texts = pc.ascii_upper(texts)  # RFC 3339 allows t and z, Arrow does not
     try:
         stamps = texts.cast(pa.timestamp("us", timezone))
@@ -215,7 +218,7 @@ def _from_floats(numbers: np.ndarray) -> np.ndarray:
         row = int(np.argmax(wrong))
         raise RowError(row, f"timestamp {numbers[row]} is no time")
     is_seconds = np.abs(numbers) < 1e11
-    # The other branch is computed too, hence zeros where it would overflow.
+    # numpy computes both branches: zeros stand where the other would overflow.
     return np.where(is_seconds, np.round(np.where(is_seconds, numbers, 0) * 1000), 0).astype(
         np.int64
     ) + np.where(is_seconds, 0, _by_size(numbers.astype(np.int64)))
@@ -228,7 +231,7 @@ def _zone(timezone: str | None, row: int, example: str) -> ZoneInfo:
 
 
 def _to_utc(stamps: np.ndarray, zone: ZoneInfo) -> np.ndarray:
-    """Turn microseconds of a wall clock into those of UTC: one look-up a quarter of an hour."""
+    """Convert microseconds of a wall clock to UTC, with one offset look-up a quarter of an hour."""
     quarters, inverse = np.unique(stamps // _QUARTER_US, return_inverse=True)
     try:
         offsets = [

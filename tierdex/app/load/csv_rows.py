@@ -1,8 +1,9 @@
-"""Rows of a CSV file, parsed by Arrow, placed by `records`.
+"""Rows of a CSV file. Arrow parses them; `records` finds their places.
 
-The first record names the columns. Every wanted column is read as text, so that no key is changed
-on the way (leading zeros, long numbers); empty fields and `null_values` are null. Depends on
-records, rows; pyarrow.
+The first record names the columns. Every wanted column is read as text, so that no key changes
+(leading zeros, long numbers). Empty fields and `null_values` are null.
+
+Depends on records, rows and pyarrow.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _csv: Any = pyarrow.csv
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How to read the file; `columns` None: its first record says them."""
+    """How to read the file; with `columns` None its first record names them."""
 
     delimiter: str = ","
     null_values: tuple[str, ...] = ("",)
@@ -88,7 +89,7 @@ def parse_record(data: bytes, delimiter: str) -> list[str]:
 
 
 def parse_block(block: Block, columns: list[str], wanted: list[str], form: CsvFormat) -> Rows:
-    """Parse whole records in one go; columns go by number, since names may repeat."""
+    """Parse whole records in one call; columns go by number, since names may repeat."""
     bad: list[Any] = []
 
     def refuse(row: Any) -> str:

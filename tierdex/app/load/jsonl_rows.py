@@ -1,9 +1,11 @@
-"""Rows of a JSONL file: one object a line, parsed by Arrow, placed by `records`.
+"""Rows of a JSONL file: one object a line. Arrow parses them; `records` finds their places.
 
-Arrow wants one type a column. The first lines say which; a block in which a column has several (ids
-that are numbers here and strings there) is parsed line by line instead, with the same outcome,
-slower, and with an exact error when a line is no object. Numbers keep the digits that the line has:
-a fraction goes through a float only where it is a time. Depends on records, rows; pyarrow.
+Arrow needs one type a column, and the first lines tell it. A block in which a column has several
+types (ids that are numbers here and strings there) is parsed line by line instead: slower, with the
+same result, and with an exact error for a line that is no object. Numbers keep their digits; only a
+time with a fraction passes through a float.
+
+Depends on records, rows and pyarrow.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def read_jsonl_rows(
 ) -> Iterator[Rows]:
     """Yield the rows with the columns `wanted`; location is `offset` and `size`.
 
-    Columns in `times` may come as floats, the others are exact; an absent field is null. Raises
+    Columns in `times` may be read as floats, all others are exact. An absent field is null. Raises
     InvalidRequestError naming file and line for a line that is not one JSON object, or whose wanted
     field is an object or a list.
     """
@@ -58,7 +60,7 @@ def read_jsonl_rows(
 
 
 def parse_jsonl_block(block: Block, wanted: list[str]) -> Rows:
-    """Return the rows of one block, its types found out from itself."""
+    """Return the rows of one block, with column types from its own first lines."""
     return _parse_block(block, wanted, _probe(block, wanted, frozenset()))
 
 
@@ -85,7 +87,7 @@ def _probe(block: Block, wanted: list[str], times: frozenset[str]) -> pa.Schema:
 
 
 def _parse_whole(block: Block, schema: pa.Schema) -> pa.Table | None:
-    """Parse the block in one go; None when it does not fit the types, or a line holds not one row."""
+    """Parse the block in one call; None when it does not fit the types, or a line is not one row."""
     begin = int(block.starts[0])
     try:
         table = _json.read_json(
@@ -101,7 +103,7 @@ def _parse_whole(block: Block, schema: pa.Schema) -> pa.Table | None:
 
 
 def _parse_lines(block: Block, wanted: list[str]) -> tuple[pa.Table, Block]:
-    """Parse line by line: any mix of plain values becomes text."""
+    """Parse line by line; any mix of plain values becomes text."""
     records: list[int] = []
     columns: list[list[str | None]] = [[] for _ in wanted]
     for record in range(len(block.starts)):
@@ -124,7 +126,7 @@ def _parse_lines(block: Block, wanted: list[str]) -> tuple[pa.Table, Block]:
 
 
 def _parse_line(block: Block, record: int, *, exact: bool) -> dict[str, Any] | None:
-    """Return the object of one line, `exact`: its numbers as written; None for a line of blanks."""
+    """Return the object of one line, None for a blank line. `exact`: numbers are text, as written."""
     text = block.text(record)
     if not text.strip():
         return None

@@ -1,16 +1,16 @@
-"""`tierdex load`: any CSV, JSONL or Parquet file becomes entries that point back at its rows.
+"""`tierdex load`: makes entries of the rows of a CSV, JSONL or Parquet file.
 
 ::
 
     file -> reader (blocks of rows, each with its place) -> columns of entries -> Index.put_batch
 
-One entry a row and key; the last key's entry carries the message ID too, so that a message ID that
-is found says that its row is in with all keys. A row's location is the
-byte offset and length of its line, or for Parquet (source, row group, row) through a schema of its
-own. Rows whose key is null or empty are skipped for that key and counted.
+Each row makes one entry for each of its keys. The last key's entry also carries the message ID, so a
+message ID that is found proves that all keys of its row are in. The location of a row is the byte
+offset and length of its line; for Parquet it is (source, row group, row), in a schema of its own. A
+row whose key is null or empty is skipped for that key and counted.
 
-A load is a stream of batches, each applied whole. When it stops at a bad row, the blocks before are
-in; loading the mended file again is harmless, since a repeat is answered once.
+A load is a stream of batches, each applied as a whole. When the load stops at a bad row, the blocks
+before it are in. Loading the corrected file again is harmless: queries drop repeated entries.
 
 Depends on the other modules of this folder.
 """
@@ -29,8 +29,8 @@ from tierdex.app.load.columns import Template, check_timezone, milliseconds, que
 from tierdex.app.load.csv_rows import CsvFormat, read_csv_rows, read_header
 from tierdex.app.load.jsonl_rows import read_jsonl_rows
 from tierdex.app.load.parquet_rows import PARQUET_SCHEMA, read_parquet_rows
+from tierdex.app.load.register import LoadedFile, LoadRegister
 from tierdex.app.load.rows import Column, RowError, check_columns
-from tierdex.app.load.sources import Source, SourceRegister
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, NotFoundError
 from tierdex.filesystem import LocalFileSystem
@@ -57,7 +57,7 @@ _ENTRY = re.compile(r"entries\[(\d+)\]\.?")
 
 
 class PutPort(Protocol):
-    """What loading needs of an index."""
+    """The verbs of an index that loading calls."""
 
     def put_batch(self, *args: Any, **columns: Any) -> Any: ...
     def flush(self, durability: str = ..., /) -> Any: ...
@@ -65,11 +65,11 @@ class PutPort(Protocol):
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What of a row becomes what of an entry.
+    """How the columns of a row become the fields of an entry.
 
-    `topic` is a name, or a template when it has braces. `keys` and `message_id` are columns or
-    templates (see loading/columns.py). `timestamp` likewise; none: the file's time of change.
-    `queue` is a whole number, a column or a template, with `queue_names` for text.
+    `topic` is a name, or a template when it has braces. `keys`, `message_id` and `timestamp` are
+    columns or templates (see load/columns.py); without `timestamp` an entry has the time of the file's
+    last change. `queue` is a whole number, a column or a template; `queue_names` numbers its texts.
     """
 
     topic: str
@@ -86,7 +86,7 @@ class LoadOptions:
 
 @dataclass
 class LoadReport:
-    """What was done: `rows` read, `entries` put, `skipped` rows a key template (no value there)."""
+    """Counts of a load: `rows` read, `entries` put, `skipped` rows of each key template (no value)."""
 
     path: Path
     kind: Kind
@@ -97,56 +97,72 @@ class LoadReport:
     topics: set[str] = field(default_factory=set)
 
 
-def load_file(
-    index: PutPort,
-    path: Path | str,
-    options: LoadOptions,
-    *,
-    progress: Progress | None = None,
-    sources: SourceRegister | None = None,
-    filesystem: FileSystem | None = None,
-    clock: Clock | None = None,
-    patience_s: float = 600.0,
-    durability: str = "disk",
-) -> LoadReport:
-    """Load a file and bring it to `durability`; `progress(done_bytes, total_bytes)` is called a block.
+class Loader:
+    """Loads files into one index. Not for several threads at once."""
 
-    `sources` remembers the file for `--show`. A full backlog is waited for, up to `patience_s`.
-    Raises NotFoundError, InvalidRequestError (naming ``file:line`` or the option), and what
-    `Index.put_batch` raises.
-    """
-    filesystem = filesystem or LocalFileSystem()
-    path = Path(path).absolute()
-    if not filesystem.exists(path) or filesystem.is_folder(path):
-        raise NotFoundError(f"there is no file {path}")
-    plan = _Plan.make(options, _kind(path, options), filesystem.modified_ms(path))
-    total = filesystem.file_size(path)
-    report = LoadReport(path, plan.kind, skipped=dict.fromkeys(options.keys, 0))
-    if not total:
-        raise InvalidRequestError(f"{path} is empty", field="file")
-    put = _PatientPut(index, clock or SystemClock(), patience_s)
-    form = CsvFormat(plan.delimiter(path), options.null_values)
-    for rows in _read(filesystem, path, plan, form):
-        _load_rows(put, rows, plan, report)
-        if progress:
-            progress(rows.done_bytes, total)
-    if sources is not None and report.rows:
-        columns = read_header(filesystem, path, form.delimiter) if plan.kind == "csv" else ()
-        sources.remember(
-            Source(
-                str(path),
-                plan.kind,
+    def __init__(
+        self,
+        index: PutPort,
+        *,
+        register: LoadRegister | None = None,
+        filesystem: FileSystem | None = None,
+        clock: Clock | None = None,
+        patience_s: float = 600.0,
+    ) -> None:
+        """`register` remembers each file for `--show`. A full backlog is waited for: `patience_s`."""
+        self._index = index
+        self._register = register
+        self._filesystem = filesystem or LocalFileSystem()
+        self._put = _PatientPut(index, clock or SystemClock(), patience_s)
+
+    def load(
+        self,
+        path: Path | str,
+        options: LoadOptions,
+        progress: Progress | None = None,
+        *,
+        durability: str = "disk",
+    ) -> LoadReport:
+        """Load a file and bring it to `durability`; call `progress(done_bytes, total_bytes)` a block.
+
+        Raises NotFoundError, InvalidRequestError (naming ``file:line`` or the option), and what
+        `Index.put_batch` raises.
+        """
+        filesystem, path = self._filesystem, Path(path).absolute()
+        if not filesystem.exists(path) or filesystem.is_folder(path):
+            raise NotFoundError(f"there is no file {path}")
+        plan = _Plan.make(options, _kind(path, options), filesystem.modified_ms(path))
+        total = filesystem.file_size(path)
+        report = LoadReport(path, plan.kind, skipped=dict.fromkeys(options.keys, 0))
+        if not total:
+            raise InvalidRequestError(f"{path} is empty", field="file")
+        form = CsvFormat(plan.delimiter(path), options.null_values)
+        for rows in _read(filesystem, path, plan, form):
+            _load_rows(self._put, rows, plan, report)
+            if progress:
+                progress(rows.done_bytes, total)
+        if report.rows:
+            self._remember(report, options, form)
+            self._index.flush(durability)
+        return report
+
+    def _remember(self, report: LoadReport, options: LoadOptions, form: CsvFormat) -> None:
+        if self._register is None:
+            return
+        is_csv = report.kind == "csv"
+        header = read_header(self._filesystem, report.path, form.delimiter) if is_csv else ()
+        self._register.remember(
+            LoadedFile(
+                str(report.path),
+                report.kind,
                 tuple(sorted(report.topics)),
                 options.keys,
                 options.message_id,
-                tuple(columns),
+                tuple(header),
                 form.delimiter,
                 options.null_values,
             )
         )
-    if report.rows:
-        index.flush(durability)
-    return report
 
 
 @dataclass(frozen=True)
@@ -218,7 +234,7 @@ def _optional(text: str | None, field: str) -> Template | None:
 
 
 class _PatientPut:
-    """Puts batches, and waits while the backlog is full: a load is no reason to give up early."""
+    """Puts batches; while the backlog is full it waits, `patience_s` at most."""
 
     def __init__(self, index: PutPort, clock: Clock, patience_s: float) -> None:
         self._index = index

@@ -1,7 +1,8 @@
-"""Rows of a Parquet file; a row's place is its row group and its number in there.
+"""Rows of a Parquet file. The place of a row is its row group and its number in the group.
 
-Such rows are no messages: they go through a schema of their own, whose `source` names the file.
-Depends on rows, indexfile.schema; pyarrow.
+Such rows are no messages: their entries have a schema of their own, whose `source` names the file.
+
+Depends on rows, indexfile and pyarrow.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-r"""Where each record of a text file begins and ends, to the byte, a block at a time.
+r"""The byte positions at which each record of a text file begins and ends, a block at a time.
 
 A record is a line; in CSV a line break inside quotes does not end it::
 
     position                      starts[i]     ends[i]
     | ... whole records ... | record i ............ | \r\n | ... | begun record -> next block |
 
-Line breaks are found with numpy over 16 MiB at once. A byte order mark, CRLF and a last line
-without a line break are all accounted for; a record's bytes leave out its line break; empty lines
-are no records.
+numpy finds the line breaks of 16 MiB at once. A byte order mark is skipped. A record's bytes
+exclude its line break (LF or CRLF); the last line may lack one; empty lines are no records.
 
 Depends on numpy.
 """
@@ -34,9 +33,9 @@ _MARKS = {b"\xef\xbb\xbf": 3}
 _FOREIGN = {
     b"\xff\xfe": "UTF-16 text: convert it to UTF-8",
     b"\xfe\xff": "UTF-16 text: convert it to UTF-8",
-    b"\x1f\x8b": "compressed, so that its rows have no place to point at: decompress it",
-    b"\x28\xb5\x2f\xfd": "compressed, so that its rows have no place to point at: decompress it",
-    b"BZh": "compressed, so that its rows have no place to point at: decompress it",
+    b"\x1f\x8b": "compressed, so its rows have no byte positions: decompress it",
+    b"\x28\xb5\x2f\xfd": "compressed, so its rows have no byte positions: decompress it",
+    b"BZh": "compressed, so its rows have no byte positions: decompress it",
     b"PK\x03\x04": "an archive: unpack it",
     b"PAR1": "a Parquet file: name it .parquet",
 }

@@ -1,4 +1,4 @@
-"""What the three readers yield: blocks of rows by column, each row with its place in the file.
+"""Blocks of rows, which the three readers yield: columns, and each row's place in the file.
 
 Depends on pyarrow.
 """
@@ -21,10 +21,10 @@ Column: TypeAlias = Any  # an Arrow array: the stubs of pyarrow know less than p
 
 @dataclass(frozen=True)
 class Rows:
-    """A block of rows: `table` holds the wanted columns, `location` one value a row and field.
+    """A block of rows: `table` holds the wanted columns, `location` one value for each row and field.
 
-    `place_of(row)` names a row for a person, as in ``orders.csv:17``; `done_bytes` of the file's
-    bytes are read once these rows are dealt with.
+    `place_of(row)` names a row for a reader, as in ``orders.csv:17``. `done_bytes` is how much of
+    the file has been read once these rows are used.
     """
 
     table: pa.Table

@@ -1,6 +1,8 @@
-"""What the prober saw, as Prometheus metrics: for a file (node_exporter's textfile collector) or a port.
+"""The prober's results as Prometheus metrics, for a file (node_exporter) or a port.
 
-One registry a prober, nothing global. Depends on prometheus_client and prober.
+Each prober has a registry of its own.
+
+Depends on prober and prometheus_client.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""The prober: writes canaries and looks them up again, so that an operator learns of a miss first.
+"""The prober: puts canaries and looks them up, so that an operator finds a missed entry first.
 
 A round::
 
-    put a canary -> look it up by key and by message ID, at once
+    put a canary -> look it up at once, by key and by message ID
                  -> look remembered canaries up: the oldest, the newest in each state, some others
                  -> look a key up that was never put: it must not be found
-                 -> now and then bring the canary through to the store, looking it up on the way
+                 -> every `publish_every_s`, publish the canary, looking it up on the way
 
-A canary is an entry of topic `tierdex.probe` whose location and time are made from its token, so that
-a wrong answer is told from a right one. Canaries are remembered in a file between runs: what was put
-a week ago must be found still. Those older than `remember_s` are forgotten: keep it below retention.
+A canary is an entry of topic `tierdex.probe`. Its location and time are made from its token, so
+that a wrong answer differs from a right one. A file keeps the canaries between runs: a canary of
+last week must still be found. Canaries older than `remember_s` are forgotten: keep that below
+retention.
 
-Depends on the ground. No metrics here.
+Depends on the ground. It knows no metrics.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tierdex.errors import (
     PermissionDeniedError,
     TierdexError,
 )
+from tierdex.whole_file import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +62,7 @@ class Outcome(StrEnum):
 
 
 class Step(NamedTuple):
-    """One thing done: `verb` is put, lookup or publish; `state` the file's, as far as is known."""
+    """One step of a round: `verb` is put, lookup or publish; `state` is that of the file, where known."""
 
     verb: str
     state: str
@@ -71,7 +73,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """One entry as it was put. `put_ms` and `timestamp` are epoch ms; `state` where it was last seen."""
+    """One entry as it was put. `put_ms`, `timestamp`: epoch ms; `state`: where it was last found."""
 
     token: str
     queue_id: int
@@ -91,27 +93,22 @@ class Canary:
 
 
 class Memory:
-    """The canaries that were put, oldest first, in one file. One process at a time."""
+    """The canaries that were put, oldest first, in one file. For one process at a time."""
 
-    def __init__(self, filesystem: FileSystem, path: Path, ids: IdSource) -> None:
+    def __init__(self, filesystem: FileSystem, path: Path) -> None:
         """Read the file, when it is there. Raises CorruptFileError."""
         self._filesystem = filesystem
         self._path = path
-        self._ids = ids
         self.canaries: list[Canary] = self._read() if filesystem.exists(path) else []
 
     def keep(self, canaries: list[Canary]) -> None:
-        """Replace what is remembered: written and synced aside, renamed, the folder synced."""
-        while len(canaries) > _MOST_REMEMBERED:  # every second one of the older half goes
+        """Replace the file, durably. Above a limit, every second one of the older half is dropped."""
+        while len(canaries) > _MOST_REMEMBERED:
             half = len(canaries) // 2
             canaries = canaries[0:half:2] + canaries[half:]
         self.canaries = canaries
-        write_whole(
-            self._filesystem,
-            self._path,
-            orjson.dumps({"canaries": [asdict(canary) for canary in canaries]}),
-            self._ids,
-        )
+        text = orjson.dumps({"canaries": [asdict(canary) for canary in canaries]})
+        replace_file(self._filesystem, self._path, text)
 
     def _read(self) -> list[Canary]:
         file = self._filesystem.open(self._path)
@@ -126,7 +123,7 @@ class Memory:
 
 
 class Prober:
-    """Probes one index. One thread. `memory` is None: canaries live as long as the prober."""
+    """Probes one index. For one thread. With `memory` None, canaries live as long as the prober."""
 
     def __init__(
         self,
@@ -151,11 +148,11 @@ class Prober:
 
     @property
     def canaries(self) -> list[Canary]:
-        """Return what is remembered, oldest first."""
+        """The remembered canaries, oldest first."""
         return list(self._canaries)
 
     def probe(self) -> list[Step]:
-        """Do one round; return what was done. Raises only what is wrong with the memory's file."""
+        """Do one round and return its steps. Raises only errors of the memory's file."""
         steps: list[Step] = []
         oldest = self._clock.now_ms() - self._remember_ms
         self._canaries = [canary for canary in self._canaries if canary.put_ms >= oldest]
@@ -198,15 +195,14 @@ class Prober:
         return at is None or self._clock.monotonic() - at >= self._publish_every_s
 
     def _publish(self) -> Iterator[Step]:
-        """Bring the newest canary through to the store, looking it up all the while.
+        """Publish the newest canary, looking it up all the while: it must be visible at every moment.
 
-        At no moment on its way may it be invisible. Told are the first lookup of each state, and every
-        one that went wrong.
+        Yields the first lookup of each state, and every lookup that failed.
         """
         self._published_at = self._clock.monotonic()
         newest = len(self._canaries) - 1
         try:
-            # A key that may only write may not roll: publishing does it then.
+            # A key of scope `write` may not roll; the publication rolls then.
             with suppress(PermissionDeniedError):
                 self._index.roll()
         except TierdexError as error:
@@ -225,11 +221,11 @@ class Prober:
 
         thread = threading.Thread(target=publish, name="tierdex-probe-publish")
         thread.start()
-        told: set[str] = set()
+        yielded: set[str] = set()
         while not done.is_set():
             for step in self._look_up(newest):
-                if step.outcome is not Outcome.OK or step.state not in told:
-                    told.add(step.state)
+                if step.outcome is not Outcome.OK or step.state not in yielded:
+                    yielded.add(step.state)
                     yield step
             self._clock.wait(done, _LOOK_INTERVAL_S)
         thread.join()
@@ -248,7 +244,7 @@ class Prober:
         return sorted({0, *newest_of_state.values(), *others})
 
     def _look_up(self, position: int) -> Iterator[Step]:
-        """Look one canary up by its key and by its message ID, and note where it lies now."""
+        """Look one canary up by its key and by its message ID, and note the state of its file."""
         canary = self._canaries[position]
         for lookup in ({"topic": TOPIC, "key": canary.key}, {"message_id": canary.message_id}):
             began = self._clock.monotonic()
@@ -300,17 +296,3 @@ def gravest(steps: list[Step]) -> Outcome:
     """Return the gravest outcome of a round."""
     order = list(Outcome)
     return min((step.outcome for step in steps), key=order.index, default=Outcome.OK)
-
-
-def write_whole(filesystem: FileSystem, path: Path, data: bytes, ids: IdSource) -> None:
-    """Replace a file so that no reader ever sees a part of it, and a crash leaves the old or the new."""
-    filesystem.make_folder(path.parent)
-    aside = path.parent / f".{path.name}.{ids.uuid().hex()}"
-    file = filesystem.open(aside, create=True, exclusive=True)
-    try:
-        file.write_at(0, data)
-        file.sync()
-    finally:
-        file.close()
-    filesystem.rename(aside, path)
-    filesystem.sync_folder(path.parent)

@@ -22,7 +22,8 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.paths import is_temporary, parse_sidecar_name, temporary_beside
+from tierdex.lifecycle.paths import is_temporary, parse_sidecar_name
+from tierdex.whole_file import temporary_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Bodies from and to the wire: JSON and Arrow, entries and lookups."""
+"""The wire's forms of bodies: JSON and Arrow, entries and lookups."""

@@ -1,9 +1,9 @@
-"""Entries of an Arrow stream body: read with distrust, passed on as columns.
+"""Entries of an Arrow stream body, checked and passed on as columns.
 
 Columns: `topic` string (or dictionary of strings), `keys` list of string, or `key` string,
 `message_id` string, `queue_id`, `offset`, `size` any integer type, `timestamp` integer milliseconds
-or an Arrow timestamp (one without a zone is UTC). Keys and message IDs may not be dictionaries:
-a few bytes a row could unfold to any size.
+or an Arrow timestamp (one without a zone is UTC). Keys and message IDs may not be dictionaries: a
+few bytes a row could unfold to any size.
 
 Depends on numpy, pyarrow, arrow_stream and put_rows.
 """

@@ -1,12 +1,12 @@
-"""An Arrow IPC stream from a stranger, read into a table; and a table written as such a stream.
+"""Arrow IPC streams: read from an untrusted caller into a table, and written from a table.
 
-A message's metadata is looked at before its body is opened: a record batch with compressed buffers
-(which could unfold to any size) or with more rows than are allowed is refused. What is read is
-validated in full, offsets and UTF-8 included, before any value is used. Types in which a few bytes
-stand for many (views, run ends, dictionaries but for a topic's) are refused: a megabyte of them could
-unfold to terabytes.
+The metadata of a message is checked before its body is opened. A record batch with compressed
+buffers (which could unfold to any size) or with too many rows is refused. The table is validated in
+full, offsets and UTF-8 included, before any value is used. Types in which a few bytes stand for
+many (views, run ends, dictionaries but for a topic's) are refused: a megabyte of them could unfold
+to terabytes.
 
-Depends on errors, pyarrow.
+Depends on errors and pyarrow.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _refuse_unfolding(table: Any, field: str) -> None:
 
 
 def _refuse_bombs(body: memoryview, max_rows: int, field: str) -> None:
-    """Walk the messages of the stream and look at each batch's metadata."""
+    """Walk the messages of the stream and check each batch's metadata."""
     position, rows = 0, 0
     while position + 4 <= len(body):
         (size,) = struct.unpack_from("<I", body, position)
@@ -96,7 +96,7 @@ def _refuse_bombs(body: memoryview, max_rows: int, field: str) -> None:
         describe = _describe_kept if size <= _KEPT_METADATA_BYTES else _describe_message
         kind, batch_rows, is_compressed, body_bytes = describe(bytes(metadata))
         if is_compressed:
-            raise InvalidRequestError("compressed buffers are not read here", field=field)
+            raise InvalidRequestError("compressed buffers are not accepted here", field=field)
         if kind == _RECORD_BATCH:
             rows += batch_rows
         if rows > max_rows or batch_rows > max_rows:

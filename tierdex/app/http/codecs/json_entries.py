@@ -1,4 +1,4 @@
-"""Entries of a JSON or ndjson body: checked by their model, and transposed once into columns.
+"""Entries of a JSON or ndjson body: checked by their model, then transposed into columns.
 
 Depends on numpy, pyarrow, put_rows and http.
 """
@@ -63,7 +63,7 @@ def _rows_of(entries: Sequence[EntryToPut], limits: Settings) -> PutRows:
 
 
 def _one_topic(topics: list[str]) -> str | list[str]:
-    """Return one string when all topics are the same: the common case, and the cheap one."""
+    """Return one string when all topics are the same: a common and cheap case."""
     return topics[0] if topics.count(topics[0]) == len(topics) else topics
 
 

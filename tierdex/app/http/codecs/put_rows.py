@@ -1,10 +1,10 @@
 """Rows for `put_batch`, made of entries that may have several keys each.
 
-An entry with k keys becomes k rows of one location; its message ID stands in the first of them.
-Values are checked by the index, all before any is applied; here a refusal's row number is turned
-back into the number of the entry that the caller wrote.
+An entry with k keys becomes k rows of one location; the first of them has the message ID. The index
+checks all values before it applies any. A refusal's row number is turned back into the number of
+the caller's entry.
 
-Depends on errors, numpy, pyarrow.
+Depends on errors, numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PutRows:
     def put_into(self, index: Index, durability: str) -> str:
         """Put all rows, or none; return the level reached. Raises InvalidRequestError.
 
-        No rows at all: what was put before is brought to the level.
+        Without rows, bring earlier puts to the level.
         """
         if not self.count:
             return index.flush(durability)

