@@ -8,7 +8,7 @@ from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.file import CompactedFile, Lookup
 from tierdex.indexfile.compacted.pages import join_rows
-from tierdex.indexfile.compacted.writer import CompactedWriter
+from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
 from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
@@ -56,15 +56,17 @@ def write(
     out = bytearray()
     writer = CompactedWriter(
         out.extend,
-        uuid=uuid,
-        schema=schema,
-        dictionaries=make_dictionaries() if dictionaries is None else dictionaries,
-        slot_count=64,
+        FilePlan(
+            uuid=uuid,
+            schema=schema,
+            dictionaries=make_dictionaries() if dictionaries is None else dictionaries,
+            slot_count=64,
+            bounds=RowBounds.measure(schema, [rows]) if bounds is None else bounds,
+            expected_items=len(rows),
+            dates=extra or {},
+        ),
         filter_bits=filter_bits,
         created_ms=1_700_000_000_000,
-        bounds=RowBounds.measure(schema, [rows]) if bounds is None else bounds,
-        expected_items=len(rows),
-        extra=extra,
     )
     for first in range(0, len(rows), chunk):
         writer.append(rows[first : first + chunk])

@@ -1,4 +1,4 @@
-"""How long to wait after failures: doubling, bounded, with jitter; for ever, since nothing is dropped.
+"""Pauses after failures: doubling, bounded, with jitter. Attempts never end, since no work is dropped.
 
 Depends on the seams only.
 """

@@ -1,7 +1,9 @@
-"""The right to write this process's node, claimed when the store can first be reached.
+"""The claim of this process's node, made when the store first answers.
 
-An index starts and takes puts while the store is away; everything that needs the manifest asks here
-and gets StoreUnavailableError until the claim was committed. Depends on lifecycle.
+An index starts and takes puts while the store cannot be reached. Every job that needs the manifest
+asks here, and gets StoreUnavailableError until the claim is committed.
+
+Depends on lifecycle.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ class NodeClaim:
         takeover: bool = False,
         accept_rollback: bool = False,
     ) -> None:
-        """`on_claimed` is called once, after the epoch is committed and before anything else is.
+        """`on_claimed` is called once: after the epoch is committed, before any other commit.
 
-        The others are those of `OwnedNode.open`.
+        The other arguments are those of `OwnedNode.open`.
         """
         self._on_claimed = on_claimed
         self._open = partial(
@@ -56,7 +58,7 @@ class NodeClaim:
         return self._node is not None
 
     def get(self) -> OwnedNode:
-        """Return the owned node, claiming it first when that is still to do. Raises what `open` does."""
+        """Return the owned node; claim it at the first call. Raises what `OwnedNode.open` raises."""
         with self._lock:
             if self._node is None:
                 node = self._open()

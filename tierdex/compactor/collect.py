@@ -1,4 +1,4 @@
-"""Garbage collection: delete what no reader can need, in the order that `plan_garbage` proves safe.
+"""Garbage collection: deletes what no reader needs, in the order that `plan_garbage` proves safe.
 
 Depends on lifecycle and the store.
 """
@@ -20,16 +20,17 @@ logger = logging.getLogger(__name__)
 
 
 class Collected(NamedTuple):
-    """What a round did, see `collect_node`; `refused` says why orphans were kept, empty when none were."""
+    """The result of a round, see `collect_node`; `refused` tells why orphans were kept, if they were."""
 
     done: int
     refused: str
 
 
 def collect_garbage(components: CompactorComponents, *, yes: bool = False) -> int:
-    """Do one round; 0 when nothing is due any more. Raises what the store raises, FencedError.
+    """Do one round; return 0 when nothing more is due. Raises what the store raises, FencedError.
 
-    `yes`: orphans may be more than half of the node's objects. What was refused is in the status.
+    With `yes` orphans may be more than half of the node's objects. The status shows what was
+    refused.
     """
     found = collect_node(
         components.claim.get(),
@@ -45,15 +46,16 @@ def collect_garbage(components: CompactorComponents, *, yes: bool = False) -> in
 def collect_node(
     node: OwnedNode | SharedNode, store: Store, *, now_ms: int, grace_ms: int, yes: bool = False
 ) -> Collected:
-    """Do one round for a node of either kind; a shared one is collected by the jobs that write it.
+    """Do one round for a node of either kind; the jobs that write a shared node collect it.
 
-    `done` is how many objects were deleted, and how many numbers were buried if that was a full step:
-    then more are due. (Not else: the commit of this round may be the next number that is due.)
+    `done` is the number of deleted objects, plus the number of buried manifest numbers if they fill
+    a step: then more are due. (A smaller step is not counted: the commit of this round may itself
+    be the next number that is due.)
     """
     paths = node.log.paths
     listing = [*store.list(paths.files_prefix), *store.list(paths.queues_prefix)]
-    state = node.refresh()  # still the owner, and nothing newer than this decides
-    # Only where it matters: a LIST of every manifest number that was not collected.
+    state = node.refresh()  # raises when fenced; the plan uses this state and none newer
+    # A LIST of every manifest number that was not collected: only when there are orphans.
     missing = node.log.missing_numbers() if find_orphans(state, listing, now_ms - grace_ms) else []
     plan = plan_garbage(state, listing, now_ms=now_ms, grace_ms=grace_ms, missing=missing, yes=yes)
     if plan.refused:
@@ -63,7 +65,7 @@ def collect_node(
     if plan.bury:
         node.log.bury(plan.bury[0], plan.bury[-1])
     if not plan.change.is_empty:
-        # After the deletions: a crash before this commit deletes the same objects again.
+        # After the deletions: after a crash before this commit the next round deletes the same objects.
         node.commit(lambda newest: plan.change if newest.number >= state.number else None)
     is_full = len(plan.bury) == NUMBERS_A_STEP
     return Collected(len(plan.delete) + (NUMBERS_A_STEP if is_full else 0), plan.refused)

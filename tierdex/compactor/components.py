@@ -1,7 +1,8 @@
-"""What the compactor's jobs share: seams, settings, the file table, the node, the callbacks upward.
+"""The shared part of the compactor's jobs: seams, settings, file table, node, callbacks upward.
 
-Depends on lifecycle, storage_layer and the ground. The two callbacks are how this layer reports to
-the one above without importing it.
+This layer reports to the one above through the callbacks, without importing it.
+
+Depends on nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PublishedReader(Protocol):
-    """The reader of a published file, as far as this layer cares."""
+    """The reader of a published file, as far as this layer uses it."""
 
     def close(self) -> None: ...
     def sidecar(self) -> Sidecar: ...
@@ -39,7 +40,7 @@ class PublishedReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactorComponents:
-    """Shared by all jobs; nothing here is changed after construction."""
+    """Shared by all jobs; never changed after construction."""
 
     settings: Settings
     filesystem: FileSystem
@@ -50,15 +51,17 @@ class CompactorComponents:
     store: Store
     claim: NodeClaim
     progress: Progress
-    sync_lock: threading.Lock  # held while a file is sealed: nobody else syncs it then
-    is_active: Callable[[FileHandle], bool]  # does the writer still put into this file?
+    sync_lock: threading.Lock  # held while a file is sealed, so that no sync runs beside it
+    is_active: Callable[[FileHandle], bool]  # whether the writer still appends to this file
     queue_tables: QueueTables
     reader_of_row: Callable[[FileRow], PublishedReader]  # reader of a published file of this node
-    keep_sidecar: Callable[[FileRow, Buffer], object]  # store a sidecar before it is asked for
-    # A commit of ours was made: bring the table up to it, without the files given (none: ()).
+    keep_sidecar: Callable[
+        [FileRow, Buffer], object
+    ]  # put a sidecar into the cache before a query needs it
+    # After a commit of ours: bring the table up to it, and remove the given handles in the same step.
     show_manifest: Callable[..., None]
     next_number: Callable[[], int]  # a file number above every one known
     note_number: Callable[[int], None]  # durably, before a file of that number leaves the folder
-    on_loss: Callable[[str], None]  # a device lost what was put and never acknowledged at `disk`
-    quarantine: Callable[[FileHandle, str], None]  # a file cannot be read: name it in answers
-    quarantined_numbers: Callable[[], Collection[int]]  # of files that nobody could read
+    on_loss: Callable[[str], None]  # a device lost entries that were never acknowledged at `disk`
+    quarantine: Callable[[FileHandle, str], None]  # answers name a file that cannot be read
+    quarantined_numbers: Callable[[], Collection[int]]  # of quarantined files

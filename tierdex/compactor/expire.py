@@ -1,4 +1,4 @@
-"""Retention: drop files whose time is up from the manifest; their objects go after the grace time.
+"""Retention: removes expired files from the manifest; their objects are deleted after the grace time.
 
 Depends on lifecycle and queue_table.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def commit_rules(node: OwnedNode, settings: Settings) -> None:
-    """Write the settings' retention into the manifest when it says something else."""
+    """Commit the settings' retention rules unless the manifest has the same."""
     rules = make_retention(settings.retention, settings.topic_retention)
 
     def change(state: ManifestState) -> Change | None:
@@ -32,9 +32,9 @@ def commit_rules(node: OwnedNode, settings: Settings) -> None:
 
 
 def due_for_expiry(components: CompactorComponents, before_ms: int | None = None) -> list[FileRow]:
-    """Return this node's published files that may go now, oldest first.
+    """Return this node's published files that may be removed now, oldest first.
 
-    A file whose local copy still answers stays until that is dropped: it would go on answering.
+    A file whose local copy still answers queries stays until that copy is dropped.
     """
     state = components.claim.get().state
     now_ms = components.clock.now_ms()
@@ -44,20 +44,20 @@ def due_for_expiry(components: CompactorComponents, before_ms: int | None = None
 
 
 def local_uuids(components: CompactorComponents) -> set[bytes]:
-    """Return the uuids of the files that lie here, published already or not."""
+    """Return the uuids of the local files, published or not."""
     with components.table.snapshot() as snapshot:
         return {handle.uuid for handle in snapshot.file_list.local()}
 
 
 def hiding_uuids(components: CompactorComponents) -> set[bytes]:
-    """Return the uuids of this node's files of which retention hides something already."""
+    """Return the uuids of this node's files of which retention already hides some entries."""
     state, now_ms = components.claim.get().state, components.clock.now_ms()
     rows = state.files.values()
     return {row.uuid for row in rows if begins_to_hide(state.retention, row, now_ms)}
 
 
 def expire(components: CompactorComponents, rows: Sequence[FileRow]) -> int:
-    """Drop `rows` from the manifest, invisible to readers once they refreshed; return how many."""
+    """Remove `rows` from the manifest; return how many. Readers see it at their next refresh."""
     if rows:
         gone = [row.uuid for row in rows]
         cover(components, gone)
@@ -67,7 +67,7 @@ def expire(components: CompactorComponents, rows: Sequence[FileRow]) -> int:
 
 
 def drop_replaced(components: CompactorComponents, others: Sequence[ManifestState]) -> int:
-    """Drop this node's files that another node's merge holds; return how many."""
+    """Remove this node's files that another node's merge contains; return how many."""
     node = components.claim.get()
     rows = plan_replaced(node.state, others)
     if rows:

@@ -1,7 +1,9 @@
-"""What the folder alone needs: a rolled file is sealed, a sealed one compacted. No request is sent.
+"""The compactor's local work: seal rolled files, compact sealed ones. It sends no request.
 
-All seals come first, since a sealed file is safe and an unsealed one costs a recovery; then the oldest
-file is compacted. Depends on seal, rewrite, unit and lifecycle.
+All seals come first: a sealed file is safe, an unsealed one costs a recovery. Then the oldest file
+is compacted.
+
+Depends on seal, rewrite, unit and lifecycle.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class LocalWork:
     """Yields seals and compactions."""
 
     def __init__(self, components: CompactorComponents, on_compacted: Callable[[], None]) -> None:
-        """`on_compacted` is called when a file can be published that could not before."""
+        """`on_compacted` is called when one more file can be published."""
         self._components = components
         self._on_compacted = on_compacted
 
@@ -46,7 +48,7 @@ class LocalWork:
 
 
 def local_files(components: CompactorComponents) -> list[FileHandle]:
-    """Return this node's local files that the writer has let go of, oldest first."""
+    """Return this node's local files to which the writer no longer appends, oldest first."""
     with components.table.snapshot() as snapshot:
         return [
             handle
@@ -56,7 +58,7 @@ def local_files(components: CompactorComponents) -> list[FileHandle]:
 
 
 def file_unit(job: str, handle: FileHandle, advance: Callable[[FileHandle], None]) -> Unit:
-    """Return the unit that brings one local file a state further."""
+    """Return the unit that brings one local file to its next state."""
 
     def run() -> int:
         advance(handle)

@@ -1,13 +1,15 @@
 """Merges neighbouring small published files of this node into one.
 
-A file a minute would make a query over a month ask 43,000 filters. Files are merged in tiers: a run
-of neighbours is taken when no member is larger than all the others together, so every entry is
-rewritten a logarithmic number of times. Files whose age differs too much for their retention are no
-neighbours (`lifecycle.retention`). The merged file keeps the number of its newest part (the
-order of entries does not change) and lists all its parts, so that cursors find their way.
+With one file a minute a query over a month would probe 43,000 filters. Files are merged in tiers: a
+run of neighbours is taken when no file is larger than all others together, so every entry is
+rewritten a logarithmic number of times. Files whose ages differ too much for their retention are
+not merged (`lifecycle.retention`). The merged file keeps the number of its newest source, so the
+order of entries does not change, and lists all its sources, so that cursors stay valid.
 
-One commit swaps the parts for the whole; the parts' objects live on for the grace time, for readers
-that planned before it. Depends on lifecycle, merged_file, queue_table and rewrite.
+One commit replaces the sources by the merged file. The sources' objects stay for the grace time,
+for readers that planned before the commit.
+
+Depends on lifecycle, merged_file, queue_table and rewrite.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tierdex.compactor.merged_file import dates_of, make_merged_row, open_published
+from tierdex.compactor.merged_file import make_merged_row
 from tierdex.compactor.queue_table import cover
 from tierdex.compactor.rewrite import write_merged
 from tierdex.lifecycle.file_state import FileState
@@ -41,8 +43,8 @@ def plan_merge(
 ) -> tuple[FileRow, ...]:
     """Return the oldest run of neighbours worth merging, by number; empty when there is none. Pure.
 
-    Files whose uuid is `unmergeable` end a run. Without `in_tiers` any run of enough files is worth
-    it: for somebody who asks for a merge once, not for a compactor that asks again and again.
+    Files whose uuid is `unmergeable` end a run. Without `in_tiers` every run of enough files is
+    worth it: for one merge on request, not for a compactor that plans again and again.
     """
     run: list[FileRow] = []
     for row in sorted(state.files.values(), key=lambda row: row.number):
@@ -50,7 +52,7 @@ def plan_merge(
             row.item_count < settings.merge_below_items
             and row.uuid not in unmergeable
             and len(run) < _MERGE_MAX_FILES
-            and sum(part.item_count for part in run) + row.item_count <= settings.item_capacity
+            and sum(source.item_count for source in run) + row.item_count <= settings.item_capacity
             and (not run or row.schema == run[0].schema)
             and (not run or is_of_an_age(state.retention, (*run, row)))
         )
@@ -74,7 +76,7 @@ def _is_worth_it(run: Sequence[FileRow], settings: Settings, *, in_tiers: bool) 
 
 
 def merge_published(components: CompactorComponents, group: Sequence[FileRow]) -> int:
-    """Merge the files of `group` (oldest first) and swap them in; return how many there were."""
+    """Merge the files of `group` (oldest first) and publish the result; return the number of files."""
     node = components.claim.get()
     newest = group[-1]
     temporary = components.paths.temporary(FileState.COMPACTED, newest.number)
@@ -82,8 +84,7 @@ def merge_published(components: CompactorComponents, group: Sequence[FileRow]) -
     try:
         # Nothing here is visible: a crash leaves a temporary file, which recovery removes, and
         # perhaps an orphan in the store, which garbage collection removes.
-        sources = [open_published(components.store, row) for row in reversed(group)]
-        merged = write_merged(components, temporary, uuid, sources, dates_of(group))
+        merged = write_merged(components, temporary, uuid, group)
         key = StorePaths(node.log.node).file_object(node.state.number, uuid)
         file = components.filesystem.open(temporary)
         try:
@@ -91,13 +92,14 @@ def merge_published(components: CompactorComponents, group: Sequence[FileRow]) -
         finally:
             file.close()
         name = node.log.node
-        row = make_merged_row([(name, part) for part in group], merged, uuid, key, name)
-        # What some part must not tell, the whole must not: then a queue table holds the others' ends.
-        row = replace(row, tells=all(part.tells for part in group))
+        row = make_merged_row([(name, source) for source in group], merged, uuid, key, name)
+        # A file that holds a source without `tells` must not tell end offsets either: then a queue
+        # table holds those of the others, committed before the sources leave the list.
+        row = replace(row, tells=all(source.tells for source in group))
         if not row.tells:
-            cover(components, [part.uuid for part in group])
-        # The commit: every reader sees either all parts or the merged file.
-        node.merge(row, [part.uuid for part in group])
+            cover(components, [source.uuid for source in group])
+        # The commit: durable and visible. Every reader sees either all sources or the merged file.
+        node.merge(row, [source.uuid for source in group])
         components.keep_sidecar(row, merged.sidecar_bytes().data)
         merged.close()
     finally:

@@ -1,47 +1,32 @@
-"""What a merge of published files writes and lists, whoever merges: a node's compactor or a Spark job.
+"""A merged file's sources, contents and manifest row; a compactor and a Spark job both use them.
 
-Depends on indexfile, lifecycle and the store.
+Depends on indexfile, lifecycle, file_row and the store.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from tierdex.compactor.file_row import make_row
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.lifecycle.manifest import FileRef, FileRow
-from tierdex.lifecycle.topic_set import listed_topics
+from tierdex.indexfile.compacted.writer import FilePlan
+from tierdex.lifecycle.manifest import FileRef
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierdex.compactor.file_row import WrittenFile
     from tierdex.indexfile.compacted.merge_rows import RowMerge
+    from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
 
-class WrittenFile(Protocol):
-    """What is known of a compacted file once it is written: the file opened, or its summary."""
-
-    @property
-    def item_count(self) -> int: ...
-    @property
-    def min_time(self) -> int: ...
-    @property
-    def max_time(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def sidecar_position(self) -> int: ...
-    @property
-    def topics(self) -> list[str]: ...
-    @property
-    def footer_crc(self) -> int: ...
-
-
 def open_published(store: Store, row: FileRow) -> CompactedFile:
-    """Open a published file for reading it from end to end; sends one request for the tail.
+    """Open a published file to read all of it; sends one request, for the file's tail.
 
-    Raises what the store raises, and CorruptFileError when the object is not the row's, sound or not.
+    Raises what the store raises, and CorruptFileError when the object is not the row's.
     """
 
     def read(position: int, length: int) -> bytes:
@@ -52,7 +37,7 @@ def open_published(store: Store, row: FileRow) -> CompactedFile:
         tail, read, position=row.sidecar_position, name=row.object_key
     )
     if file.uuid != row.uuid or file.footer_crc != row.tail_crc:
-        raise CorruptFileError(row.object_key, "is another file than the manifest says")
+        raise CorruptFileError(row.object_key, "is not the file that the manifest lists")
     return file
 
 
@@ -64,17 +49,17 @@ def dates_of(group: Sequence[FileRow]) -> dict[str, int]:
     }
 
 
-def writer_arguments(merge: RowMerge, uuid: bytes, group: Sequence[FileRow]) -> dict[str, Any]:
-    """Return what a CompactedWriter is told of a merged file, but filter bits and the time."""
-    return {
-        "uuid": uuid,
-        "schema": merge.schema,
-        "dictionaries": merge.dictionaries,
-        "slot_count": group[-1].slot_count,
-        "bounds": merge.bounds,
-        "expected_items": merge.item_count,
-        "extra": dates_of(group),
-    }
+def plan_of_merge(merge: RowMerge, uuid: bytes, group: Sequence[FileRow]) -> FilePlan:
+    """Return what the merged file of `group` is going to hold."""
+    return FilePlan(
+        uuid=uuid,
+        schema=merge.schema,
+        dictionaries=merge.dictionaries,
+        slot_count=group[-1].slot_count,
+        bounds=merge.bounds,
+        expected_items=merge.item_count,
+        dates=dates_of(group),
+    )
 
 
 def make_merged_row(
@@ -82,28 +67,11 @@ def make_merged_row(
 ) -> FileRow:
     """Return the row under which `node` lists the merge of `group`: (node, row), oldest first.
 
-    The number is that of the newest part; files of other nodes are named in `replaces`.
+    Its number is that of the newest source; `replaces` names the sources of other nodes.
     """
     refs = {FileRef(owner, row.uuid, row.number) for owner, row in group}
     replaces = tuple(sorted(ref for ref in refs if ref.node != node))
     refs.update(part for _, row in group for part in row.parts)
     newest = group[-1][1]
-    dates = dates_of([row for _, row in group])
-    return FileRow(
-        uuid=uuid,
-        number=newest.number,
-        object_key=key,
-        bytes=merged.bytes,
-        item_count=merged.item_count,
-        slot_count=newest.slot_count,
-        min_time=merged.min_time,
-        max_time=merged.max_time,
-        begin_ms=dates["begin_ms"],
-        sealed_at_ms=dates["sealed_at_ms"],
-        sidecar_position=merged.sidecar_position,
-        tail_crc=merged.footer_crc,
-        topics=listed_topics(merged.topics),
-        schema=newest.schema,
-        replaces=replaces,
-        parts=tuple(sorted(refs)),
-    )
+    row = make_row(merged, uuid, key, dates_of([row for _, row in group]))
+    return replace(row, number=newest.number, replaces=replaces, parts=tuple(sorted(refs)))

@@ -1,7 +1,8 @@
-"""What the compactor is doing, has done, and could not do: the numbers behind the status.
+"""The numbers behind the compaction status: running jobs, totals, the last error.
 
-Written by the compactor's threads, each with one job at a time, read by any: every update replaces
-whole values under a lock.
+The compactor's threads write them, each with one job at a time; any thread reads them. Every update
+replaces whole values under a lock.
+
 Depends on nothing.
 """
 
@@ -26,7 +27,7 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last thing that went wrong, and when (ms)."""
+    """The last failure: the job, its file, the error, and the time (ms)."""
 
     job: str
     file_id: str
@@ -63,7 +64,7 @@ class Progress:
 
     @property
     def jobs(self) -> list[RunningJob]:
-        """Return the units under way, the oldest first."""
+        """The units under way, oldest first."""
         with self._lock:
             return list(self._jobs.values())
 
@@ -87,7 +88,7 @@ class Progress:
             self._add(counts)
 
     def idle(self) -> None:
-        """End the caller's job, which found nothing to do."""
+        """End the caller's job, which had nothing to do."""
         with self._lock:
             self._end()
 
@@ -97,7 +98,7 @@ class Progress:
             self._add(counts)
 
     def refuse(self, reason: str) -> None:
-        """Note why orphans are kept, empty when they are not."""
+        """Note why orphans are kept; empty when they are not."""
         with self._lock:
             self.refused = reason
 
@@ -118,7 +119,7 @@ class Progress:
     def describe(self, now_s: float) -> dict[str, Any]:
         """Return the jobs with their rates, the last error and the totals, for the status.
 
-        `jobs` are all, oldest first; `running` is the first of them.
+        `jobs` has all of them, oldest first; `running` is the first.
         """
         jobs = [_describe_job(job, now_s) for job in self.jobs]
         shown: dict[str, Any] = {

@@ -1,36 +1,38 @@
-"""Upload and publish one compacted file, then drop the local copy.
+"""Uploads and publishes one compacted file, then drops the local copy.
 
 ::
 
-    1 upload the object     under a name with the manifest number just read; nobody sees it
-    2 commit its row        durable and visible to everyone: this is the publication
-    3 keep the sidecar      a cache, cut from the local file: no request for it later
-    4 read the manifest     the newest one, from the store: is the file really listed, are we owner?
+    1 upload the object     under a name with the manifest number just read; no reader sees it
+    2 commit its row        durable and visible to every reader: this is the publication
+    3 keep the sidecar      a cache, cut from the local file, which saves a later request
+    4 read the manifest     the newest one, from the store: it must list the file, and us as owner
     5 unlink the local file, sync its folder
     6 move the handle       queries read the published file from here on
 
-A crash after 1 leaves an orphan for garbage collection, and the file is uploaded again; after 2 the
-uuid in the manifest tells that it was published: it goes on with 3. A file is known by its uuid, so
-none is ever listed twice.
+A crash after 1 leaves an orphan for garbage collection, and the file is uploaded again. After a
+crash behind 2 the uuid in the manifest shows that the file is published, and the next attempt goes
+on with 3. A file is known by its uuid, so none is ever listed twice.
 
-A number is another matter: a folder that began while the store was away, with the clock set back,
-may have given a number that the node used before. Such a file gets a new one before it is published.
-Depends on lifecycle, indexfile and queue_table.
+Its number may be taken: a folder that began while the store could not be reached, with the clock
+set back, may have given a number that the node used before. Such a file gets a new number before it
+is published.
+
+Depends on lifecycle, indexfile, file_row and queue_table.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.file_row import make_row
 from tierdex.compactor.queue_table import table_if_it_pays
 from tierdex.errors import ConflictError, CorruptFileError, FloorError
 from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def publish_file(components: CompactorComponents, handle: FileHandle) -> None:
     state = node.refresh()
     if not state.knows(handle.uuid):
         if handle.path is not None and not components.filesystem.exists(handle.path):
-            _write_again(components, handle)  # or no attempt would ever find it
+            _write_again(components, handle)  # else every attempt would fail
         if any(row.number == handle.number for row in state.files.values()):
             handle = _renumber(components, handle)
         _upload_and_commit(components, handle)
@@ -60,7 +62,7 @@ def publish_file(components: CompactorComponents, handle: FileHandle) -> None:
 
 
 def _write_again(components: CompactorComponents, handle: FileHandle) -> None:
-    """Give a file that somebody removed its name again: its bytes are still mapped."""
+    """Write a file under its name again, after the name was removed: its bytes are still mapped."""
     reader: CompactedFile = handle.reader
     assert handle.path is not None
 
@@ -81,7 +83,7 @@ def _write_again(components: CompactorComponents, handle: FileHandle) -> None:
 
 
 def _renumber(components: CompactorComponents, handle: FileHandle) -> FileHandle:
-    """Give the file a number above every one known, and let the published one be shown."""
+    """Give the file a number above every known one, and show the published file of its old number."""
     assert handle.path is not None
     number = components.next_number()
     target = components.paths.path_of(handle.state, number)
@@ -100,23 +102,25 @@ def _upload_and_commit(components: CompactorComponents, handle: FileHandle) -> N
     for attempt in range(_FLOOR_ATTEMPTS):
         key = StorePaths(handle.node).file_object(node.state.number, handle.uuid)
         upload_object(components, handle, key)
-        row = make_row(handle, key, reader, tells=_may_tell(components, handle))
+        dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0}
+        row = make_row(reader, handle.uuid, key, dates)
+        row = replace(row, number=handle.number, tells=_may_tell(components, handle))
         table = table_if_it_pays(components, row, reader) if row.tells else None
         try:
             node.publish([row], table=table)
             return
         except FloorError:
-            # garbage collection passed us while we uploaded: the object may be gone at any moment
+            # Garbage collection passed this number during the upload: it may delete the object any time.
             if attempt + 1 == _FLOOR_ATTEMPTS:
                 raise
             node.refresh()
 
 
 def _may_tell(components: CompactorComponents, handle: FileHandle) -> bool:
-    """Say whether everything before the file's end offsets is published once the file is.
+    """Return whether everything before the file's end offsets is published once the file is.
 
-    Not while an older file that was never published lies in quarantine: what it held is at no
-    level, and whoever replays must not begin behind it. Later files tell more once it is gone.
+    Not while an older file that was never published is in quarantine: its entries have no level,
+    and a replay must not begin behind them. Later files tell more once it is removed.
     """
     published = components.claim.get().state.lists_number
     older = (number for number in components.quarantined_numbers() if number < handle.number)
@@ -124,7 +128,7 @@ def _may_tell(components: CompactorComponents, handle: FileHandle) -> bool:
 
 
 def upload_object(components: CompactorComponents, handle: FileHandle, key: str) -> None:
-    """Write the file's bytes as one object; invisible until a commit lists it."""
+    """Upload the file's bytes as one object; no reader sees it until a commit lists it."""
     assert handle.path is not None
     file = components.filesystem.open(handle.path)
     try:
@@ -133,29 +137,8 @@ def upload_object(components: CompactorComponents, handle: FileHandle, key: str)
         file.close()
 
 
-def make_row(handle: FileHandle, key: str, reader: CompactedFile, *, tells: bool) -> FileRow:
-    """Return the manifest row of a compacted file."""
-    return FileRow(
-        uuid=handle.uuid,
-        number=handle.number,
-        object_key=key,
-        bytes=handle.bytes,
-        item_count=handle.item_count,
-        slot_count=handle.slot_count,
-        min_time=handle.min_time,
-        max_time=handle.max_time,
-        begin_ms=handle.begin_ms,
-        sealed_at_ms=handle.sealed_at_ms or 0,
-        sidecar_position=reader.sidecar_position,
-        tail_crc=reader.footer_crc,
-        topics=listed_topics(reader.topics),
-        schema=reader.schema.encode().decode(),
-        tells=tells,
-    )
-
-
 def drop_local_copy(components: CompactorComponents, handle: FileHandle) -> None:
-    """Let the published file take over, after the newest manifest was seen to list it."""
+    """Let queries read the published file, once the newest manifest is seen to list it."""
     state = components.claim.get().refresh()
     assert handle.path is not None
     row = state.files.get(handle.uuid)
@@ -163,14 +146,14 @@ def drop_local_copy(components: CompactorComponents, handle: FileHandle) -> None
         _drop_superseded(components, handle, state)
         return
     if row.item_count < handle.item_count:
-        # An old copy of a folder, gone on with while the store could not be asked.
-        reason = f"published already, with {row.item_count} items: the folder was an old copy"
+        # An old copy of a folder that took puts while the store could not be reached.
+        reason = f"is published already with {row.item_count} items: the folder was an old copy"
         raise CorruptFileError(handle.path, reason)
     reader: CompactedFile = handle.reader
     components.keep_sidecar(row, reader.sidecar_bytes().data)
     components.note_number(handle.number)
-    # The name goes first, and durably: a file left behind by an error would be published a second
-    # time once retention has made the manifest forget it. Queries read on through the open file.
+    # Unlinked durably before the move: a file left behind by an error would be published a second
+    # time once retention has removed it from the manifest. Queries read on through the open file.
     retire(components.filesystem, [handle.path])
     components.table.move(
         handle, FileState.UPLOADED, reader=components.reader_of_row(row), row=row, path=None
@@ -180,10 +163,10 @@ def drop_local_copy(components: CompactorComponents, handle: FileHandle) -> None
 def _drop_superseded(
     components: CompactorComponents, handle: FileHandle, state: ManifestState
 ) -> None:
-    """The file was published and has left the list since (merged, expired): nothing to keep here."""
+    """Drop the local copy of a file that was published and left the list since (merged, expired)."""
     if not state.knows(handle.uuid):
         raise ConflictError(f"{handle.file_id} is not in the manifest after its own commit")
     assert handle.path is not None
     retire(components.filesystem, [handle.path])
-    # In one step with showing what holds its entries now: no query may see neither.
+    # In one step with showing the file that holds its entries now: every query sees one of the two.
     components.show_manifest([handle])

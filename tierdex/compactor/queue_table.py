@@ -1,17 +1,17 @@
-"""How far each queue of a node is published: the ends of files, joined into one object now and then.
+"""The published end offset of each queue: the ends of files, joined into one object now and then.
 
 ::
 
     queue table (all files up to then)  +  sidecars of the *uncovered* files since  =  `remote`
 
-A file's sidecar has the end offset of each of its queues. Files expire, so what they tell is put into a
-queue table before they go, and whenever 2 % of the bytes published since the last one pay for it: a
-commit costs what it changes, however many queues there are. The table is one immutable object, named and
-collected as files are: an orphan until a commit names it, dropped by the commit that names the next. A
-table never says less than the one before it.
+A file's sidecar has the end offset of each of its queues. Files expire, so their ends are put into
+a queue table before they leave the list, and also whenever 2 % of the bytes published since the
+last table pay for it: a commit costs what it changes, however many queues there are. The table is
+an immutable object, named and collected as files are: an orphan until a commit names it, dropped by
+the commit that names the next. A table never has a lower end than the one before it.
 
-Its bytes are one Arrow stream (topic: dictionary of strings, queue_id i4, end i8), in the order of
-(topic's number, queue_id); the manifest has its length and CRC32C.
+Its bytes are one Arrow stream (topic: dictionary of strings, queue_id i4, end i8), ordered by
+(topic's number, queue_id). The manifest has its length and CRC32C.
 
 Depends on indexfile, lifecycle and the store.
 """
@@ -132,7 +132,7 @@ class QueueEnds:
         return data
 
     def of(self, topic: str, queue_id: int) -> int | None:
-        """Return the queue's end offset, None when nothing is known of it."""
+        """Return the queue's end offset; None when it is unknown."""
         number = self._numbers.get(topic)
         if number is None:
             return None
@@ -152,7 +152,7 @@ class QueueEnds:
 
 
 class QueueTables:
-    """Reads and writes the tables of nodes; keeps the one used last. Safe to share between threads."""
+    """Reads and writes the tables of nodes; keeps the last one. Safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -160,7 +160,7 @@ class QueueTables:
         self._kept: tuple[QueueTableRef, QueueEnds] | None = None
 
     def read(self, ref: QueueTableRef) -> QueueEnds:
-        """Return a table; one request unless it is here. Raises what the store raises, CorruptFileError."""
+        """Return a table, with one request unless it is kept. Raises CorruptFileError, store's errors."""
         with self._lock:
             if self._kept is None or self._kept[0] != ref:
                 data = self._store.get(ref.object_key)
@@ -168,7 +168,7 @@ class QueueTables:
             return self._kept[1]
 
     def write(self, node: str, read_number: int, uuid: bytes, ends: QueueEnds) -> QueueTableRef:
-        """Upload a table; nobody sees it until a commit names it."""
+        """Upload a table; no reader sees it until a commit names it."""
         data = ends.encode()
         key = StorePaths(node).queue_table(read_number, uuid)
         self._store.put(key, data)
@@ -181,9 +181,9 @@ class QueueTables:
 def table_if_it_pays(
     components: CompactorComponents, row: FileRow, reader: Sidecar
 ) -> TableDraft | None:
-    """Upload the next table, with what the file `row` tells, when the bytes since the last pay for it.
+    """Upload the next table, with the ends of the file `row`, when enough bytes were published since.
 
-    Also when the manifest still holds end offsets itself, as format 1 did.
+    Also when the manifest still holds end offsets itself, as in format 1.
     """
     state = components.claim.get().state
     published = row.bytes + sum(state.files[uuid].bytes for uuid in state.uncovered)
@@ -195,12 +195,12 @@ def table_if_it_pays(
 
 
 def cover(components: CompactorComponents, uuids: Iterable[bytes]) -> None:
-    """Commit a table when one of these files, which are about to go, tells more than the newest one."""
+    """Commit a table before `uuids` leave the list, if one of them tells more than the newest table."""
     node = components.claim.get()
     if not node.state.uncovered.intersection(uuids):
         return
     draft = _draft(components, node.state, [])
-    # Durable before the files leave the list: no watermark falls with them.
+    # Durable before the files leave the list: no watermark falls.
     node.commit(lambda state: changes.cover_ends(state, draft))
 
 
@@ -215,7 +215,7 @@ def _draft(
         try:
             told.append(QueueEnds.of_sidecar(components.reader_of_row(row).sidecar()))
         except (CorruptFileError, NotFoundError) as error:
-            # Too low a watermark makes a broker replay, which is harmless; too high a one loses.
+            # Without these ends the watermark is too low: a broker replays more, which is harmless.
             logger.warning("ends not told", extra={"object": row.object_key, "error": str(error)})
     ref = components.queue_tables.write(
         state.node, state.number, components.ids.uuid(), QueueEnds.join(told)

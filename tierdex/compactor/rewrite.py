@@ -1,25 +1,26 @@
-"""Writes a compacted file: one chained file's rows in hash order, or several files merged.
+"""Writes a compacted file: one chained file's rows in hash order, or the rows of several files.
 
-Streams: rows come in chunks, pages go out in order; memory holds the directory, one filter
-partition and the finished filter. Nothing of the result counts until it was synced, verified whole
-and renamed (`lifecycle.transition.swap_in`), or uploaded and committed.
+Rows arrive in chunks and pages are written in order; memory holds the directory, one filter
+partition and the finished filter. The result counts only once it is synced, verified whole and
+renamed (`lifecycle.transition.swap_in`), or uploaded and committed.
 
 ::
 
     sealed/N ---> compacted/N.tmp ---> synced, verified ---> compacted/N ---> sealed/N unlinked
 
-Depends on indexfile, lifecycle and filesystem.
+Depends on indexfile, lifecycle, merged_file and the ground.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tierdex.compactor.merged_file import open_published, plan_of_merge
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.check import check_file
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.merge_rows import RowMerge
-from tierdex.indexfile.compacted.writer import CompactedWriter
+from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.lifecycle.transition import swap_in
@@ -34,14 +35,17 @@ if TYPE_CHECKING:
     from tierdex.filesystem import OpenFile
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import FileRow
 
 _WRITE_BYTES = 1 << 20
 _LARGE_BYTES = 1 << 17
-CHUNK_ITEMS = 49_152  # 2 MB: kernels push Python's memory out of the cache, so return seldom
+CHUNK_ITEMS = (
+    49_152  # 2 MB: after a kernel Python's memory is out of the CPU cache, so return seldom
+)
 
 
 class AppendingFile:
-    """Gathers small writes into large ones at the end of a file."""
+    """Joins small writes into large ones at the end of a file."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
@@ -50,7 +54,7 @@ class AppendingFile:
 
     def write(self, data: Any) -> None:
         data = memoryview(data).cast("B")
-        if len(data) >= _LARGE_BYTES:  # worth a call of its own, and not worth a copy
+        if len(data) >= _LARGE_BYTES:  # large enough for a call of its own, too large to copy
             self.flush()
             self._put(data)
             return
@@ -69,23 +73,22 @@ class AppendingFile:
 
 
 def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
-    """Bring a sealed file to `compacted`. Raises CorruptFileError when its chains do not add up."""
+    """Bring a sealed file to `compacted`. Raises CorruptFileError when its chains are inconsistent."""
     source: ChainedFile = handle.reader
     assert handle.path is not None
     target = components.paths.path_of(FileState.COMPACTED, handle.number)
-    dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms}
 
     def write(path: Path) -> None:
-        writer_of = {
-            "uuid": source.uuid,
-            "schema": source.schema,
-            "dictionaries": source.dictionaries,
-            "slot_count": source.slot_count,
-            "bounds": source.row_bounds(),
-            "expected_items": source.item_count,
-            "extra": dates,
-        }
-        _write(components, path, source.rows_in_hash_order(CHUNK_ITEMS), writer_of)
+        plan = FilePlan(
+            uuid=source.uuid,
+            schema=source.schema,
+            dictionaries=source.dictionaries,
+            slot_count=source.slot_count,
+            bounds=source.row_bounds(),
+            expected_items=source.item_count,
+            dates={"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0},
+        )
+        _write(components, path, source.rows_in_hash_order(CHUNK_ITEMS), plan)
 
     swap_in(
         components.filesystem,
@@ -109,25 +112,12 @@ def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
 
 
 def write_merged(
-    components: CompactorComponents,
-    path: Path,
-    uuid: bytes,
-    sources: Sequence[CompactedFile],
-    dates: dict[str, int],
+    components: CompactorComponents, path: Path, uuid: bytes, group: Sequence[FileRow]
 ) -> CompactedFile:
-    """Write the rows of `sources` (newest file first) as one file at `path`, verify and open it."""
-    merge = RowMerge(sources)
-    writer_of = {
-        "uuid": uuid,
-        "schema": merge.schema,
-        "dictionaries": merge.dictionaries,
-        "slot_count": sources[0].slot_count,
-        "bounds": merge.bounds,
-        "expected_items": merge.item_count,
-        "extra": dates,
-    }
+    """Write the published files of `group` (oldest first) as one at `path`; verify it, open it."""
+    merge = RowMerge([open_published(components.store, row) for row in reversed(group)])
     components.filesystem.unlink(path)  # of an earlier attempt
-    _write(components, path, merge.rows(CHUNK_ITEMS), writer_of)
+    _write(components, path, merge.rows(CHUNK_ITEMS), plan_of_merge(merge, uuid, group))
     merged = CompactedFile.open_local(components.filesystem, path)
     if wrong := merged.check():
         merged.close()
@@ -139,17 +129,17 @@ def _write(
     components: CompactorComponents,
     path: Path,
     chunks: Iterable[np.ndarray],
-    writer_of: dict[str, Any],
+    plan: FilePlan,
 ) -> None:
-    """Write all chunks through a CompactedWriter into a fresh file, and close it."""
+    """Write all chunks through a CompactedWriter into a new file, and close it."""
     file = components.filesystem.open(path, writable=True, create=True, exclusive=True)
     try:
         out = AppendingFile(file)
         writer = CompactedWriter(
             out.write,
+            plan,
             filter_bits=components.settings.filter_bits,
             created_ms=components.clock.now_ms(),
-            **writer_of,
         )
         for rows in chunks:
             writer.append(rows)

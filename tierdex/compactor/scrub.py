@@ -1,9 +1,9 @@
-"""Reads every local block again, slowly, so that damage is found before somebody asks for it.
+"""Verifies every local block again, slowly, to find damage before a query meets it.
 
-Each local file and each sidecar is verified once in `scrub_interval`: one file a step, the pause in
-between is the interval divided by the number of files. A step before the pause is over does nothing:
-who wakes the thread does not make a file due. A damaged local file is quarantined and named in
-answers; a damaged sidecar is dropped, the next query fetches it again from the store.
+Each local file and each sidecar is verified once in `scrub_interval`: one file a step, with the
+interval divided by the number of files as the pause. A step before the end of the pause does
+nothing, so that waking the thread makes no file due. A damaged local file is quarantined and named
+in answers. A damaged sidecar is dropped; the next query fetches it from the store.
 
 Depends on lifecycle and indexfile.
 """
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PAUSE_MIN_S = 1.0
-_LOOK_EVERY_S = 60.0  # files that came meanwhile make the pause shorter
+_LOOK_EVERY_S = 60.0  # since new files make the pause shorter
 
 
 class Scrubber:
-    """Verifies one file a step, in order of their numbers, round and round. One thread."""
+    """Verifies one file a step, by rising numbers, round after round. For one thread."""
 
     name = "scrub"
 
@@ -46,9 +46,9 @@ class Scrubber:
         kept_sidecar: Callable[[FileRow], CompactedFile | None],
         forget_sidecar: Callable[[bytes], None],
     ) -> None:
-        """A file is claimed while it is moved away: the compactor does not work on it meanwhile.
+        """A file is claimed while it is quarantined, so that the compactor does not work on it.
 
-        `kept_sidecar` opens a sidecar that is here, without a request; None when it is not.
+        `kept_sidecar` opens a cached sidecar without a request; None when it is not cached.
         """
         self._components = components
         self._claims = claims
@@ -70,7 +70,7 @@ class Scrubber:
             handle = next(filter(self._is_ours, chain(behind, files.iterate())), None)
             if handle is None:
                 return _LOOK_EVERY_S
-            # Before the work: the pause counts from here, and an error is no reason to hurry.
+            # Before the work: the pause begins here, after an error too.
             self._scrubbed_at = now
             self._last = handle.key
             if handle.state in LOCAL_STATES:
@@ -82,16 +82,16 @@ class Scrubber:
         return min(pause, _LOOK_EVERY_S)
 
     def _is_ours(self, handle: FileHandle) -> bool:
-        """Say whether a file is read here: published, or ours and no longer written.
+        """Return whether a file is verified here: published, or ours and no longer written.
 
-        An unsealed file was verified or written by this process, and changes as we look.
+        An unsealed file was verified or written by this process, and changes meanwhile.
         """
         return handle.row is not None or (
             handle.state is not FileState.UNSEALED and handle.node == self._components.settings.node
         )
 
     def _scrub_file(self, handle: FileHandle) -> bool:
-        """Verify a local file; False when it is damaged, and the compactor has it: look again later."""
+        """Verify a local file; False when it is damaged and the compactor holds it: try again later."""
         try:
             wrong = handle.reader.check()
         except CorruptFileError as error:

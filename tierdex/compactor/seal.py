@@ -1,4 +1,4 @@
-"""Seal: a rolled file becomes immutable and durable, then moves to `sealed/` by one rename.
+"""Seals a rolled file: it becomes immutable and durable, then moves to `sealed/` by one rename.
 
 ::
 
@@ -8,17 +8,17 @@
 
 A crash after 1 leaves an unsealed file that recovery seals again.
 
-After a failed sync the file is *suspect*: what is on the device is not known, and to sync it again
-would prove nothing, since the kernel may have marked the pages clean. It is written anew from memory,
-where it still is, into a file of its own::
+After a failed sync the file is *suspect*: the content of the device is unknown, and another sync
+would prove nothing, since the kernel may have marked the pages clean. The file is written anew from
+memory, which still holds it, into another file::
 
     1 sealed copy written under a temporary name, synced, verified whole
     2 rename into sealed/, both folders synced          visible and durable in its new state
     3 the suspect file unlinked                         a crash before leaves both: the later wins
 
-A file that lost its name (somebody removed it) goes the same way: no rename will ever succeed, and
-what it holds is still in memory. When memory lost it too, the file is read again from the device and
-only what verifies goes on; the rest, never acknowledged at `disk`, is lost, and the next flush says so.
+A file whose name was removed is sealed in the same way: no rename could succeed, and memory still
+holds it. If memory has lost it too, the file is read again from the device, and the batches that
+verify remain. The others, never acknowledged at `disk`, are lost, and the next flush reports them.
 
 Depends on lifecycle and indexfile.
 """
@@ -60,8 +60,8 @@ def seal_file(components: CompactorComponents, handle: FileHandle) -> None:
         else:
             file.seal()
             move_by_rename(components.filesystem, handle.path, target)
-        # Opened anew: from here on every block is verified when it is first used, and the mapping
-        # ends where the file does, so that no damage leads a reader beyond it (a SIGBUS).
+        # Opened anew: from here on every block is verified at its first use, and the mapping ends
+        # with the file, so that no damage leads a reader beyond it (a SIGBUS).
         sealed = ChainedFile.open_sealed(components.filesystem, target)
         components.table.move(
             handle,
@@ -78,7 +78,7 @@ def seal_file(components: CompactorComponents, handle: FileHandle) -> None:
 
 
 def _has_no_name(components: CompactorComponents, *paths: Path) -> bool:
-    """Say whether the file lies under neither name: an earlier attempt may have renamed it."""
+    """Return whether the file has neither name: an earlier attempt may have renamed it."""
     return not any(map(components.filesystem.exists, paths))
 
 
@@ -101,7 +101,7 @@ def _seal_suspect(components: CompactorComponents, handle: FileHandle, target: P
 
 
 def _reread(components: CompactorComponents, handle: FileHandle, error: CorruptFileError) -> None:
-    """Go on with what the device still has, and let the next flush say that something is lost."""
+    """Go on with the batches that the device still has; let the next flush report the lost ones."""
     file: ChainedFile = handle.reader
     published, items = file.published, file.item_count
     proven = file.reread()

@@ -1,8 +1,10 @@
-"""What the store is needed for: claim, publish, then expire, merge, collect.
+"""The compactor's work with the store: claim, publish, then expire, merge, collect.
 
-Files are published strictly in order of their numbers, so that the `remote` watermark of a queue is a
-prefix: the oldest local file goes as soon as it is compacted, no other before it. A fenced node does
-nothing here any more. Depends on the other modules of this folder and lifecycle.
+Files are published in the order of their numbers, so that the `remote` watermark of a queue is a
+prefix: the oldest local file is published once it is compacted, and no other before it. A fenced
+node does nothing here.
+
+Depends on the other modules of this folder and lifecycle.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_HOUSEKEEPING_S = 30.0  # between two looks for what to merge, expire and collect
-_UNMERGEABLE_S = 3600.0  # a part that could not be read is left alone; it may be sound after all
+_HOUSEKEEPING_S = 30.0  # between two plans of merges, expiry and collection
+_UNMERGEABLE_S = 3600.0  # a source that could not be read is tried again after this time
 
 
 class StoreWork:
@@ -45,7 +47,7 @@ class StoreWork:
     def __init__(
         self, components: CompactorComponents, other_states: Callable[[], list[ManifestState]]
     ) -> None:
-        """`other_states` returns what the manifests of the other nodes say, as far as known."""
+        """`other_states` returns the known manifests of the other nodes."""
         self._components = components
         self._other_states = other_states
         self._housekeeping_at = float("-inf")
@@ -54,7 +56,7 @@ class StoreWork:
         self.fenced: FencedError | None = None
 
     def units(self, *, yes: bool = False) -> Iterator[Unit]:
-        """Yield what may be done now; `yes` is that of `collect_garbage`."""
+        """Yield the units that may be done now; `yes` is that of `collect_garbage`."""
         if self.fenced is not None:
             return
         if not self._components.claim.is_claimed:
@@ -65,14 +67,14 @@ class StoreWork:
         yield from self._housekeeping(yes=yes)
 
     def look_at_everything(self) -> None:
-        """Let housekeeping be due at once."""
+        """Make housekeeping due at once."""
         self._housekeeping_at = self._collect_at = float("-inf")
 
     def _publish(self, handle: FileHandle) -> None:
         publish_file(self._components, handle)
 
     def _claim(self) -> int:
-        """Claim the node as soon as the store can be reached; nothing to count."""
+        """Claim the node; return 0, since nothing is counted."""
         self._components.claim.get()
         return 0
 
@@ -86,18 +88,18 @@ class StoreWork:
             if rows:
                 yield Unit("expire", "", 0, lambda: expire(components, rows))
             yield Unit("replace", "", 0, lambda: drop_replaced(components, self._other_states()))
-            # Not with a local copy that still answers: it has the number that the merge will have.
+            # No file whose local copy still answers: the merged file may take its number.
             waiting = self._unmergeable.items()
             self._unmergeable = {uuid: until for uuid, until in waiting if now < until}
             excluded = self._unmergeable.keys() | local_uuids(components) | hiding_uuids(components)
             group = plan_merge(components.claim.get().state, components.settings, excluded)
             if group:
                 items = sum(row.item_count for row in group)
-                # The merged file takes the number of its newest part, in the folder too while written.
+                # The merged file has the number of its newest source, in the folder too while it is written.
                 yield Unit("merge", "", items, lambda: self._merge(group), group[-1].number)
         if now >= self._collect_at:
             yield Unit("collect", "", 0, lambda: collect_garbage(components, yes=yes))
-            # Each look costs a listing, and nothing can be due sooner than the grace time allows.
+            # Each round costs a listing, and nothing is due before the grace time.
             self._collect_at = now + max(_HOUSEKEEPING_S, components.settings.grace_time / 8)
         self._housekeeping_at = now  # nothing was left to do
 

@@ -1,8 +1,10 @@
-"""One bounded piece of work, and the worker that does one after the other.
+"""Units of work, and the worker that does them one after the other.
 
-A unit of a file claims the file's number first, so that two workers never have one file in hand. What
-fails is tried again after a backoff; a file that turns out to be damaged is quarantined and named in
-answers, and does not stop the others. Depends on lifecycle and the other modules of this folder.
+A unit of a file claims the file's number first, so that two workers never work on one file. A
+failed unit is tried again after a backoff. A damaged file is quarantined and named in answers, and
+does not stop the others.
+
+Depends on lifecycle and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _COUNTED = {
 
 
 class FileClaims:
-    """Which files are worked on, by number. Safe to share between threads; nobody waits here."""
+    """The numbers of the files being worked on. Safe to share between threads; no call waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,7 +56,7 @@ class FileClaims:
 
     @contextmanager
     def hold(self, number: int | None) -> Iterator[bool]:
-        """Claim a file while entered; False when somebody else has it. None: no file, always True."""
+        """Claim a file during the scope; False when another worker has it. None: no file, always True."""
         with self._lock:
             is_ours = number not in self._numbers
             if is_ours and number is not None:
@@ -79,7 +81,7 @@ class Unit(NamedTuple):
 
 
 class UnitWorker:
-    """Does the units of one kind. One thread (or the simulation) calls `step`."""
+    """Does units of one kind. One thread (or the simulation) calls `step`."""
 
     def __init__(
         self,
@@ -89,9 +91,9 @@ class UnitWorker:
         units: Callable[[], Iterable[Unit]],
         on_fenced: Callable[[FencedError], None],
     ) -> None:
-        """`units` yields what may be done now; it is asked anew after each that did something."""
+        """`units` yields what may be done now; it is called again after each unit that did something."""
         self.name = name
-        self.busy = threading.Lock()  # one unit at a time, whoever asks for it
+        self.busy = threading.Lock()  # one unit at a time, for every caller
         self.is_stopping = False
         self._components = components
         self._claims = claims
@@ -123,7 +125,7 @@ class UnitWorker:
             return min(longest, self._backoff.remaining_s() or longest)
 
     def run_first(self, units: Iterable[Unit]) -> bool:
-        """Do the first of `units` that has anything to do, backoff or not; False when none had.
+        """Do the first of `units` that has something to do, despite a backoff; False when none had.
 
         Waits for a unit that is under way. Raises the first error.
         """
@@ -134,7 +136,7 @@ class UnitWorker:
         """Do a unit; return how many things it did, 0 when another worker has its file."""
         with self._claims.hold(unit.number) as is_ours:
             handle = unit.handle
-            # What was planned before the claim may have been done by whoever had it.
+            # The previous holder of the claim may have done what was planned before it.
             if not is_ours or (
                 handle is not None and self._components.table.get(*handle.key) is not handle
             ):
@@ -149,7 +151,7 @@ class UnitWorker:
         try:
             done = unit.run()
         except OwnershipError as error:
-            # A claim that comes late and is refused is the same: the node is somebody else's.
+            # A late claim that is refused means the same: another owner has the node.
             fenced = error if isinstance(error, FencedError) else FencedError(str(error))
             self._on_fenced(fenced)
             components.progress.fail(unit.job, unit.file_id, fenced, components.clock.now_ms())
@@ -159,9 +161,9 @@ class UnitWorker:
         except CorruptFileError as error:
             components.progress.fail(unit.job, unit.file_id, error, components.clock.now_ms())
             if unit.handle is None or error.path != str(unit.handle.path):
-                raise  # the manifest, or what was just written: no fault of the file
+                raise  # the damage is in the manifest or in a new file, not in this one
             components.quarantine(unit.handle, error.reason)
-            components.show_manifest()  # of a file that is published, too, that one answers from now on
+            components.show_manifest()  # if the file is published, the published one answers from now on
             return 1
         except Exception as error:
             components.progress.fail(unit.job, unit.file_id, error, components.clock.now_ms())

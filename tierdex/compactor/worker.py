@@ -1,4 +1,4 @@
-"""The compactor: takes every file of the node one step further, in the background, for ever.
+"""The compactor: brings every file of the node from state to state, in the background.
 
 ::
 
@@ -6,10 +6,12 @@
     store                                                    compacted --publish--> uploaded
                                                                      merge, expire, collect
 
-Two workers, each with one unit at a time: a store that hangs must not keep files from being sealed and
-compacted, and compaction must not keep files from leaving the disk (docs/decisions/0019). A unit is one
-file's step, or one round of merging, expiring or collecting. `run_all` does both kinds in the caller's
-thread, all local work first. Depends on the other modules of this folder.
+Two workers do one unit at a time each, so that a store that hangs does not delay seals and
+compactions, and a compaction does not delay publications (docs/decisions/0019). A unit is one
+file's step, or one round of merging, expiring or collecting. `run_all` does both kinds in the
+caller's thread, all local work first.
+
+Depends on the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ STORE_WORKER = "publisher"
 
 
 class Compactor:
-    """Both workers. Their threads (or the simulation) step them; `run_all` is for no threads."""
+    """Both workers. Their threads (or the simulation) step them; `run_all` needs no threads."""
 
     def __init__(
         self,
@@ -43,10 +45,10 @@ class Compactor:
         on_fenced: Callable[[FencedError], None],
         on_compacted: Callable[[], None] = lambda: None,
     ) -> None:
-        """`other_states` returns what the manifests of the other nodes say, as far as known.
+        """`other_states` returns the known manifests of the other nodes.
 
-        `on_fenced` is called once, when another owner turns out to have the node; `on_compacted` when
-        a file can be published that could not before.
+        `on_fenced` is called once, when another owner is found to have the node; `on_compacted` is
+        called when one more file can be published.
         """
         self._components = components
         self._on_fenced = on_fenced
@@ -65,11 +67,11 @@ class Compactor:
         return self._store_work.fenced
 
     def run_all(self, *, yes: bool = False) -> int:
-        """Do all that is due now, local work first; return the number of units, raise the first error.
+        """Do all that is due, local work first; return the number of units. Raises the first error.
 
-        `yes`: what is in no manifest may be deleted even if that is more than half of the objects.
+        With `yes` garbage collection may delete more than half of the node's objects.
         """
-        # Each unit under its worker's lock alone: who waits here for the store holds up no seal.
+        # Only the unit's own worker is locked: a wait for the store delays no seal.
         with self.store.busy:
             self._store_work.look_at_everything()
         count = 0
@@ -86,7 +88,7 @@ class Compactor:
             self._on_fenced(error)
 
     def stop(self, timeout_s: float) -> bool:
-        """Begin no more units, and wait for those under way; say whether they ended. -1: for ever."""
+        """Begin no more units; wait for those under way; return whether they ended. -1: no limit."""
         workers = (self.local, self.store)
         for worker in workers:
             worker.is_stopping = True

@@ -12,7 +12,7 @@ import numpy as np
 
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.indexfile.compacted.writer import CompactedWriter
+from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.indexfile.hashing import key_hash
 from tierdex.indexfile.lookup import Lookup
 from tierdex.indexfile.row_bounds import RowBounds
@@ -31,14 +31,16 @@ def warm_up() -> None:
     data = bytearray()
     writer = CompactedWriter(
         data.extend,  # type: ignore[arg-type]
-        uuid=bytes(16),
-        schema=MESSAGE_SCHEMA,
-        dictionaries=dictionaries,
-        slot_count=1,
+        FilePlan(
+            uuid=bytes(16),
+            schema=MESSAGE_SCHEMA,
+            dictionaries=dictionaries,
+            slot_count=1,
+            bounds=RowBounds.measure(MESSAGE_SCHEMA, [rows]),
+            expected_items=1,
+        ),
         filter_bits=16,
         created_ms=0,
-        bounds=RowBounds.measure(MESSAGE_SCHEMA, [rows]),
-        expected_items=1,
     )
     writer.append(rows)
     summary = writer.finish()

@@ -1,10 +1,12 @@
-"""What a commit may do, as pure functions of the newest state: `(state, wish) -> Change or None`.
+"""The changes that a commit may make, as pure functions of the newest state: Change, or None.
 
-None means that the wish is fulfilled already: every function here is idempotent, so a commit whose
-answer was lost is simply wished again. The functions are called again with a newer state after a
-lost race; what is no longer possible then is an error, never silently something else.
+None means that nothing is left to do. Every function is idempotent, so a commit whose answer was
+lost is simply tried again. After a lost race the functions are called with a newer state; a change
+that is no longer possible then is an error, never silently another change.
 
-Raises FloorError and ConflictError. Depends on manifest and paths.
+Raises FloorError and ConflictError.
+
+Depends on manifest and paths.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TableDraft(NamedTuple):
-    """An uploaded queue table: it holds what `before` does and what the files `covers` tell."""
+    """An uploaded queue table: it holds the ends of `before` and of the files `covers`."""
 
     ref: QueueTableRef
     before: QueueTableRef | None
@@ -36,9 +38,9 @@ def add_files(
     *,
     table: TableDraft | None = None,
 ) -> Change | None:
-    """List `rows`; those known already are left as they are. Raises FloorError.
+    """List `rows`, except those known already. Raises FloorError.
 
-    `table` holds what these rows tell, too; see `cover_ends`. Raises ConflictError with it.
+    `table` holds the ends of these rows too; see `cover_ends`. Raises ConflictError with it.
     """
     fresh = tuple(row for row in rows if not state.knows(row.uuid))
     if not fresh:
@@ -93,10 +95,10 @@ def merge_files(state: ManifestState, row: FileRow, merged: Iterable[bytes] = ()
 def remove_files(
     state: ManifestState, uuids: Iterable[bytes], reason: RemoveReason
 ) -> Change | None:
-    """Drop those of `uuids` that are listed.
+    """Remove those of `uuids` that are listed.
 
-    Raises ConflictError when a watermark would fall with them: their ends belong in a queue table
-    first. What the operator gives up as lost can tell nothing any more.
+    Raises ConflictError when a watermark would fall: their ends belong in a queue table first.
+    Files that the operator gives up as lost have no ends to keep.
     """
     listed = [uuid for uuid in uuids if uuid in state.files]
     if reason is not RemoveReason.LOST:

@@ -1,9 +1,9 @@
-"""One file as the running process knows it: what it holds, where it lies, who reads it.
+"""One file as the running process knows it: its contents, its place, its reader.
 
-A handle is a value: a file that moves on gets a new handle (`FileTable.move`), and whoever holds the
-old one keeps what he had, its reader included. The reader is opaque here: anything with `close()`.
-It is shared by the handles of one file that only moved, and closed when the table and every query
-have let go of it (`Lease`).
+A handle is a value. A file that changes its state gets a new handle (`FileTable.move`); a holder of
+the old handle keeps it, with its reader. The reader is opaque here: anything with `close()`. The
+handles of a file that only moved share it, and it is closed when the table and every query have
+released it (`Lease`).
 
 Depends on file_state, paths and manifest.
 """
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class Closing(Protocol):
-    """A reader, as far as this layer cares."""
+    """A reader, as far as this layer uses it."""
 
     def close(self) -> None: ...
 
 
 class LiveReader(Closing, Protocol):
-    """The reader of a file that still grows: what it holds changes under the handle.
+    """The reader of a file that still grows: its values change under the handle.
 
-    A value may lag behind, never run ahead of what a query may see; an empty file has 0 items, and
-    its times mean nothing.
+    A value may lag behind and never runs ahead of what a query may see. An empty file has 0 items,
+    and its times mean nothing.
     """
 
     @property
@@ -48,7 +48,7 @@ class LiveReader(Closing, Protocol):
 
 
 class Lease:
-    """Counts who uses a reader; the last one to let go closes it. Safe to share between threads."""
+    """Counts the users of a reader; the last release closes it. Safe to share between threads."""
 
     __slots__ = ("_lock", "_users", "reader")
 
@@ -58,7 +58,7 @@ class Lease:
         self._users = 1
 
     def acquire(self) -> None:
-        """Join while somebody holds it, which the caller must make sure of."""
+        """Add a user. The caller makes sure that the lease has one meanwhile."""
         with self._lock:
             assert self._users > 0, "the reader is closed"
             self._users += 1
@@ -76,8 +76,8 @@ class Lease:
 class FileHandle:
     """One file in one state. Times are int64 ms, sizes bytes.
 
-    Made by `FileTable.insert` and friends from `FileHandle(...)`; never changed, only succeeded.
-    `fixed_*` hold for a file that grows no more; ask the properties, which know both cases.
+    Made by `FileTable.insert` and its like; never changed, only succeeded. The `fixed_*` fields
+    hold for a file that no longer grows; the properties of the same names hold for every file.
     """
 
     number: int
@@ -115,7 +115,7 @@ class FileHandle:
 
     @property
     def key(self) -> tuple[int, str]:
-        """Return what files are ordered by."""
+        """The key by which files are ordered."""
         return self.number, self.node
 
     @property
@@ -124,7 +124,7 @@ class FileHandle:
 
     @property
     def reader(self) -> Any:
-        """Return the reader; valid while a snapshot with this handle, or an `acquire`, is held."""
+        """The reader; valid while a snapshot with this handle, or an `acquire`, is held."""
         return None if self.lease is None else self.lease.reader
 
     @property
@@ -133,7 +133,7 @@ class FileHandle:
 
     @property
     def is_live(self) -> bool:
-        """Return whether the file still grows."""
+        """Whether the file still grows."""
         return self.state is FileState.UNSEALED and self.lease is not None
 
     @property
@@ -159,7 +159,7 @@ class FileHandle:
         return (end is None or self.min_time <= end) and (begin is None or self.max_time >= begin)
 
     def acquire(self) -> FileHandle:
-        """Keep the reader open beyond the snapshot at hand; pair with `release`."""
+        """Keep the reader open beyond the snapshot; pair with `release`."""
         if self.lease is not None:
             self.lease.acquire()
         return self
@@ -177,8 +177,8 @@ class FileHandle:
     def successor(self, **changes: Any) -> FileHandle:
         """Return the handle with `changes`; a new `reader` gets a lease of its own.
 
-        Without one the lease is shared: both handles hold it, and it is counted here. A new `row`
-        fixes what the file holds, and so does leaving the unsealed state.
+        Without a new reader both handles share the lease, which counts both. A new `row` fixes the
+        contents, and so does leaving the unsealed state.
         """
         row = changes.get("row")
         if row is not None:

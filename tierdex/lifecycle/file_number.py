@@ -1,8 +1,8 @@
-"""The number of the next file: the clock's milliseconds, but always above the highest known.
+"""The number of the next file: the clock's milliseconds, but always above the highest known number.
 
-Numbers order the files of a node by birth and say nothing about the entries' times. Because the
+Numbers order the files of a node by birth and tell nothing about the times of entries. Since the
 highest known number wins over the clock, ids rise even when the clock steps back or two files are
-born in one millisecond.
+made in one millisecond.
 
 Depends on clock only.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NextNumber:
-    """Source of file numbers of one node. Safe to share between threads."""
+    """The source of file numbers of one node. Safe to share between threads."""
 
     def __init__(self, clock: Clock, highest_known: int = 0) -> None:
         self._clock = clock
@@ -35,6 +35,6 @@ class NextNumber:
             return self._highest
 
     def see(self, number: int) -> None:
-        """Learn of a number used elsewhere (a folder, a manifest): later ones lie above it."""
+        """Note a number that is in use (in a folder, a manifest): later numbers lie above it."""
         with self._lock:
             self._highest = max(self._highest, number)

@@ -1,11 +1,13 @@
-"""The states of an index file, and which one may follow which.
+"""The states of an index file, and the transitions between them.
 
-The value of a state is the name of the folder that proves it: after a crash the folder says the
-state. A file is born unsealed (the writer), compacted (a local merge) or uploaded (a Spark job, a
-node read from the store); from then on only the edges below are taken, each by exactly one actor.
-A state never follows itself: a step that is tried again checks first whether it was done.
+The value of a state is the name of a folder: after a crash the folder of a file tells its state. A
+file begins unsealed (the writer), compacted (a local merge) or uploaded (a Spark job, a node read
+from the store). From then on it follows only the edges below, each taken by exactly one actor. A
+state never follows itself: a step that is tried again first checks whether it was done.
 
-`docs/lifecycle.md` embeds `mermaid()`. Depends on errors only.
+`docs/lifecycle.md` embeds `mermaid()`.
+
+Depends on errors only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which files there are and in which state: a skip list by (number, node), read by snapshot.
+"""The table of files and their states: a skip list by (number, node), read by snapshot.
 
 ::
 
@@ -7,12 +7,12 @@
       a new list, O(log files)            for handle in snapshot.file_list.overlap(begin, end): ...
       publish a new version   ──────>     one reference read, one pin
 
-A *version* has the immutable list of handles after a change. A query pins the version that it reads;
-a handle that left the table is let go of when no version that contains it is pinned any more, and
-its reader is closed then. Versions form a queue, oldest first: reclaiming goes from its head.
+A *version* has the immutable list of handles after a change. A query pins the version that it
+reads. A handle that left the table is released, and its reader closed, when no pinned version
+contains it. Versions form a queue, oldest first; reclaiming starts at its head.
 
-A pin needs no lock: it is set first, then the version is checked to be still the newest, and a
-writer publishes first, then looks at the pins: one of the two sees the other (hazard pointer).
+A pin needs no lock. The query sets its pin, then checks that its version is still the newest; a
+writer publishes a version, then looks at the pins. One of the two sees the other (hazard pointer).
 
 Depends on file_handle, file_state, paths and skip_list.
 """
@@ -38,7 +38,7 @@ _REBUILT_PART: Final = 8  # a change of more than one file in eight makes the li
 
 
 def _bounds_of(key: tuple[int, str], handle: FileHandle) -> Bounds:
-    """Return the times that a file may hold now or later, and the oldest file that it stands for."""
+    """Return the times that a file may hold now or later, and the oldest file that it contains."""
     parts = () if handle.row is None else handle.row.parts
     oldest = min((key, *((part.number, part.node) for part in parts)))
     if handle.is_live:
@@ -52,7 +52,7 @@ class FileList:
     __slots__ = ("_files", "_local")
 
     def __init__(self, files: _Files, local: _Files) -> None:
-        """`local` are those of `files` that lie in this folder, not yet published."""
+        """`local` are those of `files` that lie in this folder and are not published."""
         self._files = files
         self._local = local
 
@@ -60,11 +60,11 @@ class FileList:
         return len(self._files)
 
     def __iter__(self) -> Iterator[FileHandle]:
-        """Yield every file, newest first, as far as the caller goes."""
+        """Yield every file, newest first, lazily."""
         return self._files.descend()
 
     def local(self) -> list[FileHandle]:
-        """Return the files that are not published yet, oldest first; the others are not looked at."""
+        """Return the files that are not published, oldest first, without a walk over the others."""
         return list(self._local)
 
     def get(self, number: int, node: str) -> FileHandle | None:
@@ -84,20 +84,20 @@ class FileList:
     ) -> Iterator[FileHandle]:
         """Yield the files that may hold an entry in [begin, end], newest first; None is open.
 
-        Looks no further than the caller goes. `newest` leaves out files after that one.
+        Lazy: it walks no further than the caller reads. `newest` leaves out files after that one.
         """
         low = TIME_MIN if begin is None else begin
         high = TIME_MAX if end is None else end
         for handle in self._files.descend(low, high, newest):
-            if handle.overlaps(begin, end):  # live files: asked now
+            if handle.overlaps(begin, end):  # a live file grows: its times are read now
                 yield handle
 
     def across(self, number: int, node: str) -> Iterator[FileHandle]:
-        """Yield the files of this number or later that stand for this file or older ones, newest first."""
+        """Yield the files of this number or later that contain this file or older ones, newest first."""
         return self._files.across((number, node), (number, ""))
 
     def changed(self, remove: Sequence[FileHandle], add: Sequence[FileHandle]) -> FileList:
-        """Return the files without some and with others. Raises KeyError."""
+        """Return the files without `remove` and with `add`. Raises KeyError."""
         return FileList(
             _changed(self._files, remove, add),
             _changed(self._local, list(filter(_is_local, remove)), list(filter(_is_local, add))),
@@ -134,7 +134,7 @@ def _changed(files: _Files, remove: Sequence[FileHandle], add: Sequence[FileHand
 
 
 class _Version:
-    """The files after a change, and what to let go of once all versions before are out of use."""
+    """The files after a change, and the handles to release once no earlier version is in use."""
 
     __slots__ = ("files", "pins", "retired")
 
@@ -156,16 +156,16 @@ class FileSnapshot:
 
     @property
     def file_list(self) -> FileList:
-        """Return the files to be searched. Who keeps it longer than the snapshot asks no reader."""
+        """The files of the snapshot. After its release they may be read, but not their readers."""
         return self._version.files
 
     @property
     def files(self) -> tuple[FileHandle, ...]:
-        """Return every file, newest first: O(files), for who needs all."""
+        """Every file, newest first: O(files)."""
         return tuple(self._version.files)
 
     def release(self) -> None:
-        """Let go; a second call does nothing. The handles' readers may be closed from here on."""
+        """Release the snapshot, once. The handles' readers may be closed from here on."""
         self._version.pins.discard(self.pin)
         if self._version is not self._table.version:
             self._table.reclaim()
@@ -177,13 +177,13 @@ class FileSnapshot:
         self.release()
 
     def __del__(self) -> None:
-        # A snapshot dropped on the floor must not pin files for ever. No reclaim here: the collector
-        # may run this while its thread holds the lock for it; the next change reclaims.
+        # A snapshot that nobody released must not pin files for ever. No reclaim here: the garbage
+        # collector may run this in a thread that holds the lock of it. The next change reclaims.
         self._version.pins.discard(self.pin)
 
 
 class FileTable:
-    """The skip list of files. One instance a process; every state change goes through it."""
+    """The skip list of files, one a process. Every change of a state goes through it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -198,11 +198,11 @@ class FileTable:
         """Return the files as of now, pinned. O(1), no lock."""
         while True:
             version = self.version
-            snapshot = FileSnapshot(self, version)  # whatever is raised, its pin goes with it
+            snapshot = FileSnapshot(self, version)  # it takes its pin away, also after an exception
             version.pins.add(snapshot.pin)
             if version is self.version:
                 return snapshot
-            # A writer was faster: its reclaim may not have seen us.
+            # A writer published meanwhile: its reclaim may have missed this pin.
             version.pins.discard(snapshot.pin)
 
     def get(self, number: int, node: str) -> FileHandle | None:
@@ -210,15 +210,15 @@ class FileTable:
         return self.version.files.get(number, node)
 
     def insert(self, *handles: FileHandle) -> None:
-        """Add files; all become visible at once. Raises KeyError when one is there already."""
+        """Add files; all become visible at once. Raises KeyError when one is there."""
         self.change(add=handles)
 
     def remove(self, *handles: FileHandle) -> None:
-        """Take files out; their readers close after the last query. Raises KeyError."""
+        """Remove files; their readers close after the last query. Raises KeyError."""
         self.change(remove=handles)
 
     def replace(self, old: Sequence[FileHandle], new: Sequence[FileHandle]) -> None:
-        """Swap files (a merge): no query sees both or neither. A number may be kept."""
+        """Replace files by others (a merge): no query sees both or neither. A number may be kept."""
         self.change(remove=old, add=new)
 
     def move(self, handle: FileHandle, state: FileState, **changes: Any) -> FileHandle:
@@ -243,7 +243,7 @@ class FileTable:
         self.reclaim()
 
     def reclaim(self) -> None:
-        """Let go of handles that neither the table nor any pinned version holds."""
+        """Release the handles that neither the table nor a pinned version holds."""
         retired: list[FileHandle] = []
         with self._reclaim_lock:
             # The oldest version first: a handle retired by version n may be in every one before n.
@@ -273,16 +273,18 @@ class FileTable:
         taken = {handle.key for handle in add}
         there = [key for key in taken - gone if self.get(*key) is not None]
         if len(taken) != len(add) or len(gone) != len(remove) or there:
-            raise KeyError(f"a file is there already, or named twice: {there}")
+            raise KeyError(f"a file is there already, or is named twice: {there}")
 
     def _publish(self, remove: Sequence[FileHandle], add: Sequence[FileHandle]) -> None:
-        """Make the next version out of the newest one. The caller holds the lock."""
+        """Make the next version from the newest one. The caller holds the lock."""
         version = _Version(self.version.files.changed(remove, add), remove)
         with self._reclaim_lock:
             try:
                 self._versions.append(version)
                 self.version = version  # visible to queries from here on
-            except BaseException:  # of a signal handler: all of the change, or nothing
+            except (
+                BaseException
+            ):  # from a signal handler: the change is made as a whole, or not at all
                 if self.version is not version and self._versions[-1] is version:
-                    self._versions.pop()  # nobody saw it
+                    self._versions.pop()  # no query saw it
                 raise

@@ -1,7 +1,9 @@
-"""One writing process a data folder: a kernel lock on `DATA/LOCK`, with the holder's name in it.
+"""The lock of a data folder: one writing process at a time, by a kernel lock on `DATA/LOCK`.
 
-The kernel gives the lock back when the process ends, however it ends; the text inside is for people
-and never decides anything. Depends on filesystem, clock and paths.
+The kernel releases the lock when the process ends, however it ends. The text in the file names the
+holder, for messages; no decision depends on it.
+
+Depends on filesystem, clock and paths.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ _HOLDER_BYTES_MAX = 200
 
 
 def make_holder_text(clock: Clock) -> str:
-    """Return who we are, for the message that a second writer gets."""
+    """Return the name of this process, for the message to a second writer."""
     since = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat(timespec="seconds")
     return f"pid {os.getpid()} on {socket.gethostname()} since {since}"
 
 
 def acquire_folder_lock(filesystem: FileSystem, root: Path, holder_text: str) -> FolderLock:
-    """Take the data folder for writing; make it when absent. Raises FolderInUseError, OSError."""
+    """Lock the data folder for writing; make it when absent. Raises FolderInUseError, OSError."""
     make_durable_folder(filesystem, root)
     path = DataPaths(root).lock
     try:
@@ -43,7 +45,7 @@ def acquire_folder_lock(filesystem: FileSystem, root: Path, holder_text: str) ->
 
 
 def read_holder(filesystem: FileSystem, root: Path) -> str:
-    """Return what the lock file says, as far as it is readable text; empty when it says nothing."""
+    """Return the readable text of the lock file; empty when there is none."""
     try:
         file = filesystem.open(DataPaths(root).lock)
     except FileNotFoundError:

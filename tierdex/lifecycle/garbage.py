@@ -1,19 +1,21 @@
-"""Which objects of a node may be deleted now. Pure: reads a state and a listing, decides.
+"""The objects of a node that may be deleted now. Pure: a decision over a state and a listing.
 
 Three kinds of garbage:
 
-* *dropped*: left the list by a commit longer than the grace time ago -> delete, then forget
-* *orphans*: in the store, in no list (an upload that was never published). An upload may still be
-  on its way to being listed, so a floor is committed first; what is named below the committed floor
-  can never be listed again -> delete. Forgetting a dropped file raises the floor above its name.
-  An orphan may also be a file whose row was lost: none is touched while the manifest has a hole, nor
+* *dropped*: removed from the list by a commit older than the grace time -> delete, then forget
+* *orphans*: in the store and in no list (an upload that was never published). An upload may still
+  be about to be listed, so a floor is committed first; an object named below the committed floor
+  can never be listed again -> delete. Forgetting a dropped file raises the floor above its name. An
+  orphan may also be a file whose row was lost: none is deleted while the manifest has a hole, nor
   when more than half of the node's objects are orphans, unless the operator says so
 * *numbers*: manifest objects below the newest checkpoint that is older than the grace time ->
-  tombstones. The newest of all is none such in a node that goes on committing
+  tombstones
 
-Why a deletion is safe however late and by whomever (a stalled process, a former owner): a dropped
-file is never listed again, the floor and the checkpoint's number only rise. So what was garbage in
-any durable state is garbage in every later one. Still, only the owner collects, after a refresh.
+A deletion is safe however late and by whichever process (a stalled one, a former owner): a dropped
+file is never listed again, and the floor and the checkpoint's number only rise. So garbage in any
+durable state is garbage in every later one. Still, only the owner collects, after a refresh.
+
+::
 
     state, listing -> plan_garbage -> delete objects, bury numbers -> commit plan.change
 
@@ -39,7 +41,7 @@ NUMBERS_A_STEP: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class GarbagePlan:
-    """What to do now, in this order: `delete`, bury the numbers `bury`, commit `change`.
+    """The plan, in this order: `delete`, bury the numbers `bury`, commit `change`.
 
     A floor in `change` makes orphans deletable by the next plan, not by this one.
     """
@@ -63,13 +65,12 @@ def plan_garbage(
     missing: Collection[int] = (),
     yes: bool = False,
 ) -> GarbagePlan:
-    """Plan over a listing of the node's `files/` and `queues/`, taken *before* or after `state` was read.
+    """Plan over a listing of `files/` and `queues/`, taken before or after `state` was read.
 
-    `missing` are manifest numbers that ought to exist and do not; `yes` lets orphans go even if they
-    are more than half of all.
-
-    Foreign names are left alone. An upload in progress is protected by the grace time, counted
-    from the object's own modification, and by the floor in any case.
+    `missing` are manifest numbers that should exist and do not. `yes` permits the deletion of
+    orphans even if they are more than half of all objects. Foreign names are left alone. The grace
+    time, counted from the object's modification, protects an upload in progress; the floor protects
+    it in any case.
     """
     due = [dropped for dropped in state.dropped.values() if now_ms - dropped.dropped_ms >= grace_ms]
     objects = list(objects)
@@ -77,7 +78,7 @@ def plan_garbage(
     refused = _refuse_orphans(state, objects, now_ms - grace_ms, missing, yes=yes)
     if refused:
         orphans, orphan_floor = [], None
-    # What is forgotten is known no longer: only the floor keeps a job that stalled since its upload
+    # A forgotten file is no longer known: only the floor keeps a job that stalled after its upload
     # from listing the deleted object again.
     floors = [orphan_floor, *(_above(state, dropped.object_key) for dropped in due)]
     floor = max((floor for floor in floors if floor is not None), default=0)
@@ -94,7 +95,7 @@ def plan_garbage(
 def find_orphans(
     state: ManifestState, objects: Iterable[StoredObject], old_ms: int
 ) -> list[StoredObject]:
-    """Return the objects older than `old_ms` that nothing in the manifest names."""
+    """Return the objects older than `old_ms` that the manifest does not name."""
     paths, kept = StorePaths(state.node), _kept_keys(state)
     return [
         found
@@ -113,14 +114,14 @@ def _refuse_orphans(
     *,
     yes: bool,
 ) -> str:
-    """Return why no orphan may go, empty when they may."""
+    """Return the reason why no orphan may be deleted, empty when they may be."""
     orphans = find_orphans(state, objects, old_ms)
     if orphans and missing:
         return (
             f"{len(orphans)} objects that no manifest lists are kept: manifest {min(missing)} of "
-            f"node {state.node} is missing. Restore it; else they go once its number was collected"
+            f"node {state.node} is missing. Restore it; else they are deleted once its number is collected"
         )
-    # Queue tables do not count: each that a newer one replaced is an orphan, rightly.
+    # Queue tables do not count: every replaced one is an orphan.
     paths = StorePaths(state.node)
     files = [
         found
@@ -131,7 +132,7 @@ def _refuse_orphans(
     if 2 * len(unlisted) > len(files) and not yes:
         return (
             f"{len(unlisted)} of the {len(files)} objects of node {state.node} are in no manifest: they are "
-            "kept. Was an old manifest restored? If they are rubbish, run `tierdex compact --yes`"
+            "kept. Was an old manifest restored? To delete them run `tierdex compact --yes`"
         )
     return ""
 
@@ -147,7 +148,7 @@ def _kept_keys(state: ManifestState) -> set[str]:
 def _plan_orphans(
     state: ManifestState, objects: Iterable[StoredObject], old_ms: int
 ) -> tuple[list[str], int | None]:
-    """Return (keys that may go, the floor to commit for those that may not yet)."""
+    """Return (keys that may be deleted, the floor to commit for those that may not yet)."""
     paths = StorePaths(state.node)
     kept = _kept_keys(state)
     deletable: list[str] = []
@@ -161,8 +162,8 @@ def _plan_orphans(
             deletable.append(found.key)
         elif name.read_number <= state.number:  # else the listing is newer than the state
             (old if found.modified_ms <= old_ms else young).append(name.read_number)
-    # Not above what young uploads are named after: they are about to be listed, and a higher floor
-    # would make their writers upload again.
+    # Not above the names of young uploads, which are about to be listed: a higher floor would make
+    # their writers upload again.
     ceiling = min(young, default=state.number + 1)
     reachable = [number + 1 for number in old if number < ceiling]
     return deletable, max(reachable, default=None)
@@ -182,7 +183,7 @@ def _plan_numbers(state: ManifestState, old_ms: int) -> range:
 
 
 def plan_replaced(state: ManifestState, others: Iterable[ManifestState]) -> list[FileRow]:
-    """Return this node's files that merges of other nodes hold: their owner drops them."""
+    """Return this node's files that merges of other nodes contain: their owner removes them."""
     replaced = replaced_by(others)
     return [row for row in state.files.values() if is_replaced(row, state.node, replaced)]
 
@@ -190,9 +191,9 @@ def plan_replaced(state: ManifestState, others: Iterable[ManifestState]) -> list
 def plan_forget_replaced(
     state: ManifestState, others: Iterable[ManifestState]
 ) -> tuple[FileRef, ...]:
-    """Return the refs in `state.replaced` that their nodes, among `others`, know no longer.
+    """Return the refs in `state.replaced` that their nodes, among `others`, no longer know.
 
-    A node that is not among them keeps its refs: it may only be unreachable.
+    The refs of a node that is not among them stay: it may only be unreachable.
     """
     by_node = {other.node: other for other in others}
     return tuple(

@@ -1,20 +1,24 @@
-"""What a node's manifest says: rows of published files, commits that change them, the state they add up to.
+"""A node's manifest: rows of published files, the commits that change them, the resulting state.
 
 ::
 
     state 0 --commit 1--> state 1 --commit 2--> state 2 ...        apply(state, commit) -> state
 
-A commit carries one `Change`; now and then it carries the whole state after that change as well (a
-checkpoint), so that a reader begins there. Everything here is a value: frozen, shared freely.
+A commit carries one `Change`. Some commits also carry the whole state after that change (a
+checkpoint), so that a reader can begin there. Everything here is a frozen value, shared freely.
 
-A file is identified by its uuid. A uuid that was ever listed is *known* until its object is gone and
-forgotten; a known uuid is never added again, which makes publishing idempotent. `floor` and `number`
-only rise, and a dropped object never comes back: deletion by an actor with an old state is harmless.
+A file is identified by its uuid. A uuid that was ever listed is *known* until its object is deleted
+and forgotten; a known uuid is never added again, which makes publishing idempotent. `floor` and
+`number` only rise, and a dropped object is never listed again, so a deletion by an actor with an
+old state is harmless.
 
-Nothing here grows with the topics or queues that were ever seen: names and end offsets lie in the files
-themselves, and in a *queue table*, an object of its own (docs/decisions/0015-queue-table.md).
+Nothing here grows with the topics or queues that were ever used: names and end offsets lie in the
+files themselves, and in a *queue table*, an object of its own (docs/decisions/0015-queue-table.md).
 
-Times are int64 milliseconds. Must not import anything that does I/O. The bytes: manifest_codec.py.
+Times are int64 milliseconds. manifest_codec.py has the bytes. Must not import anything that does
+I/O.
+
+Depends on topic_set.
 """
 
 from __future__ import annotations
@@ -60,10 +64,10 @@ class FileRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRow:
-    """One published file. `begin_ms` its birth, `sealed_at_ms` what its age counts from.
+    """One published file. `begin_ms` is its birth; its age counts from `sealed_at_ms`.
 
-    `parts` are the files that were merged into this one, back to the first generation, so that a
-    cursor can bridge; `replaces` are those of them that other nodes list: readers leave them out.
+    `parts` are the files that were merged into this one, back to the first generation, so that
+    cursors stay valid; `replaces` are those of them that other nodes list: readers leave them out.
     """
 
     uuid: Uuid
@@ -80,7 +84,7 @@ class FileRow:
     tail_crc: int
     topics: TopicSet
     schema: str
-    tells: bool = False  # what its queues end at counts for the node's watermarks
+    tells: bool = False  # the end offsets of its queues count for the node's watermarks
     replaces: tuple[FileRef, ...] = ()
     parts: tuple[FileRef, ...] = ()
 
@@ -134,15 +138,15 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one commit does. Every field at its default does nothing."""
+    """The change of one commit. A field at its default changes nothing."""
 
     add: tuple[FileRow, ...] = ()
     remove: Mapping[Uuid, RemoveReason] = field(default_factory=_nothing)  # uuid -> why
-    forget: tuple[Uuid, ...] = ()  # uuids of dropped objects that are deleted by now
+    forget: tuple[Uuid, ...] = ()  # uuids of dropped objects that were deleted
     forget_replaced: tuple[FileRef, ...] = ()  # refs whose owners have dropped them
     floor: int | None = None
     collected: int | None = None  # manifest numbers up to here are tombstones
-    rollback: int | None = None  # the operator gave up what was committed up to here and is lost
+    rollback: int | None = None  # the operator gave up the lost commits up to here
     retention: Retention | None = None
     queue_table: QueueTableRef | None = None
     covers: tuple[Uuid, ...] = ()  # listed files whose ends the newest queue table holds
@@ -181,14 +185,14 @@ class Checkpoint(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """How far a node's history went when its writer last said so: see manifest_log.py."""
+    """The end of a node's history when its writer last wrote it: see manifest_log.py."""
 
     checkpoint: int  # the newest one then; 0: there was none yet
     number: int  # the newest commit then
 
 
 class Tombstone(NamedTuple):
-    """What overwrites a collected number: the history goes on at `newest`, a checkpoint."""
+    """Overwrites a collected number; the history continues at `newest`, a checkpoint."""
 
     node: str
     number: int
@@ -197,7 +201,7 @@ class Tombstone(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestState:
-    """Everything a node's manifest says at `number`; number 0 is a node that nobody wrote yet."""
+    """The content of a node's manifest at `number`; number 0 is a node without a commit."""
 
     node: str
     number: int = 0
@@ -241,15 +245,15 @@ class ManifestState:
 
 
 def replaced_by(states: Iterable[ManifestState]) -> frozenset[FileRef]:
-    """Return the files that a merge listed in any of these manifests stands for."""
+    """Return the files that merges listed in these manifests contain."""
     return frozenset[FileRef]().union(*(state.replaced for state in states))
 
 
 def unexplained_drops(states: Sequence[ManifestState]) -> frozenset[FileRef]:
     """Return the files that were dropped for a merge which none of these manifests lists.
 
-    Manifests are read one after the other: the merge was committed to one of them, or to a node that
-    was not listed yet, after that was read. Read again, it is there.
+    Manifests are read one after the other. The merge was committed to one of them, or to a node
+    that was not listed yet, after that manifest was read. A second read finds it.
     """
     replaced = replaced_by(states)
     return frozenset(
@@ -264,8 +268,8 @@ def unexplained_drops(states: Sequence[ManifestState]) -> frozenset[FileRef]:
 def is_replaced(row: FileRow, node: str, replaced: frozenset[FileRef]) -> bool:
     """Return whether merges of other nodes (their `replaced` sets, united) hold the row's entries.
 
-    A row that was itself merged here counts as replaced when every one of its parts is, by somebody
-    else: what it replaces itself says nothing.
+    A row that is itself a merge counts as replaced when other nodes' merges hold all of its parts,
+    apart from the parts that the row itself replaces.
     """
     if not replaced:
         return False
@@ -294,7 +298,7 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
     collected = max(state.collected, change.collected or 0)
     before = state.queue_table
     if change.queue_table is not None and before is not None:
-        # An object like any other from here on: it waits out its grace time, for those who read it.
+        # From here on a dropped object: it keeps its grace time, for its readers.
         dropped[before.uuid] = Dropped(
             before.object_key, before.uuid, 0, RemoveReason.MERGED, commit.time_ms
         )
@@ -333,7 +337,7 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
 def _uncovered(
     state: ManifestState, files: Mapping[Uuid, FileRow], added: Iterable[FileRow], change: Change
 ) -> frozenset[Uuid]:
-    """Return the listed files whose ends count, and are in no queue table yet."""
+    """Return the listed files that tell end offsets and are in no queue table yet."""
     told = (row.uuid for row in added if row.tells)
     return frozenset(uuid for uuid in state.uncovered.union(told) if uuid in files).difference(
         change.covers
@@ -343,10 +347,10 @@ def _uncovered(
 def _checkpoints_before(
     state: ManifestState, commit: Commit, collected: int
 ) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints to remember below the newest: what is below one of them can be buried.
+    """Return the checkpoints to remember below the newest: numbers below one of them can be buried.
 
-    When there are many every second one goes, so the gap behind one is a fraction of its age: a node
-    that commits for ever remembers few, and one that is only somewhat older than the grace time.
+    When there are many, every second one is dropped, so the gap behind one is a fraction of its
+    age: a node remembers few of them, and one of these is only somewhat older than the grace time.
     """
     known = state.checkpoints
     if commit.base == commit.number and state.base:
@@ -358,7 +362,7 @@ def _checkpoints_before(
 
 
 def with_checkpoint(state: ManifestState, commit: Commit) -> Commit:
-    """Return `commit` (on top of `state`) as a checkpoint: it carries the state after itself."""
+    """Return `commit` (on top of `state`) as a checkpoint: with the state after it."""
     as_base = replace(commit, base=commit.number, checkpoint=None)
     return replace(as_base, checkpoint=apply(state, as_base))
 

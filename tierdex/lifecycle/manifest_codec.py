@@ -6,12 +6,12 @@
     {...}
 
 `what` is commit, tombstone or hint. The checksum covers the header up to itself and the JSON, and
-the JSON repeats node and number, so that a right object in the wrong place fails too. There is one
+the JSON repeats node and number, so that a sound object under a wrong number fails too. There is one
 spelling of every header: a flipped byte anywhere, a truncation or a tail is a CorruptFileError.
 A newer version is an UnsupportedFormatError. Unknown fields of a known version are ignored.
 
 Format 1 listed topics by name, in rows and for the node as a whole, and the end offset of every queue;
-it is read, and never written. What it said of queues stays until the first queue table holds it.
+it is read, and never written. Its end offsets stay until the first queue table holds them.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
 Depends on manifest, orjson, google_crc32c and topic_set.
@@ -72,7 +72,7 @@ def encode_hint(node: str, hint: Hint) -> bytes:
 
 
 def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit | Tombstone:
-    """Return what lies under a manifest number.
+    """Return the object of a manifest number.
 
     Raises CorruptFileError (UnsupportedFormatError for a newer version) naming `key`.
     """
@@ -89,7 +89,7 @@ def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit 
 
 
 def decode_hint(data: bytes, *, key: str, node: str) -> Hint:
-    """Return what was known once, perhaps long ago. Raises CorruptFileError."""
+    """Return a hint, which may be old. Raises CorruptFileError."""
     what, packed = _unframe(data, key)
     if what != b"hint" or not isinstance(packed, dict) or packed.get("node") != node:
         raise CorruptFileError(key, "not this node's hint")
@@ -101,7 +101,7 @@ def decode_hint(data: bytes, *, key: str, node: str) -> Hint:
 
 
 def encode_row(row: FileRow) -> bytes:
-    """Return a row as JSON, for a job that hands it to its driver."""
+    """Return a row as JSON; a job passes it to its driver."""
     return orjson.dumps(_pack_row(row))
 
 
@@ -138,7 +138,7 @@ def _unframe(data: bytes, key: str) -> tuple[bytes, Any]:
             key, f"manifest format {version}, this program reads up to {FORMAT_VERSION}: update it"
         )
     what = fields[2]
-    # One spelling only: whatever differs from what we would write for this body is damage.
+    # One spelling only: a header other than the one that we write for this body is damage.
     if what not in _UNPACK or line + newline != _header(version, what, body):
         raise CorruptFileError(key, "length or checksum does not match")
     try:

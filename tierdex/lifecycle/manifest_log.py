@@ -81,7 +81,7 @@ _PAUSE_MAX_S: Final = 1.0
 
 
 class Draft(NamedTuple):
-    """What a caller wants to commit on top of the state that it was shown."""
+    """The commit that a caller drafts on top of the state that it was given."""
 
     kind: NodeKind
     epoch: int

@@ -1,8 +1,8 @@
-"""Reads the objects of one node's manifest: one, the newest state that they make, what else is known of it.
+"""Reads the objects of one node's manifest: single commits, the newest state, the hint.
 
-Holds no state of its own. What does not verify is read a second time, since the first answer may have
-been altered on its way; an absent number is NotFoundError where it may be the end of the history, and
-CorruptFileError where another object names it.
+It holds no state. An object that does not verify is read a second time, since its first answer may
+have been altered in transit. An absent number is NotFoundError where it may be the end of the
+history, and CorruptFileError where another object names it.
 
 Depends on manifest, manifest_codec, paths and the store.
 """
@@ -31,19 +31,19 @@ class ManifestReader:
         self._paths = paths
 
     def hint(self) -> Hint | None:
-        """Return the hint, None when there is none that can be read."""
+        """Return the hint; None when there is none, or it cannot be decoded."""
         try:
             data = self._store.get(self._paths.hint)
             return decode_hint(data, key=self._paths.hint, node=self._paths.node)
         except (NotFoundError, CorruptFileError) as error:
-            # Not swallowed: it is only a hint, the listing decides.
+            # Not swallowed: without a hint the listing decides.
             logger.debug("no usable hint", extra={"node": self._paths.node, "error": str(error)})
             return None
 
     def newest_named(self, state: ManifestState) -> int:
-        """Return the highest manifest number that a file object bears, if it is above the state's.
+        """Return the highest manifest number in the name of a file object above the state's, else 0.
 
-        Its writer had read that number: it was there.
+        The object's writer had read that number, so it existed.
         """
         above = self._paths.files_prefix + format_number(state.number + 1)
         names = (
@@ -59,7 +59,7 @@ class ManifestReader:
         return [number for number in numbers if number is not None]
 
     def newest_readable(self, numbers: list[int]) -> ManifestState:
-        """Return the newest state for which nothing is missing or damaged; number 0 if there is none."""
+        """Return the newest state without a missing or damaged commit; number 0 if there is none."""
         state = ManifestState(node=self._paths.node)
         for number in reversed(numbers):
             try:
@@ -95,15 +95,15 @@ class ManifestReader:
         """Return the state of the checkpoint `number`, or of a newer one if it was collected."""
         found = self._read_named(number)
         while isinstance(found, Tombstone):
-            found = self._read_named(found.newest)  # strictly above: the codec refuses others
+            found = self._read_named(found.newest)  # strictly above: the codec refuses every other
         if found.checkpoint is None:
             raise CorruptFileError(self._paths.manifest(found.number), "is not a checkpoint")
         return found.checkpoint
 
     def step(self, state: ManifestState) -> ManifestState:
-        """Return the state after number + 1. Raises NotFoundError when there is none."""
+        """Return the state after the next number. Raises NotFoundError when it is absent."""
         found = self.read(state.number + 1)
-        if isinstance(found, Tombstone):  # we stalled for longer than the grace time
+        if isinstance(found, Tombstone):  # this process stalled for longer than the grace time
             return self.checkpoint(found.newest)
         return apply(state, found)
 
@@ -115,11 +115,11 @@ class ManifestReader:
             raise CorruptFileError(self._paths.manifest(number), "named, but missing") from error
 
     def read(self, number: int) -> Commit | Tombstone:
-        """Return what lies under a number; what does not verify is read a second time."""
+        """Return the object of a number; one that does not verify is read a second time."""
         try:
             return self._read_once(number)
         except CorruptFileError as error:
-            # Altered on its way, perhaps: what the store itself holds damaged stays so.
+            # It may have been altered in transit; an object damaged in the store stays damaged.
             logger.warning(
                 "manifest read again", extra={"node": self._paths.node, "error": str(error)}
             )

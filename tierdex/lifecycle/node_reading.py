@@ -1,13 +1,15 @@
-"""What became of reading each node's manifest: the one list that no tool may shorten in silence.
+"""The result of reading each node's manifest. No caller may drop a node from it silently.
 
 ::
 
     nodes/a  manifest read        -> NodeReading(a, state)
     nodes/b  manifest damaged     -> NodeReading(b, the state known before, error)
-    nothing that has a manifest   -> NotFoundError: the address is wrong, or nobody ever wrote there
+    no node with a manifest       -> NotFoundError: the address is wrong, or the store is new
 
-Who only shows or answers goes on with the nodes that could be read, and names the others; who computes
-a total raises the error. Depends on manifest_log.
+A caller that shows or answers goes on with the readable nodes and names the others. A caller that
+computes a total raises the error.
+
+Depends on manifest_log.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import ManifestState
     from tierdex.lifecycle.manifest_log import ManifestLog
 
-# What says nothing about other nodes. An OSError is a faulty store's in tests; ours raise none.
+# Errors of one node that tell nothing about others. Only faulty stores of tests raise OSError.
 READING_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError)
 
 
@@ -40,7 +42,7 @@ class NodeReading(NamedTuple):
 
 
 def read_node(log: ManifestLog) -> NodeReading:
-    """Follow a node's manifest to its end; what fails is in the reading."""
+    """Follow a node's manifest to its end; an error is part of the reading."""
     try:
         return NodeReading(log.node, log.refresh())
     except READING_ERRORS as error:
@@ -52,12 +54,12 @@ def refuse_absent(
 ) -> None:
     """Raise NotFoundError when the store `place` holds no manifest, or none of a `wanted` node.
 
-    To be called once every node there was read: what could not be read is there.
+    Call it once every node was read: a node that could not be read exists.
     """
     found = {each.node for each in readings if each.error is not None or each.state.number}
     for node in sorted(set(wanted or ()) - found):
         raise NotFoundError(f"there is no node {node} in {place}: is its name right?")
     if not found:
         raise NotFoundError(
-            f"{place} holds no manifest: is the address right? Nothing was ever written there"
+            f"{place} holds no manifest: is the address right? No node was ever written there"
         )

@@ -1,4 +1,4 @@
-"""Names: where a file of each state lies on disk and in the store, built and parsed in one place.
+"""The names of files in each state, on disk and in the store: built and parsed in one place.
 
 ::
 
@@ -6,18 +6,19 @@
     DATA/unsealed/<number>   DATA/unsealed/next.ready
     DATA/sealed/<number>     DATA/compacted/<number>
     DATA/uploaded/<number>-<node>-<uuid>        sidecars: a cache, any of them may be missing
-    DATA/quarantine/<state>-<name>              what did not open; never touched again by us
+    DATA/quarantine/<state>-<name>              files that did not open; never changed again
 
     PREFIX/nodes/<node>/hint                    where the newest checkpoint is, perhaps out of date
-    PREFIX/nodes/<node>/probe-<hex>             does the store honour conditions? gone at once
+    PREFIX/nodes/<node>/probe-<hex>             tests conditional writes; deleted at once
     PREFIX/nodes/<node>/manifest/<number>       one commit each
     PREFIX/nodes/<node>/files/<manifest number that its writer had read>-<uuid>
     PREFIX/nodes/<node>/queues/<the same>-<uuid>    queue tables
 
-Numbers have exactly 20 digits, so that names sort as numbers do; uuids are 32 lower-case hex digits.
-A name ending in `.tmp` is half written, by definition: recovery removes it. Parsers refuse near
-misses: they return None, never a guess. A node's name contains no `/`; where it is one part of a name, the
-others have fixed lengths, so that the `-` between them is told from one in the node's name.
+Numbers have exactly 20 digits, so that names sort as numbers do; uuids are 32 lower-case hex
+digits. A name ending in `.tmp` is half written, by definition: recovery removes it. Parsers return
+None for a near miss, never a guess. A node's name contains no `/`; where it is part of a longer
+name, the other parts have fixed lengths, so that a `-` in the node's name is not taken for a
+separator.
 
 Depends on file_state and the ground.
 """
@@ -80,7 +81,7 @@ def parse_number(name: str) -> int | None:
     return int(name)
 
 
-@lru_cache(maxsize=4096)  # asked for by every query
+@lru_cache(maxsize=4096)  # every query needs some
 def make_file_id(number: int, node: str) -> str:
     """Return the opaque id of a file, unique over nodes; ids sort as (number, node)."""
     assert _NODE_NAME.fullmatch(node), node
@@ -112,7 +113,7 @@ class DataPaths:
 
     @property
     def ready(self) -> Path:
-        """Return the place of the next file while it waits, empty, for the roll."""
+        """The name of the next file while it waits, empty, for the roll."""
         return self.root / FileState.UNSEALED.folder / READY_NAME
 
     @property
@@ -121,7 +122,7 @@ class DataPaths:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Return every folder that a data folder must have."""
+        """Every folder of a data folder."""
         states = (*LOCAL_STATES, FileState.UPLOADED)
         return (*(self.folder(state) for state in states), self.quarantine)
 
@@ -130,15 +131,15 @@ class DataPaths:
         return self.root / state.folder
 
     def path_of(self, state: FileState, number: int) -> Path:
-        """Return where the file with this number lies in this state (see `sidecar` for uploaded)."""
+        """Return the path of the file with this number in this state (`sidecar`: for uploaded)."""
         return self.folder(state) / format_number(number)
 
     def temporary(self, state: FileState, number: int) -> Path:
-        """Return where the file is written before it is whole: beside its place, same file system."""
+        """Return the path under which the file is written: beside its final one."""
         return temporary_beside(self.path_of(state, number))
 
     def sidecar(self, number: int, node: str, uuid: bytes) -> Path:
-        """Return where the sidecar of a published file of any node is cached."""
+        """Return the path of the cached sidecar of a published file of any node."""
         name = f"{make_file_id(number, node)}-{uuid.hex()}"
         return self.folder(FileState.UPLOADED) / name
 
@@ -201,7 +202,7 @@ class StorePaths:
         return self.manifest_prefix + format_number(number)
 
     def parse_manifest(self, key: str) -> int | None:
-        """Return the manifest number of a key, None when it is none of this node's."""
+        """Return the manifest number of a key, None for a key of another kind or node."""
         if not key.startswith(self.manifest_prefix):
             return None
         return parse_number(key.removeprefix(self.manifest_prefix))
@@ -217,7 +218,7 @@ class StorePaths:
         return f"{self.queues_prefix}{format_number(read_number)}-{uuid.hex()}"
 
     def parse_object(self, key: str) -> ObjectName | None:
-        """Return the parts of the key of a file or a queue table, None when it is none of this node's."""
+        """Return the parts of the key of a file or queue table, None for any other key."""
         for prefix in (self.files_prefix, self.queues_prefix):
             if key.startswith(prefix):
                 break

@@ -1,21 +1,22 @@
-"""What a data folder needs after a stop, clean or not: a pure plan, and the hands that carry it out.
+"""Recovery of a data folder after a stop, clean or not: a pure plan, and its execution.
 
 ::
 
     list_folders -> plan_recovery(listing, published) -> [action, ...] -> apply_recovery -> Recovered
 
-The folders say the state, the manifest says what is published, headers say which file is which. The
-plan holds for every crash point of `transition`, needs no operator, and may itself be cut off at any
-point and run again: each action leaves a folder that the next plan understands.
+The folder of a file tells its state, the manifest tells which files are published, and headers
+identify the files. The plan covers every crash point of `transition` and needs no operator.
+Recovery may itself be cut off at any point and run again: each action leaves a folder that the next
+plan handles.
 
 ===============================  ==================================================================
 found                            done
 ===============================  ==================================================================
 `*.tmp`, `next.ready`            removed: half written, or empty
-a name that is not ours,         moved to quarantine/ and reported (not deleted: it may be all
-a file whose header is broken    there is of something)
+a name that is not ours,         moved to quarantine/ and reported (not deleted: it may be the only
+a file whose header is broken    copy of something)
 one file in two states           the later wins if it verifies, else it is removed
-a part beside its merge          the merge wins if it verifies, else it goes to quarantine
+a source beside its merge        the merge wins if it verifies, else it goes to quarantine
 a file that the manifest knows   the local copy is removed (the object is durable and listed); an
                                  unsealed one, which only an old copy of the folder has, quarantined
 unsealed, not the newest         sealed: the writer was between two files
@@ -47,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Identity(NamedTuple):
-    """What a file's header and footer say, read without scanning it."""
+    """The identity in a file's header and footer, read without a scan of the file."""
 
     uuid: bytes
     is_sealed: bool = False  # an unsealed file with a footer: the crash came before the rename
@@ -55,7 +56,7 @@ class Identity(NamedTuple):
 
 
 class FoundFile(NamedTuple):
-    """One file with a name of ours. `identity` is None when the header is broken, `reason` says why."""
+    """A file with a name of ours. `identity` is None when the header is broken; `reason` tells why."""
 
     state: FileState
     number: int
@@ -66,7 +67,7 @@ class FoundFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FolderListing:
-    """Everything that lies in the folders of the local states."""
+    """Every name in the folders of the local states."""
 
     files: tuple[FoundFile, ...] = ()
     leftovers: tuple[Path, ...] = ()  # temporary names and the ready-made next file
@@ -78,14 +79,14 @@ class FolderListing:
 
 @dataclass(frozen=True, slots=True)
 class RemoveLeftover:
-    """A half-written or empty file: nothing in it was ever acknowledged or counted."""
+    """A half-written or empty file: no entry of it was ever acknowledged or counted."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """A file that is not ours or does not open: out of the way, kept, reported."""
+    """A file that is not ours or does not open: moved away, kept, reported."""
 
     state: FileState
     path: Path
@@ -94,7 +95,7 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class SettleCopies:
-    """Two states of one file, or a merge and its parts: the later decides."""
+    """Two states of one file, or a merge and its sources: the later decides."""
 
     later: FoundFile
     earlier: tuple[FoundFile, ...]
@@ -110,14 +111,14 @@ class DropPublished:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """An unsealed file behind a newer one: nobody writes to it any more."""
+    """An unsealed file behind a newer one: no writer appends to it."""
 
     file: FoundFile
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A file that stays as it is; the caller opens it and puts it into the table."""
+    """A file that stays; the caller opens it and puts it into the table."""
 
     file: FoundFile
 
@@ -126,20 +127,20 @@ Action = RemoveLeftover | Quarantine | SettleCopies | DropPublished | Seal | Kee
 
 
 class Mending(Protocol):
-    """What recovery must ask the layers that know what is inside a file."""
+    """The layers above, which read the content of a file."""
 
     def verify(self, state: FileState, path: Path) -> Sequence[str]:
-        """Return what is wrong with a sealed or compacted file, in words; read all of it."""
+        """Return the broken rules of a sealed or compacted file, in words; read all of it."""
         ...
 
     def seal(self, path: Path) -> int:
-        """Recover an unsealed file, seal and sync it; return its item count. CorruptFileError."""
+        """Recover an unsealed file, seal and sync it; return its item count. Raises CorruptFileError."""
         ...
 
 
 @dataclass(slots=True)
 class Recovered:
-    """What recovery leaves: files to open, and what an operator may want to know."""
+    """The result: files to open, and what was quarantined and removed."""
 
     files: list[tuple[FileState, int, Path]] = field(default_factory=list)
     quarantined: list[tuple[Path, str]] = field(default_factory=list)
@@ -149,10 +150,10 @@ class Recovered:
 def list_folders(
     filesystem: FileSystem, paths: DataPaths, identify: Callable[[FileState, Path], Identity]
 ) -> FolderListing:
-    """Read the folders and every file's identity.
+    """List the folders and identify every file.
 
-    `identify` raises CorruptFileError for a file that does not open; OSError ends the recovery: a
-    disk that cannot be read is no reason to move files.
+    `identify` raises CorruptFileError for a file that does not open. An OSError ends the recovery:
+    when the disk cannot be read, no file is moved.
     """
     files: list[FoundFile] = []
     leftovers: list[Path] = []
@@ -172,10 +173,10 @@ def list_folders(
 
 
 def plan_recovery(listing: FolderListing, is_published: Callable[[bytes], bool]) -> list[Action]:
-    """Return what to do, in an order in which any prefix is safe. Pure.
+    """Return the actions, in an order in which every prefix is safe. Pure.
 
-    `is_published` answers for a uuid from the newest manifest (`ManifestState.knows`); when the
-    store cannot be asked it answers no, and nothing is dropped.
+    `is_published` tells whether the newest manifest knows a uuid (`ManifestState.knows`). When the
+    store cannot be read it returns False, and no file is dropped.
     """
     actions: list[Action] = [RemoveLeftover(path) for path in listing.leftovers]
     actions += [Quarantine(state, path, "not a name of ours") for state, path in listing.foreign]
@@ -203,14 +204,14 @@ def plan_recovery(listing: FolderListing, is_published: Callable[[bytes], bool])
             actions.append(Seal(file))
         else:
             actions.append(Keep(file))
-    # Last: a part that was kept above is removed again when its merge verifies.
+    # Last: a source that was kept above is removed again when its merge verifies.
     return [*actions, *merges]
 
 
 def apply_recovery(
     filesystem: FileSystem, paths: DataPaths, actions: Iterable[Action], mending: Mending
 ) -> Recovered:
-    """Carry the plan out. Raises OSError; then run recovery again."""
+    """Execute the plan. Raises OSError; then run recovery again."""
     recovered = Recovered()
     for folder in paths.folders:
         filesystem.make_folder(folder)
@@ -230,7 +231,7 @@ def apply_recovery(
                 _seal(filesystem, paths, file, mending, recovered)
             case Keep(file):
                 recovered.files.append((file.state, file.number, file.path))
-    # One sync for all removals: were they to come back, the next recovery removes them again.
+    # One sync for all removals: a name that a crash brings back is removed by the next recovery.
     for folder in paths.folders:
         filesystem.sync_folder(folder)
     recovered.files.sort(key=lambda found: found[1])
@@ -255,7 +256,7 @@ def _identity(file: FoundFile) -> Identity:
 
 
 def _plan_broken(file: FoundFile, sound: Sequence[FoundFile]) -> Action:
-    """A later copy that does not open goes when an earlier one is there, else to quarantine."""
+    """Remove a later copy that does not open if an earlier one is there, else quarantine it."""
     has_earlier = any(
         other.number == file.number and other.state.age < file.state.age for other in sound
     )
@@ -267,7 +268,7 @@ def _plan_broken(file: FoundFile, sound: Sequence[FoundFile]) -> Action:
 def _plan_published(file: FoundFile) -> Action:
     """Drop the local copy, unless it still accepts entries: then the folder is an old copy.
 
-    Were such a file gone on with, its new entries would be dropped as published one day.
+    If the writer went on with such a file, its new entries would be dropped as published.
     """
     if file.state is FileState.UNSEALED:
         return Quarantine(file.state, file.path, "published already: the folder is an old copy")
@@ -291,7 +292,7 @@ def _plan_copies(files: list[FoundFile]) -> tuple[list[SettleCopies], list[Found
 
 
 def _plan_merges(files: list[FoundFile]) -> list[SettleCopies]:
-    """Settle merges against their parts, in whatever state these lie."""
+    """Settle merges against their sources, in whatever state these are."""
     actions: list[SettleCopies] = []
     for file in files:
         parts = set(_identity(file).parts)
@@ -304,8 +305,8 @@ def _plan_merges(files: list[FoundFile]) -> list[SettleCopies]:
 def _plan_strangers(files: list[FoundFile]) -> tuple[list[Quarantine], list[FoundFile]]:
     """Quarantine the earlier of two files that share a number and nothing else.
 
-    Nothing of ours leaves that behind; a folder put together by hand might. A merge may have the
-    number of its newest part: that is no stranger.
+    None of our steps leaves such files; a folder assembled by hand might. A merge may have the
+    number of its newest source and is no stranger.
     """
     latest: dict[int, FoundFile] = {}
     strangers: list[Quarantine] = []
@@ -339,10 +340,10 @@ def _quarantine(
     taken = set(filesystem.list_folder(paths.quarantine))
     target = paths.quarantined(state, path.name)
     attempt = 0
-    while target.name in taken:  # never over what lies there already
+    while target.name in taken:  # never over a file that is there already
         attempt += 1
         target = paths.quarantined(state, f"{path.name}.{attempt}")
-    filesystem.rename(path, target)  # visible there, and no longer opened by anybody
+    filesystem.rename(path, target)  # visible there; nothing opens it any more
     sync_folders(filesystem, target, path)
     recovered.quarantined.append((target, reason))
     logger.warning("quarantined", extra={"path": str(target), "reason": reason})
@@ -358,19 +359,21 @@ def _settle(
     later, earlier = action.later, list(action.earlier)
     wrong = mending.verify(later.state, later.path)
     if action.is_merge and wrong:
-        # It may have taken the place of one of its parts, so it is all there is of that one. The
-        # other parts were kept by actions of their own.
+        # It may have taken the name of one of its sources and be the only copy of it. The other
+        # sources were kept by actions of their own.
         _quarantine(filesystem, paths, later.state, later.path, "; ".join(wrong), recovered)
         return
     while wrong:
         _remove(filesystem, later.path, recovered)
         later = earlier.pop()
-        # The last copy stays whatever is wrong with it: nothing is better.
+        # The last copy stays, also when it is damaged: there is no better one.
         wrong = mending.verify(later.state, later.path) if earlier else []
-    sync_folders(filesystem, later.path)  # its name is durable before the earlier ones go
+    sync_folders(
+        filesystem, later.path
+    )  # its name is durable before the earlier copies are removed
     for file in reversed(earlier):
         _remove(filesystem, file.path, recovered)
-    if later.state is FileState.UNSEALED:  # a later copy was there, so nobody writes to it
+    if later.state is FileState.UNSEALED:  # a later copy was there, so no writer appends to it
         _seal(filesystem, paths, later, mending, recovered)
     else:
         recovered.files.append((later.state, later.number, later.path))

@@ -1,16 +1,18 @@
-"""How long what is kept: which files expire, which entries are hidden. Pure.
+"""Retention: which files expire, which entries are hidden. Pure.
 
-A file's age, and that of every entry in it, counts from when it was sealed: a backfill of old
-entries does not expire on arrival, and a wrong future time pins nothing.
+The age of a file, and of every entry in it, counts from when the file was sealed: a backfill of old
+entries does not expire on arrival, and an entry with a wrong future time does not keep its file.
 
 * a file expires when its age reaches the longest retention of its topics
-* an entry is hidden when its age reaches its own topic's retention, though its file be kept
+* an entry is hidden when its age reaches its own topic's retention, although its file is kept
 * None keeps for ever; an unsealed file has no age
-* a merged file is as old as its newest part. So what is merged differs little in age, and a file of
-  which something is hidden is merged no more: nothing hidden is returned again, and nothing is kept
-  for longer than its retention and a tenth
+* a merged file is as old as its newest source. So only files of similar age are merged, and a file
+  of which entries are hidden is not merged: no hidden entry is returned again, and none is kept for
+  longer than its retention and a tenth
 
-The rules stand in the manifest, so every reader decides alike. Depends on manifest.
+The manifest holds the rules, so all readers decide alike.
+
+Depends on manifest.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _SPAN_SHARE = 10  # files that are merged were sealed within this part of their 
 def make_retention(
     default_s: float | None, topics_s: Mapping[str, float | None] | None = None
 ) -> Retention:
-    """Return the rules that settings in seconds spell; None keeps for ever."""
+    """Return the rules of settings in seconds; None keeps for ever."""
     topics = {topic: _milliseconds(limit) for topic, limit in (topics_s or {}).items()}
     return Retention(_milliseconds(default_s), topics)
 
@@ -59,7 +61,7 @@ def _limits(rules: Retention, topics: TopicSet) -> list[int | None]:
 
 
 def is_expired(rules: Retention, topics: TopicSet, sealed_at_ms: int | None, now_ms: int) -> bool:
-    """Return whether a file's longest-kept topic allows it to go."""
+    """Return whether a file's longest-kept topic has expired."""
     limit = longest_retention(rules, topics)
     return limit is not None and sealed_at_ms is not None and now_ms - sealed_at_ms >= limit
 
@@ -67,7 +69,7 @@ def is_expired(rules: Retention, topics: TopicSet, sealed_at_ms: int | None, now
 def plan_expiry(
     rows: Iterable[FileRow], rules: Retention, now_ms: int, *, before_ms: int | None = None
 ) -> list[FileRow]:
-    """Return the rows to drop, oldest first: expired, or sealed before `before_ms` (by hand)."""
+    """Return the rows to remove, oldest first: expired, or sealed before `before_ms` (by hand)."""
     gone = [
         row
         for row in rows

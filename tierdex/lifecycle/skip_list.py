@@ -1,4 +1,4 @@
-"""An ordered map as an immutable value, which is searched by key and by what its values cover.
+"""An ordered map as an immutable value, searched by key and by what its values cover.
 
 ::
 
@@ -6,15 +6,17 @@
     level 1   [           ] [ 30                                         ]
     level 0   [ 10 20 25  ] [ 30        40 ] [ 50     60   70  ]
 
-It is a skip list that is linked by spans instead of by nodes: a key of height h begins a span on each level
-below h, and a span of a level holds the spans of the level below that begin in it. A key's height is drawn
-from its hash, so one set of keys has one shape, whatever came and went, and nothing is ever balanced.
+It is a skip list linked by spans instead of nodes. A key of height h begins a span on each level
+below h; a span of a level holds the spans of the level below that begin in it. A key's height is
+computed from its hash, so a set of keys has one shape, whatever was inserted and removed before,
+and no step balances it.
 
-* **A change copies one span a level**, O(log n) in all, and gives a new list; the old one stays as it is
-  for whoever reads it, without a lock.
-* **Each span knows the hull of what is below it**: the least and greatest time, and the oldest key that a
-  value stands for (a merged file: its oldest part). A search enters only spans whose hull it meets. It costs
-  O(log n) and, for each value that it finds or that lies alone outside its neighbours' hull, O(log n).
+* **A change copies one span a level**, O(log n) in all, and returns a new list. Readers of the old
+  list keep it, without a lock.
+* **Each span has the hull of the values below it**: the least and greatest time, and the oldest key
+  that a value contains (a merged file: its oldest source). A search enters only spans whose hull it
+  meets. It costs O(log n), and O(log n) more for each value that it yields or that lies alone
+  outside its neighbours' hull.
 
 Depends on nothing.
 """
@@ -39,7 +41,7 @@ TIME_MAX: Final = (1 << 63) - 1
 
 
 class Bounds(NamedTuple):
-    """What a value covers: times (int64 ms, inclusive), and the oldest key that it stands for."""
+    """The hull of a value: times (int64 ms, inclusive), and the oldest key that it contains."""
 
     low: int
     high: int
@@ -47,7 +49,7 @@ class Bounds(NamedTuple):
 
 
 class _Entry:
-    """A key with its value: what the spans of level 0 hold."""
+    """A key with its value: an element of the spans of level 0."""
 
     __slots__ = ("high", "key", "low", "oldest", "value")
     children = ()
@@ -61,7 +63,7 @@ class _Entry:
 class _Span:
     """A run of entries (level 0), or of spans of the level below.
 
-    `keys` are those of all entries; of spans, those that all but the first begin with.
+    `keys` are the keys of all entries; on higher levels the first keys of all spans but the first.
     """
 
     __slots__ = ("children", "high", "keys", "low", "oldest")
@@ -86,7 +88,7 @@ class SkipList(Generic[K, V]):
         bounds_of: Callable[[K, V], Bounds],
         items: Iterable[tuple[K, V]] = (),
     ) -> None:
-        """Hold `items`, whose keys ascend: O(n). `bounds_of` says what a value covers."""
+        """Hold `items`, whose keys ascend: O(n). `bounds_of` returns the hull of a value."""
         self._bounds_of = bounds_of
         entries = [_Entry(key, value, bounds_of(key, value)) for key, value in items]
         self._count = len(entries)
@@ -101,7 +103,7 @@ class SkipList(Generic[K, V]):
     # -- changes ---------------------------------------------------------------------------------
 
     def insert(self, key: K, value: V) -> SkipList[K, V]:
-        """Return the list with a key that is not here. Raises KeyError when it is."""
+        """Return the list with a new key. Raises KeyError when the key is here."""
         if self._find(key) is not None:
             raise KeyError(key)
         entry = _Entry(key, value, self._bounds_of(key, value))
@@ -109,14 +111,14 @@ class SkipList(Generic[K, V]):
         return self._with(root, self._count + 1)
 
     def replace(self, key: K, value: V) -> SkipList[K, V]:
-        """Return the list with another value of a key that is here. Raises KeyError."""
+        """Return the list with another value of a key. Raises KeyError when the key is absent."""
         if self._find(key) is None:
             raise KeyError(key)
         entry = _Entry(key, value, self._bounds_of(key, value))
         return self._with(_replaced(self._root, TOP, entry), self._count)
 
     def remove(self, key: K) -> SkipList[K, V]:
-        """Return the list without a key. Raises KeyError when it is not here."""
+        """Return the list without a key. Raises KeyError when the key is absent."""
         if self._find(key) is None:
             raise KeyError(key)
         return self._with(_removed(self._root, TOP, key, _height_of(key)), self._count - 1)
@@ -160,7 +162,7 @@ class SkipList(Generic[K, V]):
                 yield node.value
 
     def across(self, key: K, low: K) -> Iterator[V]:
-        """Yield the values of keys from `low` on that stand for `key` or older ones, greatest first."""
+        """Yield the values of keys >= `low` that contain `key` or older ones, greatest first."""
         stack: list[Any] = [self._root]
         while stack:
             node = stack.pop()
@@ -229,7 +231,7 @@ def _built(entries: Sequence[_Entry]) -> _Span:
     begins: list[Any] = [entry.key for entry in entries]
     nodes: list[Any] = list(entries)
     for level in range(TOP + 1):
-        # A span begins at each node that is higher than the level; the first one at nothing.
+        # A span begins at each node that is higher than the level; the first span has no such node.
         cuts = [place for place, height in enumerate(heights) if height > level]
         spans = []
         for low, high in zip([0, *cuts], [*cuts, len(nodes)], strict=True):
@@ -243,7 +245,7 @@ def _built(entries: Sequence[_Entry]) -> _Span:
 
 
 def _inserted(span: _Span, level: int, entry: _Entry, height: int) -> tuple[_Span, ...]:
-    """Return what takes the span's place: one span, or two where `entry` begins the second."""
+    """Return the span with `entry`, or two spans when `entry` begins the second."""
     keys, children, key = span.keys, span.children, entry.key
     place = bisect_right(keys, key)
     if level == 0:
@@ -257,16 +259,16 @@ def _inserted(span: _Span, level: int, entry: _Entry, height: int) -> tuple[_Spa
                 (*keys[:place], key, *keys[place:]), (*children[:place], entry, *children[place:])
             ),
         )
-    parts = _inserted(children[place], level - 1, entry, height)
+    spans = _inserted(children[place], level - 1, entry, height)
     before, after = children[:place], children[place + 1 :]
-    if len(parts) == 1:
-        return (_Span(keys, (*before, *parts, *after)),)
+    if len(spans) == 1:
+        return (_Span(keys, (*before, *spans, *after)),)
     if height > level:
         return (
-            _Span(keys[:place], (*before, parts[0])),
-            _Span(keys[place:], (parts[1], *after)),
+            _Span(keys[:place], (*before, spans[0])),
+            _Span(keys[place:], (spans[1], *after)),
         )
-    return (_Span((*keys[:place], key, *keys[place:]), (*before, *parts, *after)),)
+    return (_Span((*keys[:place], key, *keys[place:]), (*before, *spans, *after)),)
 
 
 def _replaced(span: _Span, level: int, entry: _Entry) -> _Span:
@@ -286,7 +288,7 @@ def _removed(span: _Span, level: int, key: Any, height: int) -> _Span:
         place = bisect_left(keys, key)
         return _Span(keys[:place] + keys[place + 1 :], children[:place] + children[place + 1 :])
     place = bisect_right(keys, key)
-    if height < level:  # it begins nothing here
+    if height < level:  # it begins no span on this level
         child = _removed(children[place], level - 1, key, height)
         return _Span(keys, (*children[:place], child, *children[place + 1 :]))
     child = _joined(children[place - 1], children[place], level - 1)

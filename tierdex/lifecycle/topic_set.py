@@ -1,12 +1,13 @@
-"""Which topics a file holds, as a set of 64-bit hashes: what a plan and retention want to know of them.
+"""The topics of a file, as a set of 64-bit hashes, for plans and retention.
 
-A manifest holds no topic's name: names grow with what callers send, lie in each file's own dictionary
-and end with it. A row has the hashes of its file's topics while they are few (`TOPICS_LISTED_MAX`: at
-most 683 bytes of text), else None: any topic. None never leaves out a file that holds an answer, and
-never lets one expire too soon.
+A manifest holds no topic's name: names grow with what callers send, and lie in each file's own
+dictionary. A row has the hashes of its file's topics while they are few (`TOPICS_LISTED_MAX`: at
+most 683 bytes of text), else None: any topic. None never excludes a file that holds an answer, and
+never lets a file expire too soon.
 
-The hash is the seed of the topic's keys, which tells topics apart everywhere else, too.
-Depends on indexfile.hashing.
+The hash is the seed of the topic's keys, which identifies topics everywhere else too.
+
+Depends on indexfile.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TOPICS_LISTED_MAX: Final = 64
 
 TopicSet = frozenset[int] | None  # None: any topic
 
-topic_hash = lru_cache(maxsize=65_536)(topic_seed)  # asked for by every plan
+topic_hash = lru_cache(maxsize=65_536)(topic_seed)  # every plan needs some
 
 
 def topic_set(topics: Iterable[str]) -> frozenset[int]:
@@ -35,7 +36,7 @@ def topic_set(topics: Iterable[str]) -> frozenset[int]:
 
 
 def listed_topics(topics: Iterable[str]) -> TopicSet:
-    """Return what a manifest row says of its file's topics: None when there are too many to list."""
+    """Return the topics for a manifest row; None when there are too many to list."""
     hashes = topic_set(topics)
     return hashes if len(hashes) <= TOPICS_LISTED_MAX else None
 

@@ -1,15 +1,15 @@
-"""Builds compacted files from rows in a task: gather, sort by hash, write, upload. Nothing is visible.
+"""Builds compacted files of a task's rows: gather, sort by hash, write, upload. No reader sees them.
 
 ::
 
     batches -> rows (one file's worth in memory) -> sorted, newest row first among equals
             -> a temporary file of the executor -> verified -> one object -> FileRow
 
-The order of arrival is the order of rows in the task. The row's number is 0: whoever publishes it
-gives it one, since only a commit knows which are free. An object that nobody publishes is garbage
-that the node's next collection removes.
+The order of arrival is the order of rows in the task. The row's number is 0: the commit that
+publishes the row gives it a number, since only a commit knows which are free. An object that is
+never published is garbage, which the node's next collection removes.
 
-Depends on indexfile, compactor.rewrite, lifecycle, the store, fileparts and entry_rows.
+Depends on indexfile, compactor, lifecycle, the store, fileparts and entry_rows.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from __future__ import annotations
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tierdex.compactor.file_row import make_row
 from tierdex.compactor.rewrite import CHUNK_ITEMS, AppendingFile
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile.compacted.pages import join_rows
-from tierdex.indexfile.compacted.writer import CompactedSummary, CompactedWriter
+from tierdex.indexfile.compacted.writer import CompactedSummary, CompactedWriter, FilePlan
 from tierdex.indexfile.row_bounds import RowBounds
-from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.pipeline.entry_rows import name_row, rows_of
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
-    from tierdex.indexfile.schema import Schema
+    from tierdex.lifecycle.manifest import FileRow
     from tierdex.pipeline.entry_form import EntryForm
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -92,7 +91,7 @@ class FileBuilder:
         self._bucket: int | None = None
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> list[FileRow]:
-        """Build files of everything; return their rows. Raises InvalidRequestError, store's errors."""
+        """Build files of all batches; return their rows. Raises InvalidRequestError, store's errors."""
         for batch in batches:
             for bucket, piece in self._pieces(batch):
                 if self._bucket is not None and bucket != self._bucket:
@@ -139,36 +138,37 @@ class FileBuilder:
         self._start_file()
 
     def _write(self, rows: np.ndarray) -> FileRow:
-        now_ms, uuid = self._clock.now_ms(), self._ids.uuid()
-        dates = {"begin_ms": self._begin_ms, "sealed_at_ms": now_ms}
-        slot_count = max(1, round(len(rows) * _SLOTS_PER_ITEM))
-        writer_of = {
-            "uuid": uuid,
-            "schema": self._form.schema,
-            "dictionaries": self._dictionaries,
-            "slot_count": slot_count,
-            "filter_bits": self._settings.filter_bits,
-            "created_ms": now_ms,
-            "bounds": RowBounds.measure(self._form.schema, [rows]),
-            "expected_items": len(rows),
-            "extra": dates,
-        }
-        key = self._paths.file_object(self._task.read_number, uuid)
-        summary = upload_file(self._store, key, _in_hash_order(rows), writer_of)
-        return row_of_summary(
-            summary,
-            uuid=uuid,
-            object_key=key,
+        plan = FilePlan(
+            uuid=self._ids.uuid(),
             schema=self._form.schema,
-            slot_count=slot_count,
-            **dates,
+            dictionaries=self._dictionaries,
+            slot_count=max(1, round(len(rows) * _SLOTS_PER_ITEM)),
+            bounds=RowBounds.measure(self._form.schema, [rows]),
+            expected_items=len(rows),
+            dates={"begin_ms": self._begin_ms, "sealed_at_ms": self._clock.now_ms()},
         )
+        key = self._paths.file_object(self._task.read_number, plan.uuid)
+        summary = upload_file(
+            self._store,
+            key,
+            _in_hash_order(rows),
+            plan,
+            filter_bits=self._settings.filter_bits,
+            created_ms=plan.dates["sealed_at_ms"],
+        )
+        return make_row(summary, plan.uuid, key, plan.dates)
 
 
 def upload_file(
-    store: Store, key: str, chunks: Iterable[np.ndarray], writer_of: dict[str, Any]
+    store: Store,
+    key: str,
+    chunks: Iterable[np.ndarray],
+    plan: FilePlan,
+    *,
+    filter_bits: int,
+    created_ms: int,
 ) -> CompactedSummary:
-    """Write sorted chunks as one compacted file and upload it under `key`; nobody sees it yet.
+    """Write sorted chunks as one compacted file and upload it under `key`; no reader sees it yet.
 
     Memory holds a chunk and the file's tail. Raises what the chunks, the disk and the store raise.
     """
@@ -178,7 +178,12 @@ def upload_file(
         file = filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
             out = AppendingFile(file)
-            writer = CompactedWriter(out.write, **writer_of)
+            writer = CompactedWriter(
+                out.write,
+                plan,
+                filter_bits=filter_bits,
+                created_ms=created_ms,
+            )
             for rows in chunks:
                 writer.append(rows)
             summary = writer.finish()
@@ -187,35 +192,6 @@ def upload_file(
         finally:
             file.close()
     return summary
-
-
-def row_of_summary(
-    summary: CompactedSummary,
-    *,
-    uuid: bytes,
-    object_key: str,
-    schema: Schema,
-    slot_count: int,
-    begin_ms: int,
-    sealed_at_ms: int,
-) -> FileRow:
-    """Return the manifest row of a written file; its number is 0 until it is published."""
-    return FileRow(
-        uuid=uuid,
-        number=0,
-        object_key=object_key,
-        bytes=summary.bytes,
-        item_count=summary.item_count,
-        slot_count=slot_count,
-        min_time=summary.min_time,
-        max_time=summary.max_time,
-        begin_ms=begin_ms,
-        sealed_at_ms=sealed_at_ms,
-        sidecar_position=summary.sidecar_position,
-        tail_crc=summary.footer_crc,
-        topics=listed_topics(summary.topics),
-        schema=schema.encode().decode(),
-    )
 
 
 def _in_hash_order(rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -228,7 +204,7 @@ def _in_hash_order(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _times(batch: pa.RecordBatch) -> np.ndarray:
-    """Return the batch's times in milliseconds; what is wrong with them is found when it is read."""
+    """Return the batch's times in milliseconds; wrong ones are found when the batch is read."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,7 +1,8 @@
-"""One merge: published files of any nodes, oldest first, become one uploaded file. Nothing is visible.
+"""One merge: published files of any nodes, oldest first, become one uploaded file, not yet published.
 
-Runs in a Spark task, or in the driver after a micro-batch. Depends on compactor,
-indexfile, lifecycle and file_builder.
+Runs in a Spark task, or in the driver after a micro-batch.
+
+Depends on compactor, indexfile, lifecycle and file_builder.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
-from tierdex.compactor.merged_file import make_merged_row, open_published, writer_arguments
+from tierdex.compactor.merged_file import make_merged_row, open_published, plan_of_merge
 from tierdex.compactor.rewrite import CHUNK_ITEMS
 from tierdex.ids import SystemIds
 from tierdex.indexfile.compacted.merge_rows import RowMerge
@@ -33,16 +34,19 @@ def merge_group(
 ) -> FileRow:
     """Write and upload the merge of `group`: (node, row), oldest first. Return its manifest row.
 
-    `read_number` is a manifest number of `node` read before. Every page of every part is verified
-    on the way. Raises CorruptFileError and what the store raises.
+    `read_number` is a manifest number of `node` that was read before. Every page of every source is
+    verified. Raises CorruptFileError and what the store raises.
     """
     uuid = SystemIds().uuid()
     rows = [row for _, row in group]
     merge = RowMerge([open_published(store, row) for row in reversed(rows)])
-    writer_of = writer_arguments(merge, uuid, rows) | {
-        "filter_bits": filter_bits,
-        "created_ms": SystemClock().now_ms(),
-    }
     key = StorePaths(node).file_object(read_number, uuid)
-    summary = upload_file(store, key, merge.rows(CHUNK_ITEMS), writer_of)
+    summary = upload_file(
+        store,
+        key,
+        merge.rows(CHUNK_ITEMS),
+        plan_of_merge(merge, uuid, rows),
+        filter_bits=filter_bits,
+        created_ms=SystemClock().now_ms(),
+    )
     return make_merged_row(group, summary, uuid, key, node)

@@ -7,7 +7,7 @@ from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile.compacted.file import CompactedFile, Lookup
 from tierdex.indexfile.compacted.merge_rows import RowMerge
 from tierdex.indexfile.compacted.pages import join_rows
-from tierdex.indexfile.compacted.writer import CompactedWriter
+from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, SchemaField
 
 TOPICS = [("orders", "payments"), ("payments", "refunds"), ("refunds", "orders", "audit")]
@@ -25,14 +25,16 @@ def merged(sources, chunk=1000) -> CompactedFile:
     out = bytearray()
     writer = CompactedWriter(
         out.extend,
-        uuid=files.UUID,
-        schema=merge.schema,
-        dictionaries=merge.dictionaries,
-        slot_count=1,
+        FilePlan(
+            uuid=files.UUID,
+            schema=merge.schema,
+            dictionaries=merge.dictionaries,
+            slot_count=1,
+            bounds=merge.bounds,
+            expected_items=merge.item_count,
+        ),
         filter_bits=16,
         created_ms=1,
-        bounds=merge.bounds,
-        expected_items=merge.item_count,
     )
     for rows in merge.rows(chunk):
         writer.append(rows)

@@ -16,8 +16,8 @@ and statistics.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,10 +50,28 @@ _RUN_ITEMS_MAX = 1 << 19  # an open run above this is written in pieces: repeats
 _SOURCE = "rows to compact"
 
 
+@dataclass(frozen=True, kw_only=True)
+class FilePlan:
+    """What a compacted file is going to hold. Every row must lie within `bounds`.
+
+    `expected_items` sizes the filter; `dates` are the `begin_ms` and `sealed_at_ms` of its statistics.
+    """
+
+    uuid: bytes
+    schema: Schema
+    dictionaries: Dictionaries
+    slot_count: int
+    bounds: RowBounds
+    expected_items: int
+    dates: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class CompactedSummary:
     """What was written. `topics` are those that items have; times are 0 and -1 without items."""
 
+    schema: Schema
+    slot_count: int
     item_count: int
     min_time: int
     max_time: int
@@ -108,31 +126,24 @@ class CompactedWriter:
     def __init__(
         self,
         write: Callable[[Buffer], None],
+        plan: FilePlan,
         *,
-        uuid: bytes,
-        schema: Schema,
-        dictionaries: Dictionaries,
-        slot_count: int,
         filter_bits: int,
         created_ms: int,
-        bounds: RowBounds,
-        expected_items: int,
-        extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write the header. Every row must lie within `bounds`; `expected_items` sizes the filter.
-
-        What `write` was given may change when it has returned.
-        """
+        """Write the header. `write` must be done with its argument when it returns: it is reused."""
+        schema = plan.schema
         self._write_out = write
         self._position = 0
-        self._uuid = uuid
+        self._uuid = plan.uuid
         self._schema = schema
-        self._dictionaries = dictionaries
+        self._slot_count = plan.slot_count
+        self._dictionaries = plan.dictionaries
         self._filter_bits = filter_bits
-        self._extra = dict(extra or {})
-        self._plan = PagePlan.from_bounds(schema, bounds, uuid)
-        self._filter = FilterBuilder(uuid, filter_bits, expected_items)
-        topic_count = len(dictionaries.strings(TOPIC_DICTIONARY))
+        self._extra = plan.dates
+        self._plan = PagePlan.from_bounds(schema, plan.bounds, plan.uuid)
+        self._filter = FilterBuilder(plan.uuid, filter_bits, plan.expected_items)
+        topic_count = len(plan.dictionaries.strings(TOPIC_DICTIONARY))
         self._topics = np.zeros((topic_count, 3), np.int64)
         self._topics[:, 2] = -1
         self._masks = identity_masks(schema)
@@ -145,10 +156,10 @@ class CompactedWriter:
         self._out = np.empty(0, np.uint8)
         self._header = FileHeader(
             form=Form.COMPACTED,
-            uuid=uuid,
+            uuid=plan.uuid,
             schema=schema,
-            slot_count=slot_count,
-            item_capacity=max(1, expected_items),
+            slot_count=plan.slot_count,
+            item_capacity=max(1, plan.expected_items),
             row_capacity=0,
             created_ms=created_ms,
         ).encode()
@@ -187,6 +198,8 @@ class CompactedWriter:
         footer_crc = self._write_tail(statistics)
         names = self._dictionaries.strings(TOPIC_DICTIONARY)
         return CompactedSummary(
+            schema=self._schema,
+            slot_count=self._slot_count,
             item_count=self._item_count,
             min_time=statistics.min_time,
             max_time=statistics.max_time,
