@@ -33,6 +33,10 @@ LAYOUT_MODULES = (
     "indexfile/kernels/",
     "indexfile/chained/kernels/",
     "indexfile/compacted/kernels/",
+    "logfile/layout.py",
+    "logfile/kernels/",
+    "logfile/journal/kernels/",
+    "logfile/grouped/kernels/",
     "app/http/codecs/arrow_stream.py",
     "index_service/requests/cursor.py",
 )

@@ -4,7 +4,7 @@ Every call is one system call or the smallest safe group of them, so that a simu
 in for it (`tierdex.testing.simulated_disk`) and every call is a place where a crash or an error may
 strike. What each call makes durable:
 
-* `OpenFile.sync` and `Mapping.sync`  -- the bytes (and the size) of that file, once they return
+* `OpenFile.sync`, `sync_data`, `Mapping.sync`  -- the bytes (and the size) of that file
 * `sync_folder`                       -- the names in that folder: creations, renames, removals
 * everything else                     -- nothing: it is visible at once and survives a killed
                                          process, not a power cut
@@ -94,6 +94,18 @@ class OpenFile(Protocol):
 
     def truncate(self, length: int) -> None: ...
     def sync(self) -> None: ...
+    def sync_data(self) -> None:
+        """Make bytes and size durable, not the times of the inode: one journal commit less."""
+        ...
+
+    def lock_shared(self) -> None:
+        """Keep the file from `lock_alone` of others while it is open here. Raises BlockingIOError."""
+        ...
+
+    def lock_alone(self) -> None:
+        """Take the file for this one alone while it is open. Raises BlockingIOError when it is in use."""
+        ...
+
     def forget_cached(self) -> None:
         """Ask the kernel to drop clean cached pages, so that the next read comes from the device."""
         ...
@@ -328,6 +340,18 @@ class _LocalFile:
     @_naming_path
     def sync(self) -> None:
         os.fsync(self._descriptor)
+
+    @_naming_path
+    def sync_data(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    @_naming_path
+    def lock_shared(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    @_naming_path
+    def lock_alone(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def forget_cached(self) -> None:
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

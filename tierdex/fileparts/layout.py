@@ -45,7 +45,8 @@ def position_of(dtype: np.dtype, name: str) -> int:
 FORMAT_VERSION: Final = 1
 FOOTER_MAGIC: Final = b"TDXFOOT1"
 UUID_BYTES: Final = 16
-BLOCK_BYTES: Final = 4096  # unit of the chained form's checksums, and of the header
+BLOCK_BYTES: Final = 4096  # unit of the checksums of what is read in place
+HEADER_BYTES: Final = BLOCK_BYTES  # of every format
 DICTIONARY_ENTRY_FIELDS: Final = (
     Field("dictionary", "u1", "0 topics, then 1.. for the schema's fields with a dictionary"),
     Field("reserved", "u1", "zero"),
@@ -78,6 +79,10 @@ class Part(IntEnum):
     TOPICS = 15
     FILTER_PARTITIONS = 16
     PREDECESSOR = 17
+    SLOTS = 18
+    CHECKPOINTS = 19
+    QUEUE_TABLE = 20
+    QUEUE_GROUPS = 21
 
 
 PART_ENTRY_FIELDS: Final = (
@@ -106,6 +111,23 @@ FOOTER_FIELDS: Final = (
 FOOTER: Final = make_dtype(FOOTER_FIELDS)
 FOOTER_BYTES: Final = FOOTER.itemsize
 assert FOOTER_BYTES == 64, FOOTER_BYTES
+PREDECESSOR_FIELDS: Final = (
+    Field(
+        "magic", "<u4", "`PRED`; all 64 bytes are zero until the file is the one that is written"
+    ),
+    Field("crc", "<u4", "CRC32C of this record (this field zero), seeded with (this uuid, 17, 0)"),
+    Field("batch_count", "<u8", "batches that the file before had when this one took over"),
+    Field("batch_crc", "<u4", "crc of its last batch"),
+    Field("reserved", "<u4", "zero"),
+    Field("uuid", "V16", "of the file before; zero when none was being written"),
+    Field("reserved_end", "V24", "zero"),
+)
+PREDECESSOR: Final = make_dtype(PREDECESSOR_FIELDS)
+PREDECESSOR_MAGIC: Final = 0x44455250  # "PRED"
+PREDECESSOR_BYTES: Final = PREDECESSOR.itemsize
+# The header's last bytes, in one sector, under a checksum of their own: written when a file begins.
+PREDECESSOR_POSITION: Final = HEADER_BYTES - PREDECESSOR_BYTES
+assert PREDECESSOR_BYTES == 64
 FILTER_PARTITION_FIELDS: Final = (
     Field("position", "<u8", "first byte of the partition's fingerprints inside the filter part"),
     Field("seed", "<u8", "mixed into every hash before it names positions"),

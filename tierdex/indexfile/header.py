@@ -1,7 +1,7 @@
 """The header of an index file: encode, decode, and what is plausible.
 
 Everything in it is fixed at the file's birth. Sizes are checked here before anybody allocates by
-them. Depends on layout, schema and predecessor.
+them. Depends on fileparts, layout and schema.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import google_crc32c
 import numpy as np
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.fileparts.header import sign_header, verified_header
 from tierdex.fileparts.layout import BLOCK_BYTES, FORMAT_VERSION, round_up
+from tierdex.fileparts.predecessor import decode_predecessor
 from tierdex.indexfile import layout
 from tierdex.indexfile.layout import Form
-from tierdex.indexfile.predecessor import decode_predecessor
 from tierdex.indexfile.schema import Schema
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ class FileHeader:
         header["created_ms"] = self.created_ms
         header["item_bytes"] = self.schema.item_bytes
         header["schema_bytes"] = len(schema)
-        data = (header.tobytes() + schema).ljust(layout.HEADER_BYTES, b"\0")
-        header["crc"] = google_crc32c.value(data)
-        return header.tobytes() + data[layout.HEADER.itemsize :]
+        return sign_header(header, schema)
 
     @property
     def full_length(self) -> int:
@@ -70,27 +68,7 @@ def decode_header(data: bytes, path: object, *, form: Form | None = None) -> Fil
     Raises UnsupportedFormatError (foreign or newer) and CorruptFileError; `form` is the form that the
     caller can read, None for any.
     """
-    if data[: len(layout.HEADER_MAGIC)] != layout.HEADER_MAGIC:
-        if len(data) < len(layout.HEADER_MAGIC) or not any(data):
-            raise CorruptFileError(path, f"no header: the file begins with {len(data)} bytes")
-        raise UnsupportedFormatError(path, "not an index file: unknown magic")
-    if len(data) < layout.HEADER_BYTES:
-        raise CorruptFileError(path, f"header cut to {len(data)} bytes")
-    header = np.frombuffer(data, layout.HEADER, 1)[0]
-    version = int(header["format_version"])
-    unsigned = bytearray(data[: layout.HEADER_BYTES])
-    crc_position = layout.HEADER.fields["crc"][1]  # type: ignore[index]
-    unsigned[crc_position : crc_position + 4] = bytes(4)
-    unsigned[layout.PREDECESSOR_POSITION :] = bytes(layout.PREDECESSOR_BYTES)
-    if google_crc32c.value(bytes(unsigned)) != int(header["crc"]):
-        # A newer version may keep its checksum elsewhere: the version is what helps the reader.
-        if version > FORMAT_VERSION:
-            raise UnsupportedFormatError(
-                path, f"format version {version} is newer than this program"
-            )
-        raise CorruptFileError(path, "header checksum differs")
-    if version != FORMAT_VERSION:
-        raise UnsupportedFormatError(path, f"format version {version} cannot be read")
+    header = verified_header(data, layout.HEADER, layout.HEADER_MAGIC, path, noun="an index file")
     return _plausible(header, data, path, form)
 
 

@@ -27,6 +27,7 @@ from tierdex.fileparts.layout import (
     FILTER_PARTITION_FIELDS,
     FOOTER_FIELDS,
     PART_ENTRY_FIELDS,
+    PREDECESSOR_FIELDS,
     Field,
     Part,
     describe_struct,
@@ -34,11 +35,12 @@ from tierdex.fileparts.layout import (
     position_of,
     round_up,
 )
+from tierdex.fileparts.layout import HEADER_BYTES as HEADER_BYTES
+from tierdex.fileparts.layout import PREDECESSOR_POSITION as PREDECESSOR_POSITION
 
 # ---- both forms: header -----------------------------------------------------------------------------
 
 HEADER_MAGIC: Final = b"TIERDEX1"
-HEADER_BYTES: Final = 4096
 HASH_XXH64_TOPIC_SEEDED: Final = 1  # XXH64(key, seed = XXH64(topic, seed = hash_seed))
 HASH_SEED: Final = 42
 
@@ -68,24 +70,6 @@ HEADER_FIELDS: Final = (
 )
 HEADER: Final = make_dtype(HEADER_FIELDS)
 SCHEMA_POSITION: Final = 128
-
-PREDECESSOR_FIELDS: Final = (
-    Field(
-        "magic", "<u4", "`PRED`; all 64 bytes are zero until the file is the one that is written"
-    ),
-    Field("crc", "<u4", "CRC32C of this record (this field zero), seeded with (this uuid, 17, 0)"),
-    Field("batch_count", "<u8", "batches that the file before had when this one took over"),
-    Field("batch_crc", "<u4", "crc of its last batch"),
-    Field("reserved", "<u4", "zero"),
-    Field("uuid", "V16", "of the file before; zero when none was being written"),
-    Field("reserved_end", "V24", "zero"),
-)
-PREDECESSOR: Final = make_dtype(PREDECESSOR_FIELDS)
-PREDECESSOR_MAGIC: Final = 0x44455250  # "PRED"
-PREDECESSOR_BYTES: Final = PREDECESSOR.itemsize
-# The header's last bytes, in one sector, under a checksum of their own: written when a file begins.
-PREDECESSOR_POSITION: Final = HEADER_BYTES - PREDECESSOR_BYTES
-assert PREDECESSOR_BYTES == 64
 
 SCHEMA_BYTES_MAX: Final = PREDECESSOR_POSITION - SCHEMA_POSITION
 assert HEADER.itemsize == SCHEMA_POSITION, HEADER.itemsize

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import errno
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -293,6 +293,7 @@ class _SimulatedOpenFile:
         self._file = file
         self._writable = writable
         self._is_open = True
+        self.is_alone = False
         file.open_count += 1
 
     def size(self) -> int:
@@ -334,6 +335,26 @@ class _SimulatedOpenFile:
             self._check()
             self._file.sync()
 
+    def sync_data(self) -> None:
+        with self._disk.call("sync", self._path, lambda _: self._file.fail_sync()):
+            self._check()
+            self._file.sync()
+
+    def lock_shared(self) -> None:
+        self._lock_against([other for other in self._file.users if other.is_alone])
+        self.is_alone = False
+
+    def lock_alone(self) -> None:
+        self._lock_against(list(self._file.users))
+        self.is_alone = True
+
+    def _lock_against(self, others: list[Any]) -> None:
+        with self._disk.call("lock_file", self._path):
+            self._check()
+            if any(other is not self for other in others):
+                raise failure(errno.EAGAIN, self._path)
+            self._file.users.append(self)
+
     def forget_cached(self) -> None:
         with self._disk.call("forget", self._path):
             self._check()
@@ -349,6 +370,7 @@ class _SimulatedOpenFile:
         with self._disk.guard:
             self._check()
             self._is_open = False
+            self._file.users = [user for user in self._file.users if user is not self]
             self._file.open_count = max(0, self._file.open_count - 1)  # 0 after a restart
 
     def _write(self, position: int, payload: bytes) -> None:

@@ -23,7 +23,7 @@ import os
 import weakref
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class SimulatedFile:
         os.pwrite(self.descriptor, content, 0)
         self.size = len(content)
         self.open_count = 0
+        self.users: list[Any] = []  # who locked it, shared or alone
         self.log: list[Effect] = []
         self._durable = bytearray(content)
         self._known = bytearray(content)  # the current content as far as the log tells it
@@ -166,6 +167,7 @@ class SimulatedFile:
         """Forget open files and mappings of a process that is gone."""
         self.note_stores()
         self.open_count = 0
+        self.users = []
         self._mappings.clear()
 
     def after_crash(self, choose: Callable[[Effect], bool]) -> bytes:

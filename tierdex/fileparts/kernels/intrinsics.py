@@ -89,6 +89,35 @@ def store_slot(typing_context: Any, address: Any, value: Any) -> Any:
 
 
 @intrinsic
+def publish_u64(typing_context: Any, address: Any, value: Any) -> Any:
+    """Store an aligned u64 after everything that was stored before it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _pointer(builder, arguments[0], _I64)
+        builder.store_atomic(arguments[1], place, ordering="release", align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.uint64), generate
+
+
+@intrinsic
+def copy_bytes(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
+    """Copy `length` bytes between places that do not overlap: C's memcpy."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, bit = _I8.as_pointer(), ir.IntType(1)
+        function = builder.module.declare_intrinsic(
+            "llvm.memcpy", [pointer, pointer, _I64],
+            ir.FunctionType(ir.VoidType(), [pointer, pointer, _I64, bit]),
+        )  # fmt: skip
+        places = [_pointer(builder, argument, _I8) for argument in arguments[:2]]
+        builder.call(function, [*places, arguments[2], ir.Constant(bit, 0)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
 def prefetch(typing_context: Any, address: Any) -> Any:
     """Ask the cache for the line at `address`; any address is allowed."""
 

@@ -13,8 +13,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from tierdex.errors import UnavailableError
+from tierdex.fileparts.predecessor import NO_PREDECESSOR
 from tierdex.index_service.disk_errors import disk_error
-from tierdex.indexfile.predecessor import NO_PREDECESSOR
 from tierdex.lifecycle.file_handle import live_handle
 from tierdex.lifecycle.file_state import FileState
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tierdex.fileparts.predecessor import Predecessor
     from tierdex.filesystem import FileSystem
-    from tierdex.indexfile.predecessor import Predecessor
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.recovery import FolderListing, FoundFile
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tierdex.errors import ReadOnlyError, TierdexError
 from tierdex.fileparts.memory import address
+from tierdex.fileparts.predecessor import Predecessor, decode_predecessor, encode_predecessor
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import batch_append
 from tierdex.indexfile.chained.batch_scan import recount_ends
@@ -26,7 +27,6 @@ from tierdex.indexfile.chained.proof import prove
 from tierdex.indexfile.chained.reader import ChainedReader
 from tierdex.indexfile.chained.reserved_blocks import ReservedBlocks
 from tierdex.indexfile.chained.seal import encode_tail, rows_end
-from tierdex.indexfile.predecessor import Predecessor, decode_predecessor, encode_predecessor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,9 +19,9 @@ import google_crc32c
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts import layout
 from tierdex.fileparts.checksums import part_seed
 from tierdex.fileparts.layout import UUID_BYTES, Part
-from tierdex.indexfile import layout
 
 
 class Predecessor(NamedTuple):

@@ -1,0 +1,1 @@
+"""The grouped form: messages by topic, queue and offset, in compressed pages."""

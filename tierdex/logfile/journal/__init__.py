@@ -1,0 +1,1 @@
+"""The journal: messages in order of arrival, in batches; sealed, with a dense index."""

@@ -1,0 +1,158 @@
+"""New queues of a journal: into its tables, and as entries of the batch that brings their first row.
+
+    add_queues    a caller's queues -> numbers, entries behind those that wait in the stage
+    take_entries  the entries of a batch that verified -> the tables (recovery)
+
+Both find room in the tables: Python saw to it. Depends on state, intrinsics and layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
+    copy_bytes,
+    load_i32,
+    load_i64,
+    load_u16,
+    load_u32,
+    store_i64,
+    store_slot,
+    store_u16,
+    store_u32,
+    store_u64,
+)
+from tierdex.logfile import layout
+from tierdex.logfile.journal.kernels.state import (
+    S_COUNT,
+    S_FIRST,
+    S_HINT,
+    S_ID,
+    S_TAIL,
+    S_TOPIC,
+    STATE_BYTES,
+    TOTALS_BYTES,
+    V_ENTRIES,
+    V_ENTRY_USED,
+    W_NAME_ENDS,
+    W_NAMES,
+    W_QUEUE_COUNT,
+    W_STATES,
+    W_TOPIC_COUNT,
+    W_TOTALS,
+    find_queue_slot,
+    find_topic_slot,
+)
+
+_ENTRY = layout.places(layout.ENTRY)
+_QUEUE, _TOPIC, _ID = _ENTRY["queue"], _ENTRY["topic"], _ENTRY["queue_id"]
+_NAME_BYTES, _RESERVED, _FIRST = _ENTRY["name_bytes"], _ENTRY["reserved"], _ENTRY["first_offset"]
+_BYTES: Final = layout.ENTRY_BYTES
+_NAME_MAX: Final = layout.TOPIC_BYTES_MAX
+_TIME_MIN, _TIME_MAX = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+@kernel
+def _add_topic(words: Any, place: int, name: int, length: int) -> Any:
+    """Take a name into the tables; `place` is its empty place in the hash table."""
+    topic = words[W_TOPIC_COUNT]
+    ends = words[W_NAME_ENDS]
+    begin = load_i64(ends + 8 * topic - 8) if topic > 0 else np.int64(0)
+    copy_bytes(words[W_NAMES] + begin, name, length)
+    store_i64(ends + 8 * topic, begin + length)
+    totals = words[W_TOTALS] + TOTALS_BYTES * topic
+    store_i64(totals, 0)
+    store_i64(totals + 8, 0)
+    store_i64(totals + 16, _TIME_MAX)
+    store_i64(totals + 24, _TIME_MIN)
+    words[W_TOPIC_COUNT] = topic + 1
+    store_slot(place, np.uint32(topic + 1))  # last: whoever finds it finds the name
+    return np.int64(topic)
+
+
+@kernel
+def _add_queue(words: Any, place: int, topic: int, queue_id: int, first: int, hint: int) -> Any:
+    """Take a queue into the tables; `place` is its empty place in the hash table."""
+    number = words[W_QUEUE_COUNT]
+    state = words[W_STATES] + STATE_BYTES * number
+    store_i64(state + S_FIRST, first)
+    store_u64(state + S_TAIL, np.uint64(0))
+    store_u32(state + S_COUNT, np.uint32(0))
+    store_u32(state + S_TOPIC, np.uint32(topic))
+    store_u32(state + S_ID, np.uint32(queue_id))
+    store_u32(state + S_HINT, np.uint32(hint))
+    words[W_QUEUE_COUNT] = number + 1
+    store_slot(place, np.uint32(number + 1))
+    return np.int64(number)
+
+
+@kernel
+def add_queues(
+    words: Any, stage: Any, names: int, name_ends: int, topics: int, queue_ids: int,
+    first_offsets: int, hints: int, count: int, out: int,
+) -> None:  # fmt: skip
+    """Give each of `count` queues its number in the file (u4 at `out`); new ones get an entry.
+
+    Names as `find_queues` takes them; `first_offsets` i8; `hints` u4, messages to expect, or 0 for none.
+    """
+    for i in range(count):
+        which = np.int64(load_u32(topics + 4 * i))
+        begin = load_i64(name_ends + 8 * which - 8) if which > 0 else np.int64(0)
+        length = load_i64(name_ends + 8 * which) - begin
+        queue_id = np.int64(load_i32(queue_ids + 4 * i))
+        place = find_topic_slot(words, names + begin, length)
+        topic, new_bytes = np.int64(load_u32(place)) - 1, np.int64(0)
+        if topic < 0:
+            topic, new_bytes = _add_topic(words, place, names + begin, length), length
+        place = find_queue_slot(words, topic, queue_id)
+        number = np.int64(load_u32(place)) - 1
+        if number < 0:
+            first = load_i64(first_offsets + 8 * i)
+            hint = np.int64(load_u32(hints + 4 * i)) if hints != 0 else np.int64(0)
+            number = _add_queue(words, place, topic, queue_id, first, hint)
+            entry = stage[V_ENTRIES] + stage[V_ENTRY_USED]
+            store_u32(entry + _QUEUE, np.uint32(number))
+            store_u32(entry + _TOPIC, np.uint32(topic))
+            store_u32(entry + _ID, np.uint32(queue_id))
+            store_u16(entry + _NAME_BYTES, np.uint16(new_bytes))
+            store_u16(entry + _RESERVED, np.uint16(0))
+            store_i64(entry + _FIRST, first)
+            copy_bytes(entry + _BYTES, names + begin, new_bytes)
+            stage[V_ENTRY_USED] += _BYTES + new_bytes
+        store_u32(out + 4 * i, np.uint32(number))
+
+
+@kernel
+def take_entries(words: Any, address: Any, end: int) -> bool:
+    """Take the entries in [address, end) into the tables; False when one breaks a rule."""
+    while address + _BYTES <= end:
+        topic, known = np.int64(load_u32(address + _TOPIC)), words[W_TOPIC_COUNT]
+        name_bytes = np.int64(load_u16(address + _NAME_BYTES))
+        queue_id, first = np.int64(load_i32(address + _ID)), load_i64(address + _FIRST)
+        name = address + _BYTES
+        sound = (
+            load_u32(address + _QUEUE) == words[W_QUEUE_COUNT]
+            and topic <= known
+            and (topic == known) == (name_bytes > 0)
+            and name_bytes <= _NAME_MAX
+            and name + name_bytes <= end
+            and load_u16(address + _RESERVED) == 0
+            and queue_id >= 0
+            and first >= 0
+        )
+        if not sound:
+            return False
+        if name_bytes > 0:
+            place = find_topic_slot(words, name, name_bytes)
+            if load_u32(place) != 0:
+                return False
+            _add_topic(words, place, name, name_bytes)
+        place = find_queue_slot(words, topic, queue_id)
+        if load_u32(place) != 0:
+            return False
+        _add_queue(words, place, topic, queue_id, first, 0)
+        address = name + name_bytes
+    return bool(address == end)

@@ -1,0 +1,106 @@
+"""The dense index of a sealed journal: a queue's row, its messages' slots, their rows, all verified.
+
+Byte p of the file lies at `base` + p; the checked range begins with the first batch. What is read is
+verified first, and compared with its neighbours: a row says whose it is. Depends on blocks, scan,
+intrinsics and layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import load_i32, load_i64, load_u32, store_i64
+from tierdex.fileparts.layout import HEADER_BYTES
+from tierdex.logfile import layout
+from tierdex.logfile.journal.kernels.scan import row_length
+from tierdex.logfile.kernels.blocks import SOUND, touch
+
+# Words of an open sealed journal.
+D_BASE, D_SLOTS, D_SLOT_COUNT, D_QUEUES, D_QUEUE_COUNT, D_END = range(6)
+DENSE_WORDS: Final = 6
+
+BROKEN: Final = -2  # a verified byte breaks a rule
+
+_QUEUE = layout.places(layout.JOURNAL_QUEUE)
+_ID, _FIRST, _SLOT, _COUNT = (
+    _QUEUE["queue_id"], _QUEUE["first_offset"], _QUEUE["first_slot"], _QUEUE["count"],
+)  # fmt: skip
+_NUMBER: Final = _QUEUE["number"]
+_QUEUE_BYTES: Final = layout.JOURNAL_QUEUE.itemsize
+_SLOT_BYTES: Final = layout.SLOT_BYTES
+_UNIT: Final = layout.POSITION_UNIT
+_ROW_QUEUE: Final = layout.places(layout.ROW)["queue"]
+_ROW_BYTES: Final = layout.ROW_BYTES
+_ROW_HEAD_MAX: Final = _ROW_BYTES + layout.LONG_TIME_BYTES + layout.EXTRA_LENGTH_BYTES
+
+
+@kernel
+def _touch(blocks: Any, begin: int, end: int) -> Any:
+    return touch(blocks, begin - HEADER_BYTES, end - HEADER_BYTES)
+
+
+@kernel
+def find_queue_row(words: Any, blocks: Any, first: int, count: int, queue_id: int) -> Any:
+    """Return (place of the queue among the file's, or -1; SOUND or a damaged block).
+
+    `first` and `count` are its topic's queues.
+    """
+    low, high = np.int64(first), np.int64(first + count)
+    while low < high:
+        middle = (low + high) >> 1
+        position = words[D_QUEUES] + _QUEUE_BYTES * middle
+        damaged = _touch(blocks, position, position + _QUEUE_BYTES)
+        if damaged != SOUND:
+            return np.int64(-1), damaged
+        found = np.int64(load_i32(words[D_BASE] + position + _ID))
+        if found == queue_id:
+            return np.int64(middle), np.int64(SOUND)
+        if found < queue_id:
+            low = middle + 1
+        else:
+            high = middle
+    return np.int64(-1), np.int64(SOUND)
+
+
+@kernel
+def queue_bounds(words: Any, queue: int) -> Any:
+    """Return (first offset, count) of the queue at a place that `find_queue_row` verified."""
+    place = words[D_BASE] + words[D_QUEUES] + _QUEUE_BYTES * queue
+    return load_i64(place + _FIRST), np.int64(load_u32(place + _COUNT))
+
+
+@kernel
+def locate_dense(words: Any, blocks: Any, queue: int, ordinal: int, count: int, out: int) -> Any:
+    """Write the address (i8) of `count` rows of a queue from `ordinal` on; return SOUND, or what is not.
+
+    Each row is verified whole, and held to be of that queue.
+    """
+    base = words[D_BASE]
+    place = base + words[D_QUEUES] + _QUEUE_BYTES * queue
+    number = load_u32(place + _NUMBER)
+    first = load_i64(place + _SLOT) + ordinal
+    if first < 0 or first + count > words[D_SLOT_COUNT]:
+        return np.int64(BROKEN)
+    slots = words[D_SLOTS] + _SLOT_BYTES * first
+    damaged = _touch(blocks, slots, slots + _SLOT_BYTES * count)
+    if damaged != SOUND:
+        return damaged
+    for i in range(count):
+        position = np.int64(load_u32(base + slots + _SLOT_BYTES * i)) * _UNIT
+        left = words[D_END] - position
+        if position < HEADER_BYTES or left < _ROW_BYTES:
+            return np.int64(BROKEN)
+        damaged = _touch(blocks, position, position + min(left, _ROW_HEAD_MAX))
+        if damaged != SOUND:
+            return damaged
+        length = row_length(base + position, left)
+        if length == 0 or load_u32(base + position + _ROW_QUEUE) != number:
+            return np.int64(BROKEN)
+        damaged = _touch(blocks, position, position + length)
+        if damaged != SOUND:
+            return damaged
+        store_i64(out + 8 * i, base + position)
+    return np.int64(SOUND)

@@ -1,0 +1,132 @@
+"""Messages by column -> rows in the open stage, and their slots in the index.
+
+    stage_rows    rows and slots, until the stage is full or the arena short of room
+    seal_record   checksum of a closed batch, which makes it one that verifies
+
+Queue state is asked for 24 rows ahead. Depends on state, message_columns,
+checksum, intrinsics and layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
+    copy_bytes,
+    load_i64,
+    load_u32,
+    prefetch,
+    store_i64,
+    store_u32,
+)
+from tierdex.logfile import layout
+from tierdex.logfile.journal.kernels.state import (
+    ROOM_OF_ONE,
+    STATE_BYTES,
+    V_ADDRESS,
+    V_BEGIN,
+    V_COUNT,
+    V_ENTRY_USED,
+    V_LIMIT,
+    V_USED,
+    W_BASE_TIME,
+    W_HAS_BASE,
+    W_NEXT_SLOT,
+    W_SLOT_LIMIT,
+    W_STATES,
+    note_row,
+    note_totals,
+)
+from tierdex.logfile.kernels.message_columns import (
+    C_HELD,
+    C_QUEUE_STRIDE,
+    C_QUEUES,
+    C_TIME_STRIDE,
+    C_TIMES,
+    body_of,
+    extra_of,
+)
+
+_ROW = layout.places(layout.ROW)
+_SIZE, _QUEUE, _TIME = _ROW["size"], _ROW["queue"], _ROW["time"]
+_ROW_BYTES: Final = layout.ROW_BYTES
+_LONG_BYTES: Final = layout.LONG_TIME_BYTES
+_EXTRA_LENGTH: Final = layout.EXTRA_LENGTH_BYTES
+_HAS_EXTRA, _LONG, _HELD = layout.ROW_HAS_EXTRA, layout.ROW_LONG_TIME, layout.ROW_HELD
+_UNIT: Final = layout.POSITION_UNIT
+_CRC_END: Final = layout.places(layout.RECORD)["number"]  # the checksum covers what follows it
+_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
+_AHEAD: Final = 24
+
+
+@kernel
+def is_far(time: int, base: int) -> bool:
+    """Say whether time - base does not fit the four bytes of a row."""
+    delta = time - base
+    wrapped = ((time ^ base) & (time ^ delta)) < 0
+    return bool(wrapped or delta < _INT32_MIN or delta > _INT32_MAX)
+
+
+@kernel
+def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> Any:
+    """Stage the rows from `first` on, of `count`; return how many were.
+
+    Fewer than there are: the stage is full, or the arena short of room.
+    """
+    if first < count and words[W_HAS_BASE] == 0:
+        words[W_BASE_TIME] = load_i64(columns[C_TIMES] + columns[C_TIME_STRIDE] * first)
+        words[W_HAS_BASE] = 1
+    base, states = words[W_BASE_TIME], words[W_STATES]
+    limit = stage[V_LIMIT] - stage[V_ENTRY_USED]
+    queues, step = columns[C_QUEUES], columns[C_QUEUE_STRIDE]
+    for i in range(first, count):
+        if i + _AHEAD < count:
+            prefetch(states + STATE_BYTES * np.int64(load_u32(queues + step * (i + _AHEAD))))
+        body, body_bytes = body_of(columns, i)
+        extra, extra_bytes = extra_of(columns, i)
+        time = load_i64(columns[C_TIMES] + columns[C_TIME_STRIDE] * i)
+        size = np.int64(body_bytes) | (_HELD if columns[C_HELD] != 0 else 0)
+        far = is_far(time, base)
+        length = _ROW_BYTES + body_bytes
+        if far:
+            size |= _LONG
+            length += _LONG_BYTES
+        if extra_bytes > 0:
+            size |= _HAS_EXTRA
+            length += _EXTRA_LENGTH + extra_bytes
+        padded = (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
+        used = stage[V_USED]
+        if used + padded > limit or words[W_NEXT_SLOT] + ROOM_OF_ONE > words[W_SLOT_LIMIT]:
+            return np.int64(i - first)
+        queue = load_u32(queues + step * i)
+        place = stage[V_ADDRESS] + used
+        store_u32(place + padded - _UNIT, np.uint32(0))  # the padding; then what may overwrite it
+        store_u32(place + _SIZE, np.uint32(size))
+        store_u32(place + _QUEUE, queue)
+        store_u32(place + _TIME, np.uint32(0 if far else time - base))
+        place += _ROW_BYTES
+        if far:
+            store_i64(place, time)
+            place += _LONG_BYTES
+        if extra_bytes > 0:
+            store_u32(place, np.uint32(extra_bytes))
+            copy_bytes(place + _EXTRA_LENGTH, extra, extra_bytes)
+            place += _EXTRA_LENGTH + extra_bytes
+        copy_bytes(place, body, body_bytes)
+        stage[V_USED] = used + padded
+        stage[V_COUNT] += 1
+        state = states + STATE_BYTES * np.int64(queue)
+        note_totals(words, state, body_bytes, time)
+        note_row(words, state, np.uint32((stage[V_BEGIN] + used) // _UNIT))  # last: readable now
+    return np.int64(count - first)
+
+
+@kernel
+def batch_crc(address: int, length: int, seed: Any, number: int, previous: int) -> Any:
+    """Return the checksum of the batch at `address`; `previous` is that of the batch before it."""
+    begin = numbered_seed(numbered_seed(np.uint32(seed), np.uint64(number)), np.uint64(previous))
+    return np.int64(crc32c(address + _CRC_END, np.int64(length - _CRC_END), begin))

@@ -1,0 +1,202 @@
+"""Reads of an unsealed journal: what it holds, and the messages of one queue.
+
+The reading half of `Journal`. It sees what was published (level `os`), through the mapping; with
+`limit=None` also what is only staged (level `received`), in the process that writes. Never waits for a
+writer.
+
+Depends on fileparts, messages, scan, tables, kernels and logfile.kernels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import ClosedError
+from tierdex.fileparts.memory import address
+from tierdex.logfile.journal.kernels import locate as k
+from tierdex.logfile.journal.kernels import state as s
+from tierdex.logfile.journal.scan import ArrivedRows, BatchEnd, scan_rows
+from tierdex.logfile.kernels import rows as rows_k
+from tierdex.logfile.messages import MessageBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tierdex.filesystem import Mapping, OpenFile
+    from tierdex.logfile.header import LogHeader
+    from tierdex.logfile.journal.scan import BatchScan
+    from tierdex.logfile.journal.tables import Tables
+
+_EVERYTHING = np.iinfo(np.int64).max
+
+
+class Extent(NamedTuple):
+    """The messages of one queue in one file: offsets [first_offset, next_offset)."""
+
+    first_offset: int
+    next_offset: int
+
+
+class JournalReader:
+    """The reading half of a journal. Any number of threads may use it without locks."""
+
+    def __init__(
+        self, path: Path, header: LogHeader, file: OpenFile, mapping: Mapping, tables: Tables,
+        scan: BatchScan,
+    ) -> None:  # fmt: skip
+        """Read `mapping`, of which the bytes up to the end of `scan` are published."""
+        self.path = path
+        self.header = header
+        self.tables = tables
+        self._file = file
+        self._scan = scan
+        self._mapping: Mapping | None = mapping
+        self._stage = np.zeros(s.STAGE_WORD_COUNT, np.int64)
+        self._look_at(mapping)
+        self._stage[s.V_PUBLISHED] = scan.end.position
+
+    # -- what the file says of itself ------------------------------------------------------------------
+
+    @property
+    def uuid(self) -> bytes:
+        return self.header.uuid
+
+    @property
+    def end(self) -> BatchEnd:
+        """Where the batches end that are written."""
+        return self._scan.end
+
+    @property
+    def published(self) -> int:
+        """Bytes of the file that every reader may see."""
+        return int(self._stage[s.V_PUBLISHED])
+
+    @property
+    def message_count(self) -> int:
+        """Messages in the file and in the stage."""
+        return self.tables.message_count
+
+    @property
+    def queue_count(self) -> int:
+        return self.tables.queue_count
+
+    def extent(self, topic: bytes, queue_id: int, limit: int | None = None) -> Extent | None:
+        """Return the offsets that a queue has below byte `limit`; None when it has none here.
+
+        `limit` is by default what is published; `received_limit` is beyond everything.
+        """
+        words, _keep = self.tables.snapshot
+        number = self.tables.find(topic, queue_id)
+        if number < 0:
+            return None
+        bound = self.published if limit is None else limit
+        count = int(k.messages_below(words, number, bound))
+        first = self._first_offset(words, number)
+        return Extent(first, first + count) if count else None
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        topic: bytes,
+        queue_id: int,
+        offset: int,
+        *,
+        max_count: int,
+        max_bytes: int,
+        limit: int | None = None,
+    ) -> MessageBatch:
+        """Return messages from `offset` on: at most `max_count` and, after the first, `max_bytes`.
+
+        Empty when the queue has no message there. `limit` as in `extent`.
+        """
+        array = self._mapped
+        tables, stage = self.tables, self._stage
+        words, _keep = tables.snapshot
+        number = tables.find(topic, queue_id)
+        if number < 0 or max_count <= 0:
+            return MessageBatch(offset, 0, 0, 0)
+        bound = self.published if limit is None else limit
+        first = self._first_offset(words, number)
+        if offset < first:
+            return MessageBatch(offset, 0, 0, 0)
+        known = int(k.messages_below(words, number, bound))
+        places = np.empty(max(0, min(max_count, known - (offset - first))), np.int64)
+        count = int(k.locate(words, number, offset - first, len(places), address(places)))
+        places = places[:count]
+        if not count:
+            return MessageBatch(offset, 0, 0, 0)
+        base = int(words[s.W_BASE_TIME])
+        if places[-1] < self.published:
+            found = copy_messages(address(array) + places, base, offset, max_bytes)
+        else:
+            found = self._copy_staged(stage, places, base, offset, max_bytes)
+        del array, _keep  # alive until here: kernels were given addresses
+        return found
+
+    @property
+    def received_limit(self) -> int:
+        """The `limit` of a read that sees what is staged, in the process that writes."""
+        return int(_EVERYTHING)
+
+    def arrivals(self, begin: BatchEnd, end: BatchEnd | None = None) -> Iterator[ArrivedRows]:
+        """Yield the rows of each batch between two ends, in order of arrival. CorruptFileError."""
+        return scan_rows(
+            self._file.read_at, self.header, self.path,
+            queue_count=self.queue_count, begin=begin, end=end or self.end,
+        )  # fmt: skip
+
+    # -- private ---------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _first_offset(words: np.ndarray, number: int) -> int:
+        return int(k.first_offset(words, number))
+
+    @staticmethod
+    def _copy_staged(
+        stage: np.ndarray, places: np.ndarray, base: int, offset: int, max_bytes: int
+    ) -> MessageBatch:
+        """Copy rows of which some are not in the file yet: measured and copied by kernels with the GIL."""
+        scratch = np.empty(len(places), np.int64)
+        at, scratch_at = address(places), address(scratch)
+        count, bodies, extras = k.measure_staged(stage, at, len(places), max_bytes, scratch_at)
+        batch = MessageBatch(offset, count, bodies, extras)
+        k.copy_staged(stage, at, count, scratch_at, base, *_targets(batch))
+        return batch
+
+    @property
+    def _mapped(self) -> np.ndarray:
+        """The file's bytes. Never empty ones: an absent file must not look like an absent message."""
+        mapping = self._mapping
+        if mapping is None:
+            raise ClosedError(f"{self.path} was closed")
+        return mapping.array
+
+    def _publish(self, end: int) -> None:
+        """Let every reader see the bytes below `end`."""
+        self._stage[s.V_PUBLISHED] = end
+
+    def _look_at(self, mapping: Mapping) -> None:
+        self._mapping = mapping
+        self._stage[s.V_MAP] = address(mapping.array.view(np.ndarray))
+
+
+def copy_messages(
+    addresses: np.ndarray, base: int, first_offset: int, max_bytes: int
+) -> MessageBatch:
+    """Return the messages whose rows lie at `addresses` (i8), as many as `max_bytes` allow."""
+    at = address(addresses)
+    count, bodies, extras = rows_k.measure_rows(at, len(addresses), max_bytes)
+    batch = MessageBatch(first_offset, count, bodies, extras)
+    rows_k.copy_rows(at, count, base, *_targets(batch))
+    return batch
+
+
+def _targets(batch: MessageBatch) -> tuple[int, ...]:
+    columns = (
+        batch.times, batch.flags, batch.body_offsets, batch.bodies, batch.extra_offsets, batch.extras,
+    )  # fmt: skip
+    return tuple(address(column) for column in columns)

@@ -1,0 +1,208 @@
+"""Reading the batches of a journal: from its bytes to the index in memory, or to rows in their order.
+
+Batches are a journal's own write-ahead log: everything mutable is derived from them, here and only here.
+Bytes come through pread in pieces, never through a mapping: another process may cut the file. A scan ends
+at the first batch that does not verify; what lies behind it was never acknowledged at `disk`.
+
+Depends on layout, fileparts, kernels and tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import part_seed
+from tierdex.fileparts.layout import HEADER_BYTES, Part
+from tierdex.fileparts.memory import address
+from tierdex.logfile import layout
+from tierdex.logfile.journal.kernels import scan as k
+from tierdex.logfile.journal.kernels import state as s
+from tierdex.logfile.journal.kernels.stage_rows import batch_crc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierdex.logfile.header import LogHeader
+    from tierdex.logfile.journal.tables import Tables
+
+    ReadAt = Callable[[int, int], bytes]
+
+_PIECE_BYTES = 4 << 20
+_CHECKPOINTS_FIRST = 16
+_RECORD = layout.places(layout.RECORD)
+
+
+class BatchEnd(NamedTuple):
+    """Where the batches of a journal end: what the next one is numbered, and goes on from."""
+
+    position: int
+    number: int
+    crc: int
+
+
+EMPTY_END = BatchEnd(HEADER_BYTES, 0, 0)
+
+
+class BatchScan:
+    """One pass over batches: where it is, and the checkpoints that it passed. One thread."""
+
+    def __init__(self, header: LogHeader, end: BatchEnd = EMPTY_END) -> None:
+        """Begin behind `end`."""
+        self._uuid = np.frombuffer(header.uuid, np.uint8)
+        self._checkpoints = np.zeros(_CHECKPOINTS_FIRST, layout.CHECKPOINT)
+        words = self.words = np.zeros(k.SCAN_WORDS, np.int64)
+        words[k.X_POSITION], words[k.X_NUMBER], words[k.X_CRC] = end
+        words[k.X_SEED] = part_seed(header.uuid, Part.BATCH)
+        words[k.X_UUID] = address(self._uuid)
+        self._bind()
+
+    @property
+    def end(self) -> BatchEnd:
+        words = self.words
+        return BatchEnd(*(int(words[w]) for w in (k.X_POSITION, k.X_NUMBER, k.X_CRC)))
+
+    @property
+    def synced_to(self) -> int:
+        """Bytes of the file that were known to be durable when the last batch was written."""
+        return int(self.words[k.X_SYNCED_TO]) * HEADER_BYTES
+
+    @property
+    def checkpoints(self) -> np.ndarray:
+        """Return a copy of the checkpoints so far (layout.CHECKPOINT)."""
+        count = -(-int(self.words[k.X_NUMBER]) // layout.CHECKPOINT_BATCHES)
+        return self._checkpoints[:count].copy()
+
+    def seal_record(self, record: np.ndarray, length: int) -> int:
+        """Set the checksum of the batch at `record` (u1), the next one; return it."""
+        words = self.words
+        crc = int(
+            batch_crc(
+                address(record),
+                length,
+                np.uint32(words[k.X_SEED]),
+                words[k.X_NUMBER],
+                words[k.X_CRC],
+            )
+        )
+        begin = _RECORD["crc"]
+        record[begin : begin + 4] = np.frombuffer(np.uint32(crc).tobytes(), np.uint8)
+        return crc
+
+    def step(self, length: int, crc: int, tables_before: tuple[int, int]) -> None:
+        """Go over a batch that was written; `tables_before` are messages and greatest time before it."""
+        words = self.words
+        number = int(words[k.X_NUMBER])
+        if number % layout.CHECKPOINT_BATCHES == 0:
+            place = number // layout.CHECKPOINT_BATCHES
+            if place >= len(self._checkpoints):
+                self._grow()
+            self._checkpoints[place] = (words[k.X_POSITION], words[k.X_CRC], *tables_before)
+        words[k.X_POSITION] += length
+        words[k.X_NUMBER] = number + 1
+        words[k.X_CRC] = crc
+
+    def take_file(
+        self, read_at: ReadAt, tables: Tables, path: object, limit: int, piece: int = _PIECE_BYTES
+    ) -> None:
+        """Take every batch from here on, and before byte `limit`, into `tables`.
+
+        Raises CorruptFileError when a batch that verifies breaks a rule all the same.
+        """
+        for data, begin in self._pieces(read_at, limit, piece):
+            base = address(data) - begin
+            while True:
+                answer = k.take_batches(tables.words, self.words, base, begin + len(data))
+                if answer == k.SCAN_END:
+                    break
+                if answer == k.SCAN_BROKEN:
+                    raise CorruptFileError(path, f"batch {self.end.number - 1} breaks a rule")
+                self._make_room(tables)
+
+    def _pieces(self, read_at: ReadAt, limit: int, least: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield (bytes, their place in the file) until no further batch can follow."""
+        wanted = least
+        while True:
+            begin = int(self.words[k.X_POSITION])
+            data = np.frombuffer(read_at(begin, min(wanted, limit - begin)), np.uint8)
+            yield data, begin
+            position = int(self.words[k.X_POSITION])
+            left = begin + len(data) - position
+            if begin + len(data) >= limit or len(data) < min(wanted, limit - begin):
+                return  # there is no more to read
+            # What comes next is the end, or a batch of which the piece holds only a part.
+            if left >= layout.RECORD_BYTES:
+                place = address(data) + position - begin
+                length = int(k.batch_length(self.words, place, limit - position))
+                if length <= left:
+                    return
+                wanted = max(least, length)
+            else:
+                wanted = least
+
+    def _make_room(self, tables: Tables) -> None:
+        entry_bytes = int(self.words[k.X_ENTRY_BYTES])
+        entries = entry_bytes // layout.ENTRY_BYTES
+        tables.reserve(entries, entries, entry_bytes)
+        tables.reserve_slots()
+        if self.end.number // layout.CHECKPOINT_BATCHES >= len(self._checkpoints):
+            self._grow()
+
+    def _grow(self) -> None:
+        larger = np.zeros(2 * len(self._checkpoints), layout.CHECKPOINT)
+        larger[: len(self._checkpoints)] = self._checkpoints
+        self._checkpoints = larger
+        self._bind()
+
+    def _bind(self) -> None:
+        self.words[k.X_CHECKPOINTS] = self._checkpoints.ctypes.data
+        self.words[k.X_CHECKPOINT_LIMIT] = len(self._checkpoints)
+
+
+class ArrivedRows(NamedTuple):
+    """The rows of one batch in order of arrival. `queues` are numbers in the file."""
+
+    end: BatchEnd  # of the batch: what an index notes that covers it
+    addresses: np.ndarray  # i8, in `memory`
+    queues: np.ndarray  # i8
+    memory: np.ndarray
+
+
+def scan_rows(
+    read_at: ReadAt, header: LogHeader, path: object, *, queue_count: int, begin: BatchEnd, end: BatchEnd
+) -> Iterator[ArrivedRows]:  # fmt: skip
+    """Yield the rows of each batch from `begin` to `end`, verified.
+
+    Raises CorruptFileError: these batches were read before.
+    """
+    scan = BatchScan(header, begin)
+    words = scan.words
+    while scan.end.number < end.number:
+        number, position, _ = scan.end.number, scan.end.position, scan.end.crc
+        head = np.frombuffer(read_at(position, layout.RECORD_BYTES), np.uint8)
+        length = 0
+        if len(head) == layout.RECORD_BYTES:
+            length = int(k.batch_length(words, address(head), end.position - position))
+        data = np.frombuffer(read_at(position, length), np.uint8)
+        record = data[: layout.RECORD_BYTES].view(layout.RECORD)
+        crc = -1
+        if length and len(data) == length:
+            seed = np.uint32(words[k.X_SEED])
+            crc = int(batch_crc(address(data), length, seed, number, words[k.X_CRC]))
+        if crc < 0 or crc != int(record["crc"][0]):
+            raise CorruptFileError(path, f"batch {number} at byte {position} does not verify")
+        count = int(record["message_count"][0])
+        addresses, queues = np.empty(count, np.int64), np.empty(count, np.int64)
+        sound = k.list_rows(address(data), count, queue_count, address(addresses), address(queues))
+        if sound != count:
+            raise CorruptFileError(path, f"row {int(sound)} of batch {number} breaks a rule")
+        scan.step(length, crc, (0, 0))
+        yield ArrivedRows(scan.end, addresses, queues, data)
+
+
+def bounds_of(tables: Tables) -> tuple[int, int]:
+    """Return (messages, greatest time) as a checkpoint notes them."""
+    words = tables.words
+    return int(words[s.W_MESSAGES]), int(words[s.W_MAX_TIME])

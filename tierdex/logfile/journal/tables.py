@@ -1,0 +1,191 @@
+"""The index of a journal in memory: its topics and queues, and where each queue's messages lie.
+
+Nothing is a Python object a queue or a topic: names in one run of bytes, states in an array, two open
+hash tables, slots in chunks of an arena (kernels.state has the picture). A queue costs 32 bytes and its
+share of the hash table, a message 4 bytes and its share of a chunk.
+
+Arrays are replaced by larger ones, never moved under a reader: who took `words` keeps its arrays alive
+through the Tables' snapshot, and reads a state that was true when it was taken. One thread adds; any
+number reads. Depends on fileparts, columns, layout and kernels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tierdex.fileparts.memory import address
+from tierdex.logfile import layout
+from tierdex.logfile.journal.kernels import state as k
+
+if TYPE_CHECKING:
+    from tierdex.logfile.columns import QueueColumns
+
+_INT64 = np.iinfo(np.int64)
+_QUEUES_FIRST, _TOPICS_FIRST, _NAMES_FIRST = 64, 16, 1024
+
+
+class Snapshot(NamedTuple):
+    """`words` for kernels, and the arrays that its addresses name."""
+
+    words: np.ndarray
+    keep: tuple[np.ndarray, ...]
+
+
+class Tables:
+    """Topics, queues and slots of one journal."""
+
+    def __init__(self) -> None:
+        self._segments: list[np.ndarray] = []
+        self._segment_table = np.zeros(k.SEGMENT_COUNT_MAX, np.int64)
+        self._names = np.empty(_NAMES_FIRST, np.uint8)
+        self._name_ends = np.zeros(_TOPICS_FIRST, np.int64)
+        self._totals = np.zeros((_TOPICS_FIRST, 4), np.int64)
+        self._states = np.zeros((_QUEUES_FIRST, k.STATE_BYTES), np.uint8)
+        self._topic_slots = np.zeros(2 * _TOPICS_FIRST, np.uint32)
+        self._queue_slots = np.zeros(2 * _QUEUES_FIRST, np.uint32)
+        words = np.zeros(k.WORD_COUNT, np.int64)
+        words[k.W_NEXT_SLOT] = 1  # 0 is "no chunk"
+        words[k.W_MIN_TIME], words[k.W_MAX_TIME] = _INT64.max, _INT64.min
+        self._bind(words)
+        self.reserve_slots()
+
+    @property
+    def words(self) -> np.ndarray:
+        return self.snapshot.words
+
+    @property
+    def queue_count(self) -> int:
+        return int(self.words[k.W_QUEUE_COUNT])
+
+    @property
+    def topic_count(self) -> int:
+        return int(self.words[k.W_TOPIC_COUNT])
+
+    @property
+    def message_count(self) -> int:
+        return int(self.words[k.W_MESSAGES])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that the tables hold, in bytes, used or not."""
+        tables = sum(array.nbytes for array in self.snapshot.keep)
+        return tables + sum(segment.nbytes for segment in self._segments)
+
+    # -- room ------------------------------------------------------------------------------------------
+
+    def reserve(self, queues: int, topics: int, name_bytes: int) -> None:
+        """Make room for so many more queues, topics and bytes of topics' names."""
+        words = self.words
+        names_used = int(self._name_ends[self.topic_count - 1]) if self.topic_count else 0
+        queues, topics = self.queue_count + queues, self.topic_count + topics
+        name_bytes += names_used
+        if (
+            queues <= int(words[k.W_QUEUE_LIMIT])
+            and topics <= int(words[k.W_TOPIC_LIMIT])
+            and name_bytes <= int(words[k.W_NAMES_LIMIT])
+        ):
+            return
+        words = words.copy()
+        self._names = _grown(self._names, name_bytes)
+        self._name_ends = _grown(self._name_ends, topics)
+        self._totals = _grown(self._totals, topics)
+        self._states = _grown(self._states, queues)
+        more_topics = 2 * len(self._name_ends) > len(self._topic_slots)
+        more_queues = 2 * len(self._states) > len(self._queue_slots)
+        if more_topics:
+            self._topic_slots = np.zeros(_power_of_two(2 * len(self._name_ends)), np.uint32)
+        if more_queues:
+            self._queue_slots = np.zeros(_power_of_two(2 * len(self._states)), np.uint32)
+        self._bind(words, is_ready=False)
+        if more_topics:
+            k.rehash_topics(words)
+        if more_queues:
+            k.rehash_queues(words)
+        self.snapshot = Snapshot(words, self._arrays())  # readers go over to the larger ones
+
+    def reserve_slots(self) -> None:
+        """Make room in the arena for many more rows."""
+        words = self.words
+        while int(words[k.W_NEXT_SLOT]) + k.ROOM_OF_ONE > int(words[k.W_SLOT_LIMIT]):
+            number = len(self._segments)
+            assert number < k.SEGMENT_COUNT_MAX, "more slots than row positions"
+            self._segments.append(np.empty(k.SEGMENT_SLOTS, np.uint32))
+            self._segment_table[number] = address(self._segments[-1])
+            words[k.W_SLOT_LIMIT] = (number + 1) * k.SEGMENT_SLOTS
+
+    def _bind(self, words: np.ndarray, *, is_ready: bool = True) -> None:
+        """Note the addresses of all arrays in `words`."""
+        words[k.W_NAMES], words[k.W_NAMES_LIMIT] = address(self._names), len(self._names)
+        words[k.W_NAME_ENDS], words[k.W_TOPIC_LIMIT] = (
+            address(self._name_ends), len(self._name_ends),
+        )  # fmt: skip
+        words[k.W_TOTALS] = address(self._totals)
+        words[k.W_TOPIC_SLOTS] = address(self._topic_slots)
+        words[k.W_TOPIC_MASK] = len(self._topic_slots) - 1
+        words[k.W_QUEUE_SLOTS] = address(self._queue_slots)
+        words[k.W_QUEUE_MASK] = len(self._queue_slots) - 1
+        words[k.W_STATES] = address(self._states)
+        words[k.W_QUEUE_LIMIT] = len(self._states)
+        words[k.W_SEGMENTS] = address(self._segment_table)
+        if is_ready:
+            self.snapshot = Snapshot(words, self._arrays())
+
+    def _arrays(self) -> tuple[np.ndarray, ...]:
+        return (
+            self._names, self._name_ends, self._totals, self._states, self._topic_slots,
+            self._queue_slots, self._segment_table,
+        )  # fmt: skip
+
+    # -- what is in it ---------------------------------------------------------------------------------
+
+    def find(self, topic: bytes, queue_id: int) -> int:
+        """Return the number of a queue, or -1."""
+        words, _keep = self.snapshot
+        name = np.frombuffer(topic, np.uint8)
+        return int(k.find_queue(words, address(name), len(name), queue_id)) if topic else -1
+
+    def find_many(self, queues: QueueColumns) -> np.ndarray:
+        """Return the number (i8) of each queue, or -1."""
+        words, _keep = self.snapshot
+        out = np.empty(len(queues), np.int64)
+        k.find_queues(words, *queues.addresses(), len(queues), address(out))
+        return out
+
+    def states(self) -> np.ndarray:
+        """Return a copy of the queues' states, as an array of STATE."""
+        states: np.ndarray = self._states[: self.queue_count].reshape(-1).view(STATE)
+        return states.copy()
+
+    def totals(self) -> np.ndarray:
+        """Return a copy of the topics' totals: i8[n, 4] messages, body bytes, least and greatest time."""
+        return self._totals[: self.topic_count].copy()
+
+    def names(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return copies of (ends i8, bytes u1) of the topics' names."""
+        ends = self._name_ends[: self.topic_count].copy()
+        return ends, self._names[: int(ends[-1]) if len(ends) else 0].copy()
+
+
+STATE = np.dtype(
+    {
+        "names": ["first_offset", "tail", "count", "topic", "queue_id", "hint"],
+        "formats": ["<i8", "<u8", "<u4", "<u4", "<i4", "<u4"],
+    }
+)
+assert STATE.itemsize == k.STATE_BYTES
+assert np.dtype(np.uint32).itemsize == layout.SLOT_BYTES
+
+
+def _grown(array: np.ndarray, length: int) -> np.ndarray:
+    """Return `array`, or a copy with room for at least `length` rows and half as much again."""
+    if length <= len(array):
+        return array
+    larger = np.zeros((length + length // 2, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << (count - 1).bit_length()

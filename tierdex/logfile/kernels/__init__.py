@@ -1,0 +1,1 @@
+"""Numba kernels of both forms of a log file."""
