@@ -4,7 +4,7 @@ A roll is one rename: the file made ahead of time gets its number, and the old o
 compactor, which seals what is not active. A file whose rename failed is never used again, whatever its
 name is by then: it is removed under both, and the next attempt makes another one.
 
-Depends on disk_errors, indexfile and lifecycle.
+Depends on disk_errors, fileparts, indexfile and lifecycle.
 """
 
 from __future__ import annotations
