@@ -11,14 +11,9 @@ import threading
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
 from tierdex.index_service.file_info import NodeInfo
+from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.put_columns import make_entry_columns
-from tierdex.index_service.requests.query import (
-    INT32_MAX,
-    check_integer,
-    check_topic,
-    make_request,
-    make_requests,
-)
+from tierdex.index_service.requests.query import make_request, make_requests
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.settings import Settings
 
@@ -167,7 +162,7 @@ class SmallIndex:
 
     def watermark(self, topic, queue_id):
         check_topic(topic, "topic")
-        check_integer(queue_id, "queue_id", 0, INT32_MAX)
+        check_location("queue_id", queue_id)
         ends = [e.offset + e.size for _, _, e in self.items if e[:2] == (topic, queue_id)]
         return {"os": max(ends, default=None), "disk": None, "remote": None}
 

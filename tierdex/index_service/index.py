@@ -19,13 +19,8 @@ from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.index_service.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.query_guard import QueryGuard
-from tierdex.index_service.requests.query import (
-    DEFAULT_MAX_COUNT,
-    INT32_MAX,
-    check_integer,
-    check_topic,
-    make_request,
-)
+from tierdex.index_service.requests.entry_rules import check_location, check_topic
+from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, make_request
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
@@ -238,7 +233,7 @@ class Index(OperatedIndex):
         """
         check_topic(topic, "topic")
         self._refuse_closed()
-        queue_id = check_integer(queue_id, "queue_id", 0, INT32_MAX)
+        queue_id = check_location("queue_id", queue_id)
         return self._components.watermarks.of(topic, queue_id)
 
     # -- queries ---------------------------------------------------------------------------------

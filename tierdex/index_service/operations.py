@@ -13,7 +13,7 @@ from tierdex.errors import NotFoundError, ReadOnlyError
 from tierdex.index_service.disk_errors import with_disk_errors
 from tierdex.index_service.health import CLOSED, NotReady
 from tierdex.index_service.query_guard import refuse_closed
-from tierdex.index_service.requests.query import check_integer
+from tierdex.index_service.requests.entry_rules import check_integer
 
 if TYPE_CHECKING:
     from tierdex.index_service.components import Components, WritingComponents

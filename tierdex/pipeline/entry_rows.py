@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.requests.entry_rules import no_name
 from tierdex.index_service.requests.put_columns import EntryColumns, make_entry_columns
 from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.hashing import key_hashes, message_id_hashes
@@ -74,7 +75,7 @@ def _check_lists(lists: Any, message_ids: Any | None) -> None:
         empty = pc.and_(empty, pc.is_null(message_ids))
     row = pc.index(empty, True).as_py()
     if row >= 0:
-        raise InvalidRequestError("give a key or a message ID", field=f"entries[{row}].keys")
+        raise no_name(f"entries[{row}].keys")
 
 
 def name_row(error: InvalidRequestError, partition: int, first_row: int) -> InvalidRequestError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.requests.query import check_key, check_topic
+from tierdex.index_service.requests.entry_rules import check_key, check_topic
 from tierdex.indexfile.hashing import key_hash, signed_bits
 
 _KEY_BYTES_MAX = 65_535

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tierdex.errors import CursorExpiredError, InvalidRequestError
-from tierdex.index_service.requests.query import INT64_MAX, INT64_MIN, make_request, make_requests
+from tierdex.index_service.requests.entry_rules import INT64_MAX, INT64_MIN
+from tierdex.index_service.requests.query import make_request, make_requests
 from tierdex.settings import load_settings
 
 SETTINGS = load_settings(max_key_bytes=8, max_count_limit=100, max_lookups=3)

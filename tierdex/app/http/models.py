@@ -5,7 +5,7 @@ ranges, and makes no object a row. The index checks the rules of text (length in
 characters) and which names go together, in every API alike; the schemas repeat those rules for
 readers. A test (schemathesis) sends what the schemas allow and what they forbid.
 
-Depends on pydantic and times.
+Depends on pydantic, times and schema.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 
 from tierdex.app.times import MAX_INT64, MIN_INT64, RFC3339_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
+from tierdex.indexfile.schema import MESSAGE_RANGES
 
 TOPIC_SCHEMA: Final[dict[str, Any]] = {
     "type": "string",
@@ -51,21 +52,20 @@ def _milliseconds(value: Any) -> Any:
         raise PydanticCustomError("time", "{reason}", {"reason": error.detail}) from None
 
 
+def _location_field(name: str, number_format: str) -> Any:
+    lowest, highest = MESSAGE_RANGES[name]
+    return Field(strict=True, ge=lowest, le=highest, json_schema_extra={"format": number_format})
+
+
 Topic = Annotated[str, WithJsonSchema(TOPIC_SCHEMA)]
 Key = Annotated[str, WithJsonSchema(KEY_SCHEMA)]
 Int64 = Annotated[
     int, Field(strict=True, ge=MIN_INT64, le=MAX_INT64, json_schema_extra={"format": "int64"})
 ]
 Time = Annotated[Int64, BeforeValidator(_milliseconds), WithJsonSchema(TIME_SCHEMA)]
-QueueId = Annotated[
-    int, Field(strict=True, ge=0, le=(1 << 31) - 1, json_schema_extra={"format": "int32"})
-]
-Offset = Annotated[
-    int, Field(strict=True, ge=0, le=MAX_INT64, json_schema_extra={"format": "int64"})
-]
-Size = Annotated[
-    int, Field(strict=True, ge=0, le=(1 << 32) - 1, json_schema_extra={"format": "int64"})
-]
+QueueId = Annotated[int, _location_field("queue_id", "int32")]
+Offset = Annotated[int, _location_field("offset", "int64")]
+Size = Annotated[int, _location_field("size", "int64")]
 Durability = Literal["received", "os", "disk", "remote"]
 _ROW: Final = ConfigDict(extra="forbid")
 

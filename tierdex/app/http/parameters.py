@@ -3,7 +3,7 @@
 A number is digits, a boolean is `true` or `false`, a time is milliseconds or RFC 3339. A name must
 be known and given once; text must be UTF-8. The index checks the meaning of the values.
 
-Depends on pydantic, models and times.
+Depends on pydantic, models, times and schema.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA, Durability
 from tierdex.app.times import MS_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
+from tierdex.indexfile.schema import MESSAGE_RANGES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,6 +49,10 @@ def _time(value: Any) -> Any:
 
 
 _MILLISECONDS: Final = {"type": "string", "pattern": MS_PATTERN}
+_QUEUE_MIN, _QUEUE_MAX = MESSAGE_RANGES["queue_id"]
+_QUEUE_SCHEMA: Final = {
+    "type": "integer", "format": "int32", "minimum": _QUEUE_MIN, "maximum": _QUEUE_MAX,
+}  # fmt: skip
 _IN_QUERY: Final = {"anyOf": [*TIME_SCHEMA["anyOf"], _MILLISECONDS]}
 Topic = Annotated[str, WithJsonSchema(TOPIC_SCHEMA)]
 Key = Annotated[str, WithJsonSchema(KEY_SCHEMA)]
@@ -109,9 +114,7 @@ class WatermarkQuery(BaseModel):
     queue_id: Annotated[
         int,
         BeforeValidator(_whole_number),
-        WithJsonSchema(
-            {"type": "integer", "format": "int32", "minimum": 0, "maximum": (1 << 31) - 1}
-        ),
+        WithJsonSchema(_QUEUE_SCHEMA),
     ] = Field(description="queue")
 
 

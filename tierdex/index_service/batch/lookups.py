@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
-from tierdex.index_service.requests.put_columns import make_string_column, make_topic_column
-from tierdex.index_service.requests.query import (
-    DEFAULT_MAX_COUNT,
+from tierdex.index_service.requests.entry_rules import (
     INT64_MAX,
     INT64_MIN,
     check_integer,
     check_topic,
-    make_request,
 )
+from tierdex.index_service.requests.put_columns import make_string_column, make_topic_column
+from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, make_request
 from tierdex.indexfile import hashing
 from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID

@@ -20,7 +20,8 @@ import pyarrow as pa
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.batch.lookups import plain_keys_of, topics_and_keys_of
 from tierdex.index_service.batch.matches import FileMatches
-from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, check_integer
+from tierdex.index_service.requests.entry_rules import check_integer
+from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT
 from tierdex.indexfile.chained.reader import ChainedReader
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE

@@ -3,7 +3,7 @@
 The kernels that take a plain message check it themselves; everything else comes here, where a wrong
 field is named.
 
-Depends on errors and request.
+Depends on errors and entry_rules.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.requests.query import (
-    INT32_MAX,
-    INT64_MAX,
-    UINT32_MAX,
+from tierdex.index_service.requests.entry_rules import (
     check_integer,
     check_key,
+    check_location,
     check_topic,
+    no_name,
 )
 
 if TYPE_CHECKING:
@@ -60,9 +59,9 @@ class PutChecker:
             self._keys(keys, message_id),
             message_id,
             check_integer(timestamp, "timestamp"),
-            check_integer(offset, "offset", 0, INT64_MAX),
-            check_integer(size, "size", 0, UINT32_MAX),
-            check_integer(queue_id, "queue_id", 0, INT32_MAX),
+            check_location("offset", offset),
+            check_location("size", size),
+            check_location("queue_id", queue_id),
         )
 
     def _keys(self, keys: Iterable[str] | str | None, message_id: str | None) -> tuple[str, ...]:
@@ -79,7 +78,7 @@ class PutChecker:
         for number, key in enumerate(checked):
             check_key(key, f"keys[{number}]", self._max_key_bytes)
         if not checked and message_id is None:
-            raise InvalidRequestError("give at least one key or a message ID", field="keys")
+            raise no_name("keys")
         if (
             len(checked) >= self._max_items
             and len(checked) + (message_id is not None) > self._max_items

@@ -4,7 +4,7 @@ The whole batch is checked before anything of it is written, so that it is appli
 whole. A refusal names the first offending row the way a caller sees it: ``entries[17].offset``.
 Nothing here runs per row in Python unless an error has to be located.
 
-Depends on errors, index_service.request, indexfile.schema; pyarrow and numpy.
+Depends on errors, entry_rules, columns, hashing, schema, settings, pyarrow and numpy.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
-from tierdex.index_service.requests.query import (
-    INT32_MAX,
+from tierdex.index_service.requests.entry_rules import (
     INT64_MAX,
     INT64_MIN,
-    UINT32_MAX,
     check_integer,
     check_key,
     check_topic,
+    missing,
+    no_name,
+    out_of_range,
+    range_of,
+    wrong_length,
 )
 from tierdex.indexfile.columns import StringColumn, is_plain_text
 from tierdex.indexfile.hashing import plain_hashes, topic_seed
@@ -36,8 +39,6 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 _STRING, _LARGE_STRING = pa.string(), pa.large_string()
-# Ranges of the message schema's fields; a schema of the caller's own is bounded by its dtypes.
-_RANGES = {"queue_id": (0, INT32_MAX), "offset": (0, INT64_MAX), "size": (0, UINT32_MAX)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def make_entry_columns(
         raise InvalidRequestError("there is no such field", field=min(unknown))
     for name in wanted:
         if fields.get(name) is None:
-            raise InvalidRequestError("is required", field=_row_field(0, name))
+            raise missing(_row_field(0, name))
     key_column, key_hashes = _plain_keys(keys, topic, settings.max_key_bytes)
     if key_hashes is None:
         key_column = _strings(keys, "key", count)
@@ -130,7 +131,7 @@ def make_string_column(values: object, name: str, max_bytes: int, *, rows: str) 
         _check_texts(column, name, max_bytes)
         if column is not None and column.null_count:
             row = int(np.argmax(np.asarray(column.is_null())))
-            raise InvalidRequestError("is required", field=_row_field(row, name))
+            raise missing(_row_field(row, name))
     except InvalidRequestError as error:
         raise _renamed(error, rows) from error
     return column
@@ -241,7 +242,7 @@ def _strings_from_python(values: Any, name: str) -> Any:
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, TypeError) as error:
         for row, value in enumerate(values):
             if value is not None:
-                check_key(value, _row_field(row, name), INT32_MAX)
+                check_key(value, _row_field(row, name), INT64_MAX)
         raise InvalidRequestError(f"must be strings: {error}", field=name) from error
 
 
@@ -257,10 +258,7 @@ def _check_texts(column: Any | None, name: str, max_bytes: int) -> None:
         return
     bad = pc.or_(pc.less(lengths, 1), pc.greater(lengths, max_bytes))
     row = pc.index(bad, True).as_py()
-    raise InvalidRequestError(
-        f"must be 1 to {max_bytes} bytes of UTF-8, not {lengths[row].as_py()}",
-        field=_row_field(row, name),
-    )
+    raise wrong_length(lengths[row].as_py(), max_bytes, _row_field(row, name))
 
 
 def _check_each_row_has_one(keys: Any | None, ids: Any | None, count: int) -> None:
@@ -272,7 +270,7 @@ def _check_each_row_has_one(keys: Any | None, ids: Any | None, count: int) -> No
             has_none &= np.asarray(column.is_null())
     if count and has_none.any():
         row = int(np.argmax(has_none))
-        raise InvalidRequestError("give a key or a message ID", field=_row_field(row, "key"))
+        raise no_name(_row_field(row, "key"))
 
 
 def _topics(topic: object, count: int) -> tuple[list[str], np.ndarray | None]:
@@ -287,11 +285,11 @@ def _topics(topic: object, count: int) -> tuple[list[str], np.ndarray | None]:
     else:
         column = _strings(topic, "topic", count)
         if column is None:
-            raise InvalidRequestError("is required", field=_row_field(0, "topic"))
+            raise missing(_row_field(0, "topic"))
         encoded = column.dictionary_encode()
     if encoded.null_count:
         row = int(np.argmax(np.asarray(encoded.is_null())))
-        raise InvalidRequestError("is required", field=_row_field(row, "topic"))
+        raise missing(_row_field(row, "topic"))
     index = np.asarray(encoded.indices).astype(np.int32, copy=False)
     topics = encoded.dictionary.to_pylist()
     if len(topics) == 1 and not index.any():
@@ -336,13 +334,10 @@ def _field(values: object, field: Any, count: int) -> Any:
         column = _strings(values, field.name, count)
         if column is None or column.null_count:
             row = 0 if column is None else int(np.argmax(np.asarray(column.is_null())))
-            raise InvalidRequestError("is required", field=_row_field(row, field.name))
+            raise missing(_row_field(row, field.name))
         encoded = column.dictionary_encode()
         return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.uint32)
-    dtype = np.dtype(field.code)
-    limits = np.iinfo(dtype)
-    lowest, highest = _RANGES.get(field.name, (int(limits.min), int(limits.max)))
-    return _integers(values, field.name, count, dtype, lowest, highest)
+    return _integers(values, field.name, count, np.dtype(field.code), *range_of(field))
 
 
 def _integers(
@@ -350,7 +345,7 @@ def _integers(
 ) -> np.ndarray:
     """Return `values` as dtype[count]; one value stands for every row. Floats and bools are refused."""
     if values is None:
-        raise InvalidRequestError("is required", field=_row_field(0, name))
+        raise missing(_row_field(0, name))
     if _is_scalar(values):
         number = check_integer(values, _row_field(0, name), lowest, highest)
         return np.full(count, number, dtype)
@@ -393,14 +388,11 @@ def _integer_array(
 def _check_no_nulls(column: Any, name: str) -> None:
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
-        raise InvalidRequestError("is required", field=_row_field(row, name))
+        raise missing(_row_field(row, name))
 
 
 def _check_bounds(array: np.ndarray, name: str, lowest: int, highest: int) -> None:
     if not len(array) or (lowest <= int(array.min()) and int(array.max()) <= highest):
         return
     row = int(np.argmax((array < lowest) | (array > highest)))  # the first
-    raise InvalidRequestError(
-        f"must be between {lowest} and {highest}, not {int(array[row])}",
-        field=_row_field(row, name),
-    )
+    raise out_of_range(int(array[row]), lowest, highest, _row_field(row, name))

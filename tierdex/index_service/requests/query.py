@@ -3,17 +3,23 @@
 Every value of a caller is looked at here, once, before anything happens. Errors name the field as
 the caller wrote it. Times are inclusive int64 milliseconds; None means unbounded.
 
-Depends on errors, settings and indexfile's hashing.
+Depends on errors, settings, entry_rules, cursor, lookup and hashing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import index
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.requests.cursor import Cursor, decode_cursor, digest_query
+from tierdex.index_service.requests.entry_rules import (
+    INT64_MAX,
+    INT64_MIN,
+    check_integer,
+    check_key,
+    check_topic,
+)
 from tierdex.indexfile import hashing
 from tierdex.indexfile.lookup import Lookup
 
@@ -22,9 +28,6 @@ if TYPE_CHECKING:
 
     from tierdex.settings import Settings
 
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-INT32_MAX, UINT32_MAX = (1 << 31) - 1, (1 << 32) - 1
-MAX_TOPIC_BYTES = 255
 DEFAULT_MAX_COUNT = 64
 _LOOKUP_FIELDS = frozenset({"topic", "key", "message_id", "begin", "end", "max_count"})
 
@@ -118,54 +121,3 @@ def _lookup_fields(lookup: object, field: str) -> Mapping[str, Any]:
             "there is no such field", field=f"{field}.{min(unknown, key=str)}"
         )
     return {name: value for name, value in lookup.items() if value is not None}
-
-
-def check_topic(topic: object, field: str) -> str:
-    """Return a legal topic: 1 to 255 bytes of UTF-8, no control characters."""
-    if not isinstance(topic, str):
-        raise InvalidRequestError("must be a string", field=field)
-    size = len(_encode(topic, field))
-    if not 1 <= size <= MAX_TOPIC_BYTES:
-        raise InvalidRequestError(
-            f"must be 1 to {MAX_TOPIC_BYTES} bytes of UTF-8, not {size}", field=field
-        )
-    # C0, DEL and C1; U+0000 besides is what keeps the message IDs' reserved topic out of reach
-    if not topic.isprintable() and any(c < " " or "\x7f" <= c <= "\x9f" for c in topic):
-        raise InvalidRequestError("must not contain control characters", field=field)
-    return topic
-
-
-def check_key(key: object, field: str, max_bytes: int) -> str:
-    """Return a legal key or message ID: 1 to `max_bytes` bytes of UTF-8."""
-    if not isinstance(key, str):
-        raise InvalidRequestError("must be a string", field=field)
-    size = len(_encode(key, field))
-    if not 1 <= size <= max_bytes:
-        raise InvalidRequestError(
-            f"must be 1 to {max_bytes} bytes of UTF-8, not {size}", field=field
-        )
-    return key
-
-
-def check_integer(
-    value: object, field: str, lowest: int = INT64_MIN, highest: int = INT64_MAX
-) -> int:
-    """Return an int in [lowest, highest]; bools and floats are refused."""
-    if type(value) is int:  # nearly always; the look at a protocol below costs microseconds
-        number = value
-    elif isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise InvalidRequestError("must be an integer", field=field)
-    else:
-        number = index(value)  # numpy's integers too
-    if not lowest <= number <= highest:
-        raise InvalidRequestError(
-            f"must be between {lowest} and {highest}, not {number}", field=field
-        )
-    return number
-
-
-def _encode(text: str, field: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("is not valid Unicode (lone surrogate)", field=field) from error

@@ -39,7 +39,7 @@ from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, service_of
 from tierdex.app.keys import Scope
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.requests.query import check_integer
+from tierdex.index_service.requests.entry_rules import check_integer
 
 if TYPE_CHECKING:
     from tierdex.app.http.codecs.put_rows import PutRows
