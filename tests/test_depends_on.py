@@ -31,6 +31,8 @@ GROUND = SEAMS | {
     "errors",
     "settings",
     "whole_file",
+    "local_file",
+    "reservation",
     "fork",
     "tierdex",
     "fileparts.kernels.compile",

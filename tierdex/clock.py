@@ -1,8 +1,8 @@
-"""The only place where time is read or waited for.
+"""The only access to time: reading it, and waiting for it.
 
 Wall time is int64 milliseconds since the epoch (it names files and stamps manifests, and may step
 back); monotonic time is float seconds (it measures and schedules). Components take a `Clock` as an
-argument, so that tests and the simulation decide what time it is.
+argument, so that tests and simulations set the time.
 
 Depends on nothing.
 """
@@ -16,10 +16,10 @@ from typing import Protocol
 
 
 class Bell:
-    """What one thread sets and others wait for: `threading.Event`, but whole at every moment.
+    """A flag that one thread sets and others wait for: `threading.Event`, safe from signal handlers.
 
-    An Event's lock stays locked when a signal handler raises in the wrong place, and everybody waits for
-    ever. Here each step is one call into C, done or not.
+    When a signal handler raises at the wrong place, an Event's lock stays locked and all threads
+    wait for ever. Here each step is one call into C, done or not done.
     """
 
     __slots__ = ("_silent",)
@@ -39,10 +39,10 @@ class Bell:
         return not self._silent.locked()
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it is set, at most so many seconds; say whether it is."""
+        """Wait until it is set, at most this many seconds; return whether it is set."""
         is_set = self._silent.acquire(timeout=timeout)
         if is_set:
-            self.set()  # for whoever else waits
+            self.set()  # for other waiting threads
         return is_set
 
 
@@ -54,15 +54,15 @@ class Clock(Protocol):
         ...
 
     def now_s(self) -> float:
-        """Return the same in seconds; quicker where it is asked for with every query."""
+        """Return wall time in seconds; quicker than `now_ms`, for every query."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards; only differences mean anything."""
+        """Return seconds that never run backwards; only differences have a meaning."""
         ...
 
     def wait(self, event: Bell, timeout_s: float) -> bool:
-        """Wait until `event` is set, at most `timeout_s` seconds; say whether it is set."""
+        """Wait until `event` is set, at most `timeout_s` seconds; return whether it is set."""
         ...
 
 
@@ -72,7 +72,7 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    # No function of ours around these: it would double what they cost.
+    # Not wrapped in functions of ours, which would double their time.
     now_s = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
@@ -81,7 +81,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to; waiting moves it, so nothing ever sleeps."""
+    """A clock that moves only by its methods. Waiting moves it, so no test sleeps."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._lock = threading.Lock()

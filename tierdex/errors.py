@@ -1,4 +1,4 @@
-"""The one exception tree, grouped by what the reader of the message should do.
+"""The exception tree, grouped by what the reader of a message should do.
 
 ::
 
@@ -10,17 +10,17 @@
     ├── AuthenticationError                 send a valid key
     ├── PermissionDeniedError               use a key with the scope that the message names
     ├── UnavailableError(retry_after_s)     nothing is lost or applied: try again later
-    │   ├── BacklogFullError                the disk budget or the disk is full: free space, or mend the store
+    │   ├── BacklogFullError                the disk or its budget is full: free space, or repair the store
     │   ├── StoreUnavailableError           the object store cannot be reached or refuses work
     │   │   └── StoreTimeoutError           ... it did not answer in time: the request may have taken effect
-    │   └── IncompleteAnswerError(answer)   on_error="fail": a file that should have been asked could not be
-    ├── StoreRefusedError                   the store says no (credentials, bucket): mend the settings
-    ├── OwnershipError                      somebody else owns it
+    │   └── IncompleteAnswerError(answer)   on_error="fail": a file that had to be read could not be
+    ├── StoreRefusedError                   the store refuses (credentials, bucket): correct the settings
+    ├── OwnershipError                      another owner has it
     │   ├── FolderInUseError(holder)        another process writes in this data folder
     │   ├── NodeInUseError(node)            its owner is alive: choose another node, or take it over
     │   ├── FencedError                     another owner took the node over: stop, then `tierdex adopt`
     │   ├── ReadOnlyError                   this index was opened read-only
-    │   └── ForkedError                     a fork of the process that opened it: open your own here
+    │   └── ForkedError                     this process is a fork of the one that opened it: open it again
     ├── ConflictError                       a conditional write lost
     │   ├── AlreadyExistsError              ... since the object is there already
     │   └── FloorError                      the object was named too long ago: upload it under a fresh name
@@ -71,13 +71,13 @@ __all__ = [
 
 
 class TierdexError(Exception):
-    """Root of every error that Tierdex raises on purpose."""
+    """The root of every error that Tierdex raises on purpose."""
 
 
 class InvalidRequestError(TierdexError):
     """The call is wrong; nothing of it was applied.
 
-    `field` names the offending value as the caller wrote it, e.g. ``entries[17].offset``.
+    `field` names the wrong value as the caller wrote it, e.g. ``entries[17].offset``.
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
@@ -87,7 +87,7 @@ class InvalidRequestError(TierdexError):
 
 
 class CursorExpiredError(InvalidRequestError):
-    """The cursor's file was merged or expired beyond what can be bridged: start again."""
+    """The files behind the cursor were merged or expired too far: start the query again."""
 
 
 class RequestTooLargeError(InvalidRequestError):
@@ -95,15 +95,15 @@ class RequestTooLargeError(InvalidRequestError):
 
 
 class NotFoundError(TierdexError):
-    """There is no such object, file or node. Never raised for a key: an absent key is an empty answer."""
+    """There is no such object, file or node. Never raised for a key: its answer is empty."""
 
 
 class AuthenticationError(TierdexError):
-    """No key, or one that nobody knows."""
+    """No key, or an unknown one."""
 
 
 class PermissionDeniedError(TierdexError):
-    """The key is known, its scope does not cover the request."""
+    """The key's scope does not cover the request."""
 
 
 class UnavailableError(TierdexError):
@@ -123,11 +123,11 @@ class StoreUnavailableError(UnavailableError):
 
 
 class StoreTimeoutError(StoreUnavailableError):
-    """No answer in time; whether the request took effect is not known."""
+    """No answer in time; the request may have taken effect."""
 
 
 class IncompleteAnswerError(UnavailableError):
-    """A lookup with ``on_error="fail"`` could not ask every file; `missing` says which and why."""
+    """A lookup with ``on_error="fail"`` could not read every file; `missing` tells which and why."""
 
     def __init__(
         self, message: str, *, missing: Sequence[object] = (), retry_after_s: float = 1.0
@@ -137,15 +137,15 @@ class IncompleteAnswerError(UnavailableError):
 
 
 class StoreRefusedError(TierdexError):
-    """The store answered with a refusal that a retry cannot mend (credentials, bucket, conditions)."""
+    """The store refused in a way that no retry changes (credentials, bucket, conditions)."""
 
 
 class OwnershipError(TierdexError):
-    """Somebody else owns the folder or the node, or this side only reads."""
+    """Another owner has the folder or the node, or this index only reads."""
 
 
 class FolderInUseError(OwnershipError):
-    """Another process writes in the data folder; `holder` says which."""
+    """Another process writes in the data folder; `holder` names it."""
 
     def __init__(self, message: str, *, holder: str = "") -> None:
         super().__init__(message)
@@ -153,7 +153,7 @@ class FolderInUseError(OwnershipError):
 
 
 class NodeInUseError(OwnershipError):
-    """Another folder or process owns the node and is, for all that the store tells, alive."""
+    """Another folder or process owns the node and gave a sign of life."""
 
     def __init__(self, message: str, *, node: str = "") -> None:
         super().__init__(message)
@@ -161,7 +161,7 @@ class NodeInUseError(OwnershipError):
 
 
 class FencedError(OwnershipError):
-    """A newer owner took the node over. This one stops putting, keeps answering, deletes nothing."""
+    """A newer owner took the node over. The older one only answers: it puts and deletes nothing."""
 
 
 class ReadOnlyError(OwnershipError):
@@ -169,7 +169,7 @@ class ReadOnlyError(OwnershipError):
 
 
 class ForkedError(OwnershipError):
-    """The index, or store, was opened by this process' parent before it forked; nothing was done."""
+    """The index, or store, was opened by the parent of this process; nothing was done."""
 
 
 class ConflictError(TierdexError):
@@ -177,15 +177,15 @@ class ConflictError(TierdexError):
 
 
 class AlreadyExistsError(ConflictError):
-    """The object exists, and it is not our own earlier attempt."""
+    """The object exists, and is not our own earlier attempt."""
 
 
 class FloorError(ConflictError):
-    """The object's name lies below the floor of garbage collection: upload again under a fresh one."""
+    """The object's name lies below the floor of garbage collection: upload it under a fresh name."""
 
 
 class CorruptFileError(TierdexError):
-    """A file's bytes break a rule of its format. It is never answered from; `tierdex verify` says more."""
+    """A file's bytes break a rule of its format. No answer uses it; `tierdex verify` tells more."""
 
     def __init__(self, path: object, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -194,7 +194,7 @@ class CorruptFileError(TierdexError):
 
 
 class LostManifestError(CorruptFileError):
-    """The store knows less of a node than it once did: manifest objects are gone, or an old copy is back."""
+    """The store has less of a node than before: manifest objects are lost, or an old copy is back."""
 
 
 class UnsupportedFormatError(CorruptFileError):
@@ -206,4 +206,4 @@ class ClosedError(TierdexError):
 
 
 class IllegalTransitionError(AssertionError):
-    """A file was moved between two states that the transition table does not join: a bug of ours."""
+    """A file was moved between states without a transition: a bug of Tierdex."""

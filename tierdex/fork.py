@@ -1,16 +1,18 @@
-"""What a child of `os.fork` must not go on with: the kernel copies the process, but only one thread.
+"""The handling of `os.fork`: objects that a child must not go on using.
 
-A child has its parent's memory, descriptors and shared mappings, and none of its other threads: a lock
-that one of these held stays locked for ever, a buffer that waits is written twice, a connection is read
-by two, the folder's lock outlives its owner. So whoever holds such a thing tells it here, and is called
-in the child before anything else runs there::
+A child has its parent's memory, descriptors and shared mappings, and only one thread. A lock that
+another thread held stays locked for ever, a waiting buffer is written twice, two processes read
+from one connection, the folder's lock outlives its owner. So an object with such state registers a
+method here, which is called in the child before any other code runs there::
 
-    parent   goes on; nothing of it was touched
-    child    everything told is called: to let go, refuse, or connect anew. It may take no lock, and
-             must not call other libraries.
+    parent   goes on unchanged
+    child    every registered method is called: it releases, refuses, or prepares to connect anew. It
+             may take no lock, and must not call other libraries.
 
-A process that is made by `exec` (subprocess, multiprocessing's "spawn") inherits none of this. A C
-library that forks on its own, around Python, is not seen. Depends on errors.
+A process made by `exec` (subprocess, multiprocessing's "spawn") inherits none of this. A fork by a
+C library, without Python, is not detected.
+
+Depends on errors.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ _told: set[WeakMethod[Callable[[], None]]] = set()
 
 
 def tell_child(method: Callable[[], None]) -> None:
-    """Have a bound method called in every child that is forked while its object lives."""
+    """Register a bound method to be called in every forked child while its object lives."""
     _told.add(WeakMethod(method, _told.discard))
 
 
 def forked_error(what: str) -> ForkedError:
-    """Return the error for whoever uses `what` of the parent in its child."""
+    """Return the error for the use of the parent's `what` in a child."""
     return ForkedError(
         f"this {what} belongs to process {os.getppid()}, of which this one is a fork: open your own "
         "here (an index with read_only=True while the parent writes its folder)"
@@ -41,7 +43,7 @@ def forked_error(what: str) -> ForkedError:
 
 
 class Refusing:
-    """Stands in the child where the parent's thing was: whatever is asked of it is refused."""
+    """Takes the place of the parent's object in the child: every call raises."""
 
     def __init__(self, error: ForkedError) -> None:
         self._error = error

@@ -1,6 +1,6 @@
-"""The only place where randomness comes from: uuids, tokens, jitter.
+"""The only access to randomness: uuids, tokens, jitter.
 
-Components take an `IdSource` as an argument; the simulation gives a seeded one, so that the same seed
+Components take an `IdSource` as an argument. Simulations pass a seeded one, so that the same seed
 gives the same trace.
 
 Depends on nothing.
@@ -15,10 +15,10 @@ from typing import Protocol
 
 
 class IdSource(Protocol):
-    """Source of everything that must differ from run to run. Safe to share between threads."""
+    """The source of values that differ from run to run. Safe to share between threads."""
 
     def uuid(self) -> bytes:
-        """Return 16 bytes that no other call anywhere returns."""
+        """Return 16 bytes that are unique everywhere."""
         ...
 
     def token(self, size_bytes: int) -> str:

@@ -1,16 +1,19 @@
-"""Whether a file system keeps what it reserved, so that a store into a mapping never lacks a block.
+"""Whether a file system keeps its reservations, so that a store into a mapping never lacks a block.
 
-`fallocate` promises blocks. A file system that copies on write (btrfs, ZFS, bcachefs ...) writes changed
-bytes to fresh blocks all the same: on a full disk the store faults, and the process dies of SIGBUS. No
-flag of a file helps for sure: without copy-on-write (NOCOW) btrfs overwrites in place, but not what a
-snapshot or a reflink shares, not on a compressed mount, and for mappings only since Linux 6.16. So only
-file systems that are known to keep their word get shared, writable mappings::
+`fallocate` promises blocks. A file system that copies on write (btrfs, ZFS, bcachefs ...) still
+writes changed bytes to new blocks: on a full disk the store faults, and the process dies of SIGBUS.
+No file flag prevents this for certain: without copy-on-write (NOCOW) btrfs overwrites in place, but
+not the blocks shared by a snapshot or a reflink, not on a compressed mount, and for mappings only
+since Linux 6.16. So only file systems that are known to keep reservations get shared, writable
+mappings::
 
     ext4, XFS, tmpfs   stores go into the page cache: one step, no system call
     all others         stores go into memory of the process, and from there by `pwrite`, which says ENOSPC
 
-XFS may share blocks too, after `cp --reflink` of a file that is being written: docs/operations.md.
-Linux only. Depends on nothing.
+XFS may also share blocks, after `cp --reflink` of a file that is being written: see
+docs/operations.md. Linux only.
+
+Depends on nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every knob, its meaning, unit, default and when to change it.
+"""Every setting: its meaning, unit, default, and when to change it.
 
 A value comes from the first that has it: a keyword of `Index.open` (or a flag of the command line),
 a variable `TIERDEX_<NAME>`, the default below. Settings are values; components (clock, store, file
@@ -24,9 +24,9 @@ GIB = 1 << 30
 
 
 def node_of_host(name: str) -> str:
-    """Return the node name that stands for a host: lower case, `-` for each character that is not legal.
+    """Return the node name of a host: lower case, with `-` for each illegal character.
 
-    What it may not begin with is cut off, so is what is too long; `local` when nothing is left.
+    Illegal first characters and characters beyond 63 are cut off; `local` when nothing is left.
     """
     mapped = re.sub(r"[^a-z0-9._-]", "-", name.lower())
     return mapped.lstrip("._-")[:63] or "local"
@@ -37,7 +37,7 @@ def _own_node() -> str:
 
 
 class Settings(BaseSettings):
-    """The knobs of one index. Unknown names are refused; durations are seconds, sizes bytes."""
+    """The settings of one index. Unknown names are refused; durations are seconds, sizes bytes."""
 
     model_config = SettingsConfigDict(env_prefix="TIERDEX_", extra="forbid", frozen=True)
 

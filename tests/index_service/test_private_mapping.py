@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.index_service.conftest import offsets, put
-from tierdex import Index, filesystem
+from tierdex import Index, local_file
 from tierdex.errors import BacklogFullError
 
 
 @pytest.fixture(autouse=True)
 def copies_on_write(monkeypatch):
-    monkeypatch.setattr(filesystem, "keeps_reserved", lambda descriptor: False)
+    monkeypatch.setattr(local_file, "keeps_reserved", lambda descriptor: False)
 
 
 def put_numbers(index, first, count):
@@ -92,18 +92,18 @@ def private_bytes(begin, length):
 def test_a_full_disk_refuses_the_batch_and_the_next_file_goes_on(make_index, monkeypatch):
     index = make_index(item_capacity=100_000)
     put_numbers(index, 0, 100)
-    write = filesystem._PrivateMapping.write_back
+    write = local_file.PrivateMapping.write_back
 
     def fail(self, position, length):
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(filesystem._PrivateMapping, "write_back", fail)
+    monkeypatch.setattr(local_file.PrivateMapping, "write_back", fail)
     with pytest.raises(BacklogFullError):
         put_numbers(index, 100, 100)
     with pytest.raises(BacklogFullError):
         put(index, "k100", 100, durability="os")
     assert found(index, 100)
-    monkeypatch.setattr(filesystem._PrivateMapping, "write_back", write)
+    monkeypatch.setattr(local_file.PrivateMapping, "write_back", write)
     put_numbers(index, 100, 100)
     index.run_compaction()
     assert index.flush("disk") == "disk"

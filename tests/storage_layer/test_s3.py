@@ -229,7 +229,7 @@ def test_crawling_body_is_given_up(make_store, server):
 
     store = make_store(clock=Hasty())
     server.objects[PATH] = BODY
-    with pytest.raises(StoreTimeoutError, match="crawl"):
+    with pytest.raises(StoreTimeoutError, match="too slowly"):
         store.get("a/key")
 
 

@@ -1,7 +1,7 @@
-"""What a query returns: entries, how complete and fresh they are, and what it took.
+"""The classes of answers: entries, completeness, freshness, and the cost of a query.
 
-The same classes come out of the embedded `Index` and of the remote clients. Times are int64
-milliseconds since the epoch, sizes bytes.
+The embedded `Index` and the remote clients return the same classes. Times are int64 milliseconds
+since the epoch, sizes bytes.
 
 Depends on nothing.
 """
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     hash_function: str | None = None  # set when the key itself was not verified by a 64-bit hash
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that are set, as every door shows them."""
+        """Return the fields that are set, for JSON."""
         shown = self._asdict()
         for name in ("location", "source", "hash_function"):
             if shown[name] is None:
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A file (or ``node:<name>``) that should have been asked and could not be."""
+    """A file (or ``node:<name>``) that had to be read and could not be."""
 
     file: str
     reason: str
@@ -45,7 +45,7 @@ class Missing(NamedTuple):
 
 @dataclass(slots=True)
 class FileExplain:
-    """What one file contributed to a query, and what that took."""
+    """The part of one file in a query, and its cost."""
 
     file_id: str
     state: str
@@ -70,7 +70,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Explain:
-    """The plan that really ran. Requests for manifests and sidecars are counted apart."""
+    """The plan that ran. Requests for manifests and sidecars are counted apart."""
 
     files_considered: int = 0
     files_pruned_by_time: int = 0
@@ -94,9 +94,9 @@ class Explain:
 class Answer:
     """The entries found, newest file first, newest arrival first.
 
-    `complete` is false when a file that should have been asked could not be (`missing` says which
-    and why): then "no entries" does not mean "was never sent". `next_cursor` is set when there may
-    be more. `as_of` is the time (ms) up to which other writers' published files are known.
+    `complete` is false when a file that had to be read could not be (`missing` tells which and
+    why): then "no entries" does not mean "was never sent". `next_cursor` is set when there may be
+    more. `as_of` is the time (ms) up to which other writers' published files are known.
     """
 
     entries: list[Entry]

@@ -1,9 +1,9 @@
 """Background work: one thread a worker, each a loop over `step()`.
 
-A worker does one bounded unit of work and says in how many seconds it wants to run again. Errors
-do not end a thread: the worker handles those it expects; anything else is logged with its traceback,
-remembered for the status, and followed by a pause. In the simulation no thread runs: a seeded
-scheduler calls the same `step()`.
+A worker does one bounded unit of work and returns the seconds until it wants to run again. Errors
+do not end a thread: the worker handles those it expects; any other is logged with its traceback,
+remembered for the status, and followed by a pause. A simulation runs no thread: a seeded scheduler
+calls `step()`.
 
 Depends on clock only.
 """
@@ -55,7 +55,7 @@ class WorkerThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Let the worker look for work now instead of after its pause."""
+        """Let the worker look for work now, not after its pause."""
         self._wake.set()
 
     def ask_to_stop(self) -> None:
@@ -64,7 +64,7 @@ class WorkerThread:
         self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:
-        """Ask the thread to end and wait for it; say whether it did."""
+        """Ask the thread to end and wait for it; return whether it ended."""
         self.ask_to_stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)

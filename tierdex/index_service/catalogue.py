@@ -1,4 +1,4 @@
-"""What the operator asks: files, topics, one file's soundness, the compactor's state, expiry by hand.
+"""The operator's view: files, topics, one file's soundness, the compactor's state, expiry by hand.
 
 Depends on file_info, compactor, readers, view and indexfile.
 """
@@ -48,20 +48,20 @@ class Catalogue:
         self._worker_error = worker_error
 
     def files(self) -> list[FileInfo]:
-        """Return every file newest first, then those that cannot be read."""
+        """Return every file newest first, then the unreadable ones."""
         with self._table.snapshot() as snapshot:
             shown = [self._describe(handle) for handle in snapshot.files]
         return shown + self._read_view.unreadable_files()
 
     def nodes(self) -> list[NodeInfo]:
-        """Return every node of the store, read or not."""
+        """Return every node of the store, also unreadable ones."""
         return self._manifests.describe()
 
     def _describe(self, handle: FileHandle) -> FileInfo:
         return describe_handle(handle, self._topic_names.known(handle))
 
     def topics(self) -> list[str]:
-        """Return the topics of which a file holds anything, sorted. Raises what the store raises."""
+        """Return the topics of all files, sorted. Raises what the store raises."""
         with self._table.snapshot() as snapshot:
             return self._topic_names.of(snapshot.files)
 
@@ -112,9 +112,11 @@ class Catalogue:
         return status
 
     def expire(self, before: int, *, dry_run: bool) -> list[FileInfo]:
-        """Drop (or only name) this node's published files sealed before `before` (ms)."""
+        """Remove (or only return) this node's published files sealed before `before` (ms)."""
         if self._compaction is None:
-            raise ReadOnlyError("expiry is the owner's: open the index with its data folder")
+            raise ReadOnlyError(
+                "only the owner may expire files: open the index with its data folder"
+            )
         from tierdex.compactor.expire import due_for_expiry, expire
 
         rows = due_for_expiry(self._compaction, before)

@@ -1,4 +1,7 @@
-"""What the caller of an opening allows it to do to others and to the past. Depends on nothing."""
+"""What the caller of an opening permits: adopting a folder, a takeover, a rollback.
+
+Depends on nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from typing import NamedTuple
 
 
 class Claiming(NamedTuple):
-    """`adopt`: the folder's files go on under another node. `takeover`: a living owner is fenced.
+    """`adopt`: publish the folder's files under another node. `takeover`: fence a living owner.
 
-    `accept_rollback`: the store may know less of the node than it once did.
+    `accept_rollback`: go on although the store knows less of the node than before.
     """
 
     adopt: bool = False

@@ -77,21 +77,21 @@ class Components:
 
     @cached_property
     def batch_queries(self) -> BatchQueryRunner:
-        """The runner of batches, imported with pyarrow's functions when the first batch comes."""
+        """The runner of batches, imported with pyarrow at the first batch."""
         return self.make_batch_queries()
 
     def close(self) -> None:
-        """Sync what was received, stop the threads, give back files and lock; done once.
+        """Sync what was received, stop the threads, close files and release the lock; once.
 
-        Work that does not end in time keeps the folder's lock until it does: nobody else may move
-        files meanwhile. Raises what the sync raises, after everything else is closed all the same.
+        Work that does not end in time keeps the folder's lock until it ends: no other process may
+        move files meanwhile. Raises an error of the sync, after everything else is closed.
         """
-        if self.refusal is not None:  # a child of fork has nothing that it could close, either
+        if self.refusal is not None:  # a child of fork has nothing to close either
             return
         self.refusal = ClosedError("the index was closed")
-        # Now, not when the collector of cycles comes by: each open file is a descriptor.
+        # Now, not at the next garbage collection: each open file is a descriptor.
         self.local_queries.close()
-        with ExitStack() as closing:  # from the last line up, each whatever became of the others
+        with ExitStack() as closing:  # from the last line up, each also after an error of another
             closing.callback(self._stop_and_release)
             if self.writing is not None:
                 closing.callback(self.writing.writer.close)
@@ -111,7 +111,7 @@ class Components:
             self.table.remove(*snapshot.files)
 
     def _stop(self) -> bool:
-        """Ask everything to stop and wait for it; say whether all did."""
+        """Ask everything to stop and wait for it; return whether all of it stopped."""
         deadline = self.clock.monotonic() + STOP_TIMEOUT_S
         for thread in self.threads:
             thread.ask_to_stop()
@@ -124,7 +124,7 @@ class Components:
 
 
 def _release(writing: WritingComponents, *, at_once: bool) -> None:
-    """Give the folder back, or let a thread do it once the compactor has ended its unit of work."""
+    """Release the folder, or let a thread do so once the compactor's unit of work has ended."""
     if at_once:
         writing.lock.release()
         return

@@ -1,4 +1,7 @@
-"""What an operator sees of a file, and of a node. Depends on lifecycle."""
+"""A file, and a node, as operators see them.
+
+Depends on nothing.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class FileInfo(NamedTuple):
 
 
 class NodeInfo(NamedTuple):
-    """One node of the store. `problem` says why its manifest cannot be read: the rest is older then."""
+    """One node of the store. `problem` tells why its manifest cannot be read; the rest is older then."""
 
     node: str
     number: int  # of the newest commit that was read; 0: none
@@ -38,12 +41,12 @@ class NodeInfo(NamedTuple):
 
 
 def unreadable_file(name: str, state: str, reason: str) -> FileInfo:
-    """Return what is shown of a file that nobody can look into."""
+    """Return the row of a file that cannot be opened."""
     return FileInfo(name, state, 0, None, None, 0, 0, 0, "", reason=reason)
 
 
 def describe_handle(handle: FileHandle, topics: list[str] | None) -> FileInfo:
-    """Return what is shown of a file in the table; `topics` None: not known without its sidecar."""
+    """Return the row of a file in the table; `topics` None: unknown without its sidecar."""
     items = handle.item_count
     return FileInfo(
         file_id=handle.file_id,

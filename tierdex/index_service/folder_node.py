@@ -1,9 +1,9 @@
-"""Which node a data folder belongs to: a small file `DATA/NODE`, written when it is first opened.
+"""The node of a data folder: a small file `DATA/NODE`, written when the folder is first opened.
 
-Files in the folder bear numbers, not nodes: opened under another node's name they would be published
-twice, and a reader beside the writer would give them ids that no cursor or manifest knows. So a name
-that was not given is taken from the folder, and one that differs is refused, unless the folder is
-*adopted*: its files are to go on under the new name.
+Files in the folder have numbers, not nodes. Opened under another node's name they would be
+published twice, and a reader beside the writer would give them ids that no cursor or manifest
+knows. So the name is taken from the folder where none is given, and another name is refused, unless
+the folder is *adopted*: its files go on under the new name.
 
 Depends on lifecycle and the ground.
 """
@@ -28,7 +28,7 @@ _BYTES_MAX = 64
 
 
 def read_folder_node(filesystem: FileSystem, root: Path) -> str | None:
-    """Return the node that the folder belongs to, None for a new folder. Raises CorruptFileError."""
+    """Return the folder's node, None for a new folder. Raises CorruptFileError."""
     path = root / _NAME
     try:
         with closing(filesystem.open(path)) as file:
@@ -37,17 +37,17 @@ def read_folder_node(filesystem: FileSystem, root: Path) -> str | None:
         return None
     name = data.decode("ascii", "replace").strip()
     if not is_node_name(name):
-        raise CorruptFileError(path, "does not hold a node's name; write the right one into it")
+        raise CorruptFileError(path, "does not hold a node's name; write the correct one into it")
     return name
 
 
 def write_folder_node(filesystem: FileSystem, root: Path, node: str) -> None:
-    """Note the folder's node, durably."""
+    """Write the folder's node, durably."""
     replace_file(filesystem, root / _NAME, f"{node}\n".encode())
 
 
 def settle_node(settings: Settings, recorded: str | None, root: Path, *, adopt: bool) -> Settings:
-    """Return the settings with the folder's node; a name given that differs is refused."""
+    """Return the settings with the folder's node. Raises InvalidRequestError for another name."""
     if recorded is None or recorded == settings.node or adopt:
         return settings
     if "node" in settings.model_fields_set:

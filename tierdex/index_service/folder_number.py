@@ -1,8 +1,9 @@
-"""The highest file number that a data folder has ever known: a small file `DATA/NUMBER`.
+"""The highest file number that a data folder has known: a small file `DATA/NUMBER`.
 
-Numbers order files by birth. The manifest and the files in the folder tell the highest one, but a
-process may start while the store cannot be reached, its files all published and gone from the folder,
-and its clock set back: without this note its next file would be ordered before older ones.
+Numbers order files by birth. The manifest and the files in the folder tell the highest one. But a
+process may start while the store cannot be reached, with all files published and gone from the
+folder, and with its clock set back: without this note its next file would be ordered before older
+ones.
 
 Depends on the ground.
 """
@@ -26,7 +27,7 @@ _BYTES = _DIGITS + 10  # a space, the checksum, a new line
 
 
 class FolderNumber:
-    """The note in one folder. `note` is for one thread at a time."""
+    """The note of one folder. `note` is for one thread at a time."""
 
     def __init__(self, filesystem: FileSystem, root: Path) -> None:
         self._filesystem = filesystem
@@ -34,7 +35,7 @@ class FolderNumber:
         self.highest = _read(filesystem, self._path)
 
     def note(self, number: int) -> None:
-        """Remember the number, durably, if it is above the one known. Raises OSError."""
+        """Write the number, durably, if it is above the known one. Raises OSError."""
         if number <= self.highest:
             return
         replace_file(self._filesystem, self._path, _encode(number))
@@ -47,7 +48,7 @@ def _encode(number: int) -> bytes:
 
 
 def _read(filesystem: FileSystem, path: Path) -> int:
-    """Return the number; 0 when there is none, or none that can be read: the note is only a help."""
+    """Return the number; 0 when it is absent or damaged, since the note is only a help."""
     try:
         with closing(filesystem.open(path)) as file:
             data = file.read_at(0, _BYTES + 1)

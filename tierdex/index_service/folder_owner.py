@@ -1,18 +1,19 @@
-"""What a data folder knows of its right to the node: a small file `DATA/OWNER`.
+"""A data folder's right to its node: a small file `DATA/OWNER`.
 
 ::
 
-    claim to come    {"node": ..., "tokens": [ours, those before], "number": 41}    durable before its commit
-    each commit      {"node": ..., "tokens": [ours, ...], "number": 42}             durable after it
+    before a claim's commit   {"node": ..., "tokens": [ours, earlier ones], "number": 41}   durable
+    after each commit         {"node": ..., "tokens": [ours, ...], "number": 42}
 
-A *token* is the uuid with which an opening claims the node. A folder that holds the token of the newest
-claim in the manifest is the node's: it opens again at once, however its process ended. Some are kept: a
-claim may be noted and not committed, or committed by a request that took effect late.
+A *token* is the uuid with which an opening claims the node. The folder that holds the token of the
+newest claim in the manifest owns the node: it opens again at once, however its process ended.
+Several tokens are kept, since a claim may be noted and not committed, or be committed by a late
+request.
 
-`number` is the newest manifest number that this folder committed or read: a store that knows less has
-lost something, or is another one.
+`number` is the newest manifest number that this folder committed or read: a store that knows less
+has lost something, or is another store.
 
-The note is a help: damaged, it is as if it were absent, and the folder has to wait or to be told.
+The note is a help: when it is damaged, the folder waits or needs a takeover, as without a note.
 
 Depends on the ground.
 """
@@ -49,19 +50,19 @@ class FolderOwner:
         found = _read(filesystem, self._path)
         self.number = 0
         self._tokens: list[bytes] = []
-        if found is not None and found["node"] == node:  # else adopted: it is about another node
+        if found is not None and found["node"] == node:  # else it was adopted
             self.number = found["number"]
             self._tokens = [bytes.fromhex(token) for token in found["tokens"]]
 
     def holds(self, token: bytes) -> bool:
-        """Say whether `token` is that of a claim which this folder made, or began to make."""
+        """Return whether `token` is that of a claim which this folder made, or began to make."""
         return token in self._tokens
 
     def note_claim(self, token: bytes, before: bytes) -> None:
-        """Remember a claim that is about to be committed, durably. Raises OSError.
+        """Write a claim that is about to be committed, durably. Raises OSError.
 
-        `before` is the token of the claim that it follows. If that is this folder's it stays, however
-        many claims are begun in vain.
+        `before` is the token of the claim that it follows. If that is this folder's, it is kept,
+        however many claims are begun in vain.
         """
         others = [held for held in self._tokens if held != before]
         kept = [before] if self.holds(before) else []
@@ -69,13 +70,13 @@ class FolderOwner:
         self._write()
 
     def note_commit(self, number: int) -> None:
-        """Remember how far the manifest is known. A failure is logged: the note is only a help."""
+        """Write the newest known manifest number. A failure is logged: the note is only a help."""
         if number <= self.number:
             return
         self.number = number
         try:
             self._write()
-        except OSError as error:  # a full disk, say; the commit is durable in the store
+        except OSError as error:  # a full disk, for example; the commit is durable in the store
             logger.warning("last commit not noted", extra={"error": str(error)})
 
     def _write(self) -> None:
@@ -89,7 +90,7 @@ def _encode(text: bytes) -> bytes:
 
 
 def _read(filesystem: FileSystem, path: Path) -> dict[str, Any] | None:
-    """Return what the note says, None when there is none or it is damaged. Raises OSError."""
+    """Return the note; None when it is absent or damaged. Raises OSError."""
     try:
         with closing(filesystem.open(path)) as file:
             data = file.read_at(0, _BYTES_MAX)

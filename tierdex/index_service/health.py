@@ -1,7 +1,7 @@
-"""Why an open index cannot do its work: the answer to "may requests be sent here?".
+"""The reasons why an open index is not ready.
 
-An index with no reason is ready. A reason is a state that trying again does not end by itself at once;
-a single failed call is none. `Index.health` returns the reasons, `/readyz` and `/metrics` show them.
+An index without a reason is ready. A reason is a state that lasts; a single failed call is none.
+`Index.health` returns the reasons, `/readyz` and `/metrics` show them.
 
 Depends on nothing.
 """
@@ -17,7 +17,7 @@ REASONS: Final = (CLOSED, FENCED, NO_FILE)
 
 
 class NotReady(NamedTuple):
-    """One reason (of `REASONS`), and what an operator should know about it."""
+    """One reason (of `REASONS`), with a detail for the operator."""
 
     reason: str
     detail: str

@@ -65,7 +65,7 @@ class Index(OperatedIndex):
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
-        """Refuse every call: the threads, locks and buffers behind them are the parent's."""
+        """Refuse every call: the threads, locks and buffers belong to the parent."""
         error = forked_error("index")
         self._components.refusal = error
         self._from_memory = Refusing(error)
@@ -92,17 +92,17 @@ class Index(OperatedIndex):
     ) -> Index:
         """Open the data folder `data` (created when absent) over `store`.
 
-        `store` is a folder, or a file://, memory:// or s3:// URL; none: `DATA/store`. Without
+        `store` is a folder, or a file://, memory:// or s3:// URL; None: `DATA/store`. Without
         `data` the index is read-only. Any setting is a keyword (see settings.py). `clock`, `ids`,
-        `filesystem` and `executor` are seams for tests and simulations. A folder belongs to one node,
-        whose name it remembers; `adopt` lets its files go on under another one. A node whose owner gave a
-        sign of life within `takeover_after` is taken from it only with `takeover`; the folder that had
-        it last has it again at once. `accept_rollback` goes on with a store that was set back to an
-        older copy on purpose, whoever had the node; what is lost is lost. Raises
-        NodeInUseError, LostManifestError when the store knows less of the node than it once did,
+        `filesystem` and `executor` are seams for tests and simulations. A folder belongs to one
+        node, whose name it remembers; `adopt` publishes its files under another one. A node whose
+        owner gave a sign of life within `takeover_after` is taken over only with `takeover`; the
+        folder that had the node last has it again at once. `accept_rollback` accepts a store that
+        was set back to an older copy on purpose, whoever had the node; its lost entries stay lost.
+        Raises NodeInUseError, LostManifestError when the store knows less of the node than before,
         FolderInUseError when another process writes there, InvalidRequestError for a bad setting,
-        node or URL, UnavailableError when the disk fails, NotFoundError for what is only read and is
-        not there: no data folder, a store without any manifest, a node of `read_nodes` without one.
+        node or URL, UnavailableError when the disk fails, NotFoundError for a reader of something
+        absent: no data folder, a store without any manifest, a node of `read_nodes` without one.
         """
         from tierdex.settings import load_settings
 
@@ -254,7 +254,7 @@ class Index(OperatedIndex):
         """Find the messages of one key or message ID, newest file and newest arrival first.
 
         Times are inclusive milliseconds. An unknown topic or key is an empty, complete answer. A
-        file that could not be asked makes `answer.complete` false, or with ``on_error="fail"``
+        file that could not be read makes `answer.complete` false, or with ``on_error="fail"``
         raises IncompleteAnswerError.
         """
         if cursor is None and not explain and on_error in ("partial", "fail"):
@@ -291,9 +291,9 @@ class Index(OperatedIndex):
         explain: bool = False,
         on_error: str = "partial",
     ) -> Answer | None:
-        """Return what `query` would, if memory alone tells it in microseconds; else None.
+        """Return the answer of `query` if memory alone has it, in microseconds; else None.
 
-        For callers that must not block: an event loop. None says nothing about the key.
+        For callers that must not block, like an event loop. None tells nothing about the key.
         """
         if cursor is not None or explain or on_error not in ("partial", "fail"):
             return None
@@ -320,9 +320,9 @@ class Index(OperatedIndex):
             return self._components.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
 
     def query_batch_local(self, lookups: Any, *, max_count: int = 1) -> Any | None:
-        """Return what `query_batch_arrow` would, if memory alone tells it; else None.
+        """Return the answer of `query_batch_arrow` if memory alone has it; else None.
 
-        For callers that must not block: an event loop. None says nothing about the keys.
+        For callers that must not block, like an event loop. None tells nothing about the keys.
         """
         with self._guard:
             return self._components.batch_queries.run_local(lookups, max_count=max_count)

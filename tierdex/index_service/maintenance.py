@@ -1,4 +1,4 @@
-"""The writer's own background work, and the way to do all background work without threads.
+"""The writer's background work, and all background work without threads.
 
 Depends on the ground.
 """
@@ -23,7 +23,7 @@ _TEND_EVERY_S = 0.5
 
 
 class PutFlusher:
-    """Writes received puts after a few milliseconds at the latest."""
+    """Writes received puts after a few milliseconds."""
 
     name = "flush"
 
@@ -36,14 +36,14 @@ class PutFlusher:
             try:
                 self._writer.flush_buffer()
             except (UnavailableError, FencedError) as error:
-                # Nothing is lost: the entries stay in the buffer, and puts are told.
+                # No entry is lost: they stay in the buffer, and the next put raises.
                 logger.warning("puts not written", extra={"error": str(error)})
                 return 1.0
         return self._settings.put_buffer_delay
 
 
 class WriterTending:
-    """Rolls a file that is old, and makes the next one ahead of time."""
+    """Rolls an old file, and makes the next one ahead of time."""
 
     name = "tend"
 
@@ -60,7 +60,7 @@ class WriterTending:
 
 
 class Maintenance:
-    """Everything that is due, in one call; what `run_compaction()` does."""
+    """All work that is due, in one call, for `run_compaction()`."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Maintenance:
         self._sign = sign
 
     def run_all(self, *, yes: bool = False) -> int:
-        """Refresh, roll what is old, bring every rolled file to published; return the units done.
+        """Refresh, roll an old file, bring every rolled file to published; return the number of units.
 
         `yes` is that of `Compactor.run_all`. Raises the first error; the files stay where they are.
         """
@@ -87,6 +87,6 @@ class Maintenance:
         self._writer.look_again()
         self._writer.flush_buffer()
         fenced = self._compactor.fenced
-        if fenced is not None:  # local work is done; the rest never will be
+        if fenced is not None:  # local work is done; the rest cannot be
             raise FencedError(*fenced.args)
         return count

@@ -1,7 +1,8 @@
 """Loads the kernels of lookups, and the modules of batches, before the first lookup needs them.
 
-A kernel is loaded from numba's cache, or compiled, when it is first called: some tenths of a second
-that a server would rather spend while it starts. A file of one row, in memory, calls them all.
+A kernel is loaded from numba's cache, or compiled, at its first call. That takes some tenths of a
+second, better spent while a server starts. A lookup in a file of one row, in memory, calls them
+all.
 
 Depends on fileparts, batch and indexfile.
 """
@@ -20,7 +21,7 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 
 def warm_up() -> None:
-    """Look one key up in a compacted file of one row, singly and in a batch; import what batches need."""
+    """Look one key up in a compacted file of one row, singly and in a batch; import the batch modules."""
     from tierdex.index_service.batch.executor import BatchQueryRunner  # noqa: F401 (its import is wanted)
 
     dictionaries = Dictionaries(MESSAGE_SCHEMA.dictionary_names)

@@ -1,18 +1,17 @@
-"""The Spark pipeline: a data source, a sink, and jobs over everything that is in a store.
+"""The Spark pipeline: a data source, a sink, and jobs over all files of a store.
 
 ::
 
     register(spark)                     spark.read / df.write / df.writeStream .format("tierdex")
-    build  index_table                  DataFrames and files that lie somewhere -> index files
+    build  index_table                  DataFrames, and files that stay in place -> index files
     entries  lookup  fetch_rows         keys -> entries -> the rows they point at
-    key_is                              the condition on a row that it is an entry of these keys
-    merge  verify  collect_garbage      keep a store in shape
+    key_is                              the condition that a row is an entry of these keys
+    merge  verify  collect_garbage      maintain a store
     last_scan                           what the last scan or lookup considered, pruned, requested
 
 Tasks work on Arrow batches with the kernels of `indexfile`; the driver publishes with one commit of
-a shared node. Names are loaded when first used: `import tierdex.pipeline` loads neither pyspark nor
-numba. What they load may import index_service
-and everything below, never app or client.
+a shared node. Names are loaded at their first use: `import tierdex.pipeline` loads neither pyspark
+nor numba. The modules may import index_service and everything below, never app or client.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from tierdex.pipeline.table_index import index_table
     from tierdex.pipeline.verify_job import verify
 
-_HOMES = {  # no module is called like a function: importing it would hide the function
+_HOMES = {  # no module has the name of a function: importing it would hide the function
     "build": "build_job",
     "collect_garbage": "merge_job",
     "entries": "entry_scan",

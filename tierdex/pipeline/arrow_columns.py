@@ -1,9 +1,9 @@
-"""From rows of a file to the Arrow columns that Spark sees.
+"""The Arrow columns of a scan, made from rows of a file.
 
 | column | type | |
 |---|---|---|
 | `topic` | string | |
-| `kind` | string | `key` or `message_id`: what the entry is found by |
+| `kind` | string | `key` or `message_id`: how the entry is found |
 | `key_hash` | bigint | the hash, signed as Spark's `xxhash64` is |
 | `queue_id`, `offset`, `size` | int, bigint, bigint | null when the location is of another form |
 | `timestamp` | bigint | milliseconds, exact for every time; `timestamp_millis(timestamp)` converts |
@@ -12,7 +12,7 @@
 | `location` | map<string, bigint> | every number of the location, whatever the schema; on request |
 | `key`, `message_id` | string | only with the option `keys`, `messageIds` |
 
-Depends on indexfile; knows Spark's types by their DDL names only.
+Depends on indexfile; names Spark's types as DDL only.
 """
 
 from __future__ import annotations

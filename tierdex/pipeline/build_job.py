@@ -1,8 +1,9 @@
-"""`build`: a DataFrame of entries into well-shaped files: repartitioned first, then published at once.
+"""`build`: publishes a DataFrame of entries as well-shaped files: repartitioned, then one commit.
 
-A sink takes partitions as they come; `build` makes them the size of a file, and with a time bucket
-puts near times together, so that a lookup with a time range asks few files. Depends on job_store, options
-and registration.
+A sink takes partitions as they are. `build` makes them the size of a file, and with a time bucket
+puts near times together, so that a lookup with a time range reads few files.
+
+Depends on job_store, options and registration.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def parse_bucket(value: str | int) -> int:
 
 
 def shape_by_size(df: Any, count: int, target: int) -> Any:
-    """Return `df` in as many partitions as it fills files, at least one a core; no needless shuffle."""
+    """Return `df` with a partition a file, at least one a core, and without a needless shuffle."""
     wanted = max(1, -(-count // target))
     cores = df.sparkSession.sparkContext.defaultParallelism
     has = df.rdd.getNumPartitions()
@@ -112,7 +113,7 @@ def _place_buckets(
 ) -> tuple[list[tuple[int, int, int]], int]:
     """Return ((bucket, its first partition, how many it has), number of partitions).
 
-    Small neighbours share a partition until it is full; the sink still gives each files of its own.
+    Small neighbours share a partition until it is full; the sink still writes files of their own.
     """
     places = []
     partition, filled = 0, 0

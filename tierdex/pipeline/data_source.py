@@ -1,7 +1,9 @@
-"""`format("tierdex")` as Spark knows it: schema, reader, writer, streaming writer.
+"""`format("tierdex")` for Spark: schema, reader, writer, streaming writer.
 
-Spark makes one of these in several processes (planner, committer); it holds options only, and each
-loads what it needs and no more. Depends on options, reader, writers, arrow_columns and entry_form.
+Spark makes one of these in several processes (planner, committer). It holds options only, and each
+process loads just the modules that it needs.
+
+Depends on options, reader, writers, arrow_columns and entry_form.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class TierdexDataSource(DataSource):
         return ddl_of(_columns(ReadOptions.parse(self.options)))
 
     def reader(self, schema: StructType) -> TierdexReader:
-        """Return a scan; a schema that the user gave chooses columns by name."""
+        """Return a scan; a schema given by the user chooses columns by name."""
         from tierdex.pipeline.reader import TierdexReader
 
         return TierdexReader(
@@ -54,7 +56,7 @@ class TierdexDataSource(DataSource):
         return BatchWriter(WriteOptions.parse(self.options), _form(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """Return a streaming sink; entries are facts, so only append makes sense."""
+        """Return a streaming sink; only appending is supported, since entries are facts."""
         if overwrite:
             raise InvalidRequestError("is refused: entries are only appended", field="outputMode")
         from tierdex.pipeline.writers import StreamWriter

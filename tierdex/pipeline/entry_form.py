@@ -1,11 +1,11 @@
-"""Which columns of a DataFrame make an entry, checked by name and type before anything is read.
+"""The columns of a DataFrame that make an entry, checked by name and type before it is read.
 
-Columns that a sink takes::
+Columns of a sink::
 
     topic string · key string, or keys array<string> · message_id string · timestamp bigint or timestamp
     and one location: queue_id, offset, size | source, offset, size | source, row_group, row
 
-Depends on errors and indexfile only: Spark plans in a process of its own, which needs no kernels.
+Depends on errors and indexfile only: Spark plans in a process of its own, which loads no kernels.
 """
 
 from __future__ import annotations

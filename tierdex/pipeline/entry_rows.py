@@ -1,7 +1,9 @@
-"""From a DataFrame's Arrow batches to rows of an index file: checked, hashed, by column.
+"""Rows of an index file, made from a DataFrame's Arrow batches: checked and hashed by column.
 
-Every batch is checked whole before any of it is used; an error names column, partition and row.
-Nothing runs per row in Python. Depends on entry_form, indexfile and index_service.
+Every batch is checked whole before any of it is used; an error names column, partition and row. No
+Python code runs per row.
+
+Depends on entry_form, indexfile and index_service.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ def _columns(form: EntryForm, batch: pa.RecordBatch, settings: Settings) -> Iter
 
 
 def _check_lists(lists: Any, message_ids: Any | None) -> None:
-    """Every row has a key or a message ID."""
+    """Raise InvalidRequestError for a row without a key and without a message ID."""
     empty = pc.fill_null(pc.equal(pc.list_value_length(lists), 0), fill_value=True)
     if message_ids is not None:
         empty = pc.and_(empty, pc.is_null(message_ids))
@@ -79,7 +81,7 @@ def _check_lists(lists: Any, message_ids: Any | None) -> None:
 
 
 def name_row(error: InvalidRequestError, partition: int, first_row: int) -> InvalidRequestError:
-    """Return the error with its row counted from the start of the partition, as a user finds it."""
+    """Return the error with its row counted from the start of the partition."""
     found = _FIELD.fullmatch(error.field or "")
     if found is None:
         return InvalidRequestError(f"partition {partition}: {error.detail}", field=error.field)

@@ -1,7 +1,9 @@
-"""`entries`: a scan of the entries that its arguments select, and of no others.
+"""`entries`: a scan of the entries that its arguments select.
 
-The selection is part of the relation, as the options of `spark.read` are: what it prunes no other
-plan inherits. Depends on registration, options.
+The selection is part of the relation, like the options of `spark.read`: no other plan inherits what
+it prunes.
+
+Depends on registration and options.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ def entries(
 ) -> Any:
     """Return the entries of these keys of one topic, of these message IDs, topics, times, nodes.
 
-    What is None selects nothing; times are inclusive, in milliseconds, as RFC 3339 or datetimes with
-    a zone. Files, filters and pages are pruned by the arguments, as by the options of the same names
-    of ``spark.read.format("tierdex")``; with `keys` or `message_ids` there is a column `key` or
-    `message_id`. A condition in a later `where` is asked of each row that this scan brings.
+    An argument that is None selects everything. Times are inclusive: milliseconds, RFC 3339, or
+    datetimes with a zone. The arguments prune files, filters and pages, as the options of the same
+    names of ``spark.read.format("tierdex")`` do; with `keys` or `message_ids` there is a column
+    `key` or `message_id`. Spark evaluates a condition of a later `where` on each row of this scan.
 
-    Lazy; the snapshot is taken by the first query, and kept. Raises InvalidRequestError.
+    Lazy; the first query takes the snapshot, which is kept. Raises InvalidRequestError.
     """
     lists = {
         "topic": topic,
@@ -52,7 +54,7 @@ def entries(
         if time is not None:
             chosen[name] = str(parse_time(time, field=name))
     chosen |= {"onError": on_error, **(options or {})}
-    ReadOptions.parse({"path": store_url, **chosen})  # what is wrong is told here, not by Spark
+    ReadOptions.parse({"path": store_url, **chosen})  # raises here, before Spark does
     register(spark)
     return spark.read.format("tierdex").options(**chosen).load(store_url)
 

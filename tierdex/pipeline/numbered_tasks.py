@@ -1,6 +1,7 @@
-"""Runs one function in tasks, once for each of n numbers, and brings the bytes back.
+"""Runs one function in tasks, once for each of n numbers, and returns its bytes to the driver.
 
-For jobs whose input is a list that the driver made (files, merges) rather than a DataFrame.
+For jobs over a list that the driver made (files, merges) rather than over a DataFrame.
+
 Depends on nothing.
 """
 
@@ -19,7 +20,7 @@ def run_numbered(
 ) -> list[bytes]:
     """Return run_one(0), ..., run_one(count - 1), each computed in a task of its own.
 
-    `run_one` is pickled. Raises what a task raised, as Spark wraps it.
+    `run_one` is pickled. Raises Spark's error for a failed task.
     """
     if not count:
         return []

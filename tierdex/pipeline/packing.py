@@ -1,14 +1,15 @@
-"""Packs what executors need into one archive, for a cluster that does not have the package installed.
+"""Packs the packages that executors need into one archive, for a cluster without tierdex.
 
-numba and pyarrow are compiled code and cannot travel by ``--py-files``; they can in an archive that
-Spark unpacks beside each executor::
+numba and pyarrow are compiled code, which ``--py-files`` cannot carry; an archive that Spark
+unpacks beside each executor can::
 
     tierdex spark pack env.tar
     make_session("spark://...", archive="env.tar", executor_python="python3.11")
 
-Executors need the same minor version of Python and the same kind of machine. Times of files are kept,
-so that kernels that were compiled here are not compiled again there.
-Depends on errors; reads the installed packages' own metadata.
+Executors need the same minor version of Python and the same kind of machine. The files keep their
+times, so that the executors do not compile the kernels again.
+
+Depends on errors; reads the metadata of the installed packages.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ def pack_environment(target: Path) -> int:
 
 
 def _files() -> Iterator[tuple[Path, str]]:
-    """Yield (where a file lies, its name in the archive), each once."""
+    """Yield (path of a file, its name in the archive), each once."""
     seen: set[str] = set()
     home = Path(__file__).parent.parent  # the package itself
     for path in sorted(home.rglob("*")):
         if path.parent.name == "__pycache__" and path.suffix not in _CACHED:
-            continue  # a process that compiles now is writing it, and renames it when it likes
+            continue  # a compiling process writes and renames it at any time
         if path.is_file():
             name = f"tierdex/{path.relative_to(home).as_posix()}"
             seen.add(name)
@@ -75,7 +76,7 @@ def _files() -> Iterator[tuple[Path, str]]:
 
 
 def _distributions() -> list[metadata.Distribution]:
-    """Return the packages that tierdex needs in a task, and what they need."""
+    """Return the packages that a task needs, with their dependencies."""
     found: dict[str, metadata.Distribution] = {}
     waiting = [*_requirements("tierdex", _EXTRAS), *_ALSO]
     while waiting:
@@ -93,7 +94,7 @@ def _distributions() -> list[metadata.Distribution]:
 
 
 def _requirements(name: str, extras: tuple[str, ...]) -> list[str]:
-    """Return the installed packages that `name` asks for, those of `extras` included."""
+    """Return the installed requirements of `name`, with those of `extras`."""
     wanted = []
     for text in metadata.requires(name) or ():
         requirement, _, condition = text.partition(";")
@@ -104,7 +105,7 @@ def _requirements(name: str, extras: tuple[str, ...]) -> list[str]:
         ):
             continue
         normal = re.sub(r"[-_.]+", "-", matched[0]).lower()
-        # What a condition on platform or version leaves out is not installed here either.
+        # A requirement that a marker excludes is not installed here.
         if condition and not _is_installed(normal):
             continue
         wanted.append(normal)

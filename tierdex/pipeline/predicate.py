@@ -1,9 +1,12 @@
-"""What a scan wants: the options that select, as one value that is asked of files, pages and rows.
+"""The selection of a scan: its options as one value, applied to files, pages and rows.
 
-Options only, no condition of a plan: Spark up to 4.3 keeps what a reader made of one plan's filters
-with the relation and reads later plans by it (docs/decisions/0014-no-filters-from-spark.md).
+It holds options only, no condition of a plan: Spark up to 4.3 keeps with the relation what a reader
+made of one plan's filters, and reads later plans by it
+(docs/decisions/0014-no-filters-from-spark.md).
 
-Hashes are compared unsigned inside files and are signed in Spark. Depends on indexfile and options.
+Hashes are unsigned inside files and signed in Spark.
+
+Depends on indexfile and options.
 """
 
 from __future__ import annotations
@@ -50,9 +53,9 @@ class Predicate:
     # -- pages -----------------------------------------------------------------------------------
 
     def pages(self, file: CompactedFile, first: int, last: int) -> np.ndarray:
-        """Return which pages of [first, last) may hold a match, ascending (i8).
+        """Return the pages of [first, last) that may hold a match, ascending (i8).
 
-        With hashes the filter is asked, so its partitions must be there. Raises CorruptFileError.
+        With hashes it probes the filter, whose partitions must be there. Raises CorruptFileError.
         """
         mine = file.directory.entries[first:last]
         wanted = (mine["min_time"] <= self.end) & (mine["max_time"] >= self.begin)

@@ -1,10 +1,10 @@
-"""What a job's driver commits: files get their numbers and become visible, all at once.
+"""The commits of a job's driver: files get their numbers and become visible, all at once.
 
-Tasks have uploaded objects that nobody lists; one commit of a shared node publishes them. The commit
-is drafted again for the newest state whenever another job won the race, so numbers never collide.
-An object named so long ago that garbage collection may have passed it is copied to a fresh name.
+Tasks have uploaded objects that no manifest lists; one commit of a shared node publishes them. The
+commit is drafted again for the newest state whenever another job won the race, so numbers never
+collide. An object whose name is below the floor of garbage collection is copied to a new name.
 
-Depends on lifecycle, compactor.collect, the store and snapshot.
+Depends on lifecycle, compactor, the store and snapshot.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FLOOR_ATTEMPTS = 5
 
 
 class JobNode:
-    """A shared node as one job's driver writes it. One thread."""
+    """A shared node, as the driver of one job writes it. For one thread."""
 
     def __init__(self, store: Store, node: str) -> None:
         """Open the node for writing. Raises OwnershipError for an owned one, StoreRefusedError."""
@@ -69,12 +69,12 @@ class JobNode:
         return self._commit(rows, build)
 
     def merge(self, merges: Sequence[tuple[FileRow, Sequence[bytes]]]) -> frozenset[bytes]:
-        """List merged files in place of their parts, all by one commit.
+        """List merged files in place of their sources, all by one commit.
 
-        `merges` are pairs of a merged row and the uuids of its parts that this node lists. Returns
-        the uuids that are listed now; a merge that lost a part to somebody else is left out.
+        `merges` are pairs of a merged row and the uuids of its sources that this node lists.
+        Returns the uuids that are listed now; a merge that lost a source meanwhile is left out.
         """
-        merges = self._without_lost_parts(merges)
+        merges = self._without_lost_sources(merges)
         parts = {row.uuid: tuple(uuids) for row, uuids in merges}
 
         def build(state: ManifestState, current: Sequence[FileRow]) -> Change | None:
@@ -83,13 +83,13 @@ class JobNode:
         state = self._commit([row for row, _ in merges], build)
         return frozenset(uuid for uuid in parts if state.knows(uuid))
 
-    def _without_lost_parts(
+    def _without_lost_sources(
         self, merges: Sequence[tuple[FileRow, Sequence[bytes]]]
     ) -> list[tuple[FileRow, Sequence[bytes]]]:
-        """Leave out merges with a part that its own node no longer lists: it may have expired.
+        """Leave out merges with a source that its own node no longer lists: it may have expired.
 
-        The commit checks the parts of this node only. One of another that expires between this look
-        and the commit comes back until the merged file goes.
+        The commit checks the sources of this node only. A source of another node that expires
+        between this check and the commit is visible again until the merged file is dropped.
         """
         owners = {ref.node for row, _ in merges for ref in row.replaces}
         listed = {owner: open_log(self._store, owner).load().files for owner in owners}
@@ -120,11 +120,11 @@ class JobNode:
         raise AssertionError("unreachable")
 
     def collect(self, *, yes: bool = False) -> int:
-        """Remove what no reader can need: objects of failed tasks, dropped files, old numbers, names of
-        replaced files that their owners have forgotten.
+        """Delete objects of failed tasks and dropped files, old numbers, and names of replaced files.
 
-        Returns the objects deleted. Only what is older than the grace time goes; of what no manifest
-        lists nothing, where that is more than half of the node's objects, unless `yes`.
+        Returns the number of deleted objects. Only garbage older than the grace time is deleted;
+        objects that no manifest lists stay when they are more than half of the node's, unless
+        `yes`.
         """
         grace_ms = round(load_settings().grace_time * 1000)
         found = collect_node(
@@ -134,7 +134,7 @@ class JobNode:
         return found.done
 
     def _forget_replaced(self) -> None:
-        """Drop the names of files that merges here replaced, or the manifest grows for ever."""
+        """Forget replaced files whose owners forgot them; else the manifest grows for ever."""
         owners = sorted({ref.node for ref in self.shared.state.replaced})
         states = [open_log(self._store, owner).load() for owner in owners]
         seen = [state for state in states if state.number]  # else it says nothing of its files
@@ -146,7 +146,7 @@ class JobNode:
         self.shared.commit(build)
 
     def collect_now_and_then(self, state: ManifestState) -> None:
-        """Collect at every checkpoint's turn; a failure is logged: the files are published."""
+        """Collect garbage once a checkpoint. A failure is only logged: the files are published."""
         if state.number % load_settings().checkpoint_every:
             return
         try:
@@ -166,7 +166,7 @@ def _build_with(
 def _merge_all(
     state: ManifestState, merges: Sequence[tuple[FileRow, Sequence[bytes]]]
 ) -> Change | None:
-    """Return one change for all merges whose parts are still there; None when there is none."""
+    """Return one change for all merges whose sources are still listed; None when there is none."""
     found = []
     numbers = {row.number for row in state.files.values()}
     for row, parts in merges:
@@ -195,7 +195,7 @@ def with_numbers(state: ManifestState, rows: Sequence[FileRow], now_ms: int) -> 
 
 
 def renamed(store: Store, row: FileRow, node: str, state: ManifestState) -> FileRow:
-    """Copy a row's object to a name that the node's floor cannot reach; return the row of the copy."""
+    """Copy a row's object to a name above the node's floor; return the row of the copy."""
     name = StorePaths(node).parse_object(row.object_key)
     assert name is not None, row.object_key
     if name.read_number >= state.floor:

@@ -6,15 +6,16 @@
                          -> one partition a file, or a range of its pages
     a task: head of the sidecar -> pages that may match -> near ones by one request -> rows -> columns
 
-A reader is a function of its options alone. Spark makes it for the first plan over a relation, keeps
-its partitions and its pickled self with the relation, and reads every later plan by them. So it has
-no `pushFilters`: a filter of one plan would be one of all plans. Conditions are Spark's to evaluate.
+A reader depends on its options alone. Spark makes it for the first plan over a relation, keeps its
+partitions and its pickled form with the relation, and reads every later plan by them. So it has no
+`pushFilters`: a filter of one plan would apply to all plans. Spark evaluates all conditions.
 
-The option `keys` fills a column `key`, `messageIds` a column `message_id`: those that were asked for
-are few, so each row's hash tells its own.
+The option `keys` fills a column `key`, `messageIds` a column `message_id`: a row's hash identifies
+the key, since few are asked for.
 
-Depends on predicate, remote_file, arrow_columns, snapshot, scan_report, indexfile and storage_layer; what
-only tasks need is loaded there, since Spark plans in a process of its own.
+Depends on predicate, remote_file, arrow_columns, snapshot, scan_report, indexfile and
+storage_layer. Modules that only tasks need are imported in tasks, since Spark plans in a process of
+its own.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ FILE_ERRORS: Final = (
     StoreRefusedError,
     OSError,
 )
-NEAR_PAGES: Final = 4  # pages between two wanted ones that are cheaper to read than to ask again
-_SPAN_PAGES: Final = 512  # of at most 4 KiB each: what one request brings and one batch is made of
+NEAR_PAGES: Final = 4  # pages between two wanted ones that are cheaper to read than a request
+_SPAN_PAGES: Final = 512  # of at most 4 KiB each: the pages of one request and one batch
 _LOOK_AHEAD: Final = 2
 
 
 @dataclass(frozen=True)
 class PageRangePartition(InputPartition):
-    """Part `part` of `parts` of a file's pages."""
+    """Range number `part` of `parts` ranges of a file's pages."""
 
     number: int
     file: ListedFile
@@ -86,7 +87,7 @@ class TierdexReader(DataSourceReader):
         )
 
     def partitions(self) -> list[InputPartition]:
-        """Take a snapshot and return what must be read of it. Raises what reading manifests raises."""
+        """Take a snapshot and return the partitions to read. Raises errors of reading manifests."""
         options = self._options
         snapshot = take_snapshot(options.link.open(), options.nodes)
         report = ScanReport(store=options.link.url, manifest=dict(snapshot.numbers))
@@ -116,7 +117,7 @@ class TierdexReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the partition's rows. Raises what the store raises, CorruptFileError."""
         if not isinstance(partition, PageRangePartition):
-            return  # Spark's stand-in for a scan of nothing
+            return  # Spark's placeholder for an empty scan
         report, counts = ScanReport(), RequestCounts()
         store = self._options.link.open().scoped(counts)
         try:
@@ -173,7 +174,7 @@ class TierdexReader(DataSourceReader):
 
 
 def read_pages(remote: RemoteFile, pages: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (pages read, their rows) for ascending `pages`: near ones together, the next ones ahead.
+    """Yield (pages read, their rows) for ascending `pages`: near ones together, with read-ahead.
 
     Pages that arrive damaged are fetched once more. Raises CorruptFileError, what the store raises.
     """
@@ -193,7 +194,7 @@ def read_pages(remote: RemoteFile, pages: np.ndarray) -> Iterator[tuple[int, np.
 
 
 def spans_of(pages: np.ndarray) -> list[tuple[int, int]]:
-    """Return (first, last) of the runs that ascending `pages` make, gaps of a few pages included."""
+    """Return (first, last) of the runs of ascending `pages`; a run may include gaps of a few pages."""
     if not len(pages):
         return []
     cuts = np.flatnonzero(np.diff(pages) > NEAR_PAGES) + 1
@@ -208,7 +209,7 @@ def spans_of(pages: np.ndarray) -> list[tuple[int, int]]:
 
 
 class _AskedColumn:
-    """The keys of the option `keys`, or the IDs of `messageIds`: by hash, to fill a column."""
+    """The keys of the option `keys`, or the IDs of `messageIds`, by hash: they fill a column."""
 
     def __init__(self, texts: tuple[str, ...], hashes: list[int], *, by_id: bool) -> None:
         found = np.array(hashes, np.uint64)
@@ -232,7 +233,7 @@ class _AskedColumn:
         return cls(options.keys, [key_hash(topic, key) for key in options.keys], by_id=False)
 
     def fill(self, rows: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Return rows and their texts; a row whose hash several of them share comes once for each."""
+        """Return rows and their texts; a row whose hash several texts share is repeated for each."""
         low = np.searchsorted(self.hashes, rows["key_hash"], side="left")
         sizes = np.searchsorted(self.hashes, rows["key_hash"], side="right") - low
         repeats = np.repeat(np.arange(len(rows)), sizes)

@@ -1,5 +1,6 @@
-"""`register(spark)`: makes the source and the sink known to a session. Depends on data_source and
-scan_report.
+"""`register(spark)`: registers the source and the sink in a session.
+
+Depends on data_source and scan_report.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from tierdex.pipeline.scan_report import session_folder, use_folder
 
 
 def register(spark: Any, *, notes: str | None = None) -> None:
-    """Register ``format("tierdex")``, and leave the pushing of filters to Python sources as it is.
+    """Register ``format("tierdex")``; leave Spark's setting of filter push-down unchanged.
 
-    Arrow batches become large enough for the kernels to pay, unless the session says otherwise.
-    `notes` is a folder that all machines share, for what `last_scan` tells of scans; without it the
-    tasks of other machines say it in their logs only. Raises InvalidRequestError for no folder.
+    Arrow batches become large enough for the kernels, unless the session sets their size. `notes`
+    is a folder that all machines share, for the reports of `last_scan`; without it the tasks of
+    other machines report in their logs only. Raises InvalidRequestError when it is no folder.
     """
     if notes is not None:
         use_folder(notes)
@@ -26,7 +27,7 @@ def register(spark: Any, *, notes: str | None = None) -> None:
 
 
 def source_for(folder: str) -> type[TierdexDataSource]:
-    """Return the source with the folder of a session's notes in it; it is pickled by value."""
+    """Return the source class with the session's folder in it; Spark pickles it by value."""
 
     class SessionSource(TierdexDataSource):
         notes_folder = folder

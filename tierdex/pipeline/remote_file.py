@@ -1,15 +1,18 @@
-"""A published file as a task reads it: only the parts of its sidecar that the task needs.
+"""A published file in a task: only the parts of its sidecar that the task needs.
 
-A sidecar is mostly filter. A scan needs none of it, a lookup the partitions of its own range of
-hashes; so the small parts and the directory come with one request, and filter partitions by ranges,
-when asked for. The rest of the buffer stays zero, which costs no memory, and no partition that was
-not fetched would pass its checksum.
+A sidecar is mostly filter. A scan needs none of it, a lookup only the partitions of its own range
+of hashes. So the small parts and the directory come with one request, and filter partitions by
+ranges, when needed. The rest of the buffer stays zero, which costs no memory; a partition that was
+not fetched would fail its checksum.
+
+::
 
     [ small parts | directory | filter partitions ......................... | part table, footer ]
-      ^ always                    ^ those of the hashes that are asked            ^ always
+      ^ always                    ^ those of the lookup's hashes              ^ always
 
-Files stay open in the worker process, which later tasks find warm. Depends on indexfile, the store and
-fileparts.
+Files stay open in the worker process for later tasks.
+
+Depends on indexfile, the store and fileparts.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from tierdex.pipeline.job_store import StoreLink
     from tierdex.storage_layer.base import Store
 
-_WHOLE_BYTES: Final = 256 * 1024  # a sidecar up to this comes whole, with one request
+_WHOLE_BYTES: Final = 256 * 1024  # a sidecar up to this size is fetched whole, with one request
 _END_BYTES: Final = 4096  # holds part table and footer
 _CACHE_BYTES: Final = 256 << 20
 
@@ -41,7 +44,7 @@ class RemoteFile:
     """
 
     def __init__(self, store: Store, row: FileRow, head: tuple[bytes, bytes] | None = None) -> None:
-        """Fetch the head; or take (small parts and directory, end) that somebody fetched before.
+        """Fetch the head, or take (small parts and directory, end) that was fetched before.
 
         Raises what the store raises, CorruptFileError.
         """
@@ -63,7 +66,7 @@ class RemoteFile:
             self._sidecar.data, self.read, position=row.sidecar_position, name=row.object_key
         )
         if self.compacted.uuid != row.uuid or self.compacted.footer_crc != row.tail_crc:
-            raise CorruptFileError(row.object_key, "is another file than the manifest says")
+            raise CorruptFileError(row.object_key, "is not the file that the manifest lists")
         partitions = self.compacted.filter.partitions
         self._fetched = np.full(len(partitions), whole)
         self._check_directory()
@@ -74,13 +77,13 @@ class RemoteFile:
 
     @property
     def head(self) -> tuple[bytes, bytes]:
-        """Return (small parts and directory, end): with them another process opens the file."""
+        """(small parts and directory, end): another process opens the file with them."""
         cut = self._filter_position - self.row.sidecar_position
         end = min(_END_BYTES, len(self._sidecar) - cut)
         return self._sidecar[:cut].tobytes(), self._sidecar[len(self._sidecar) - end :].tobytes()
 
     def need_filter(self, hashes: np.ndarray) -> None:
-        """Fetch the filter partitions that sorted `hashes` (u8[n]) ask. Raises what the store raises."""
+        """Fetch the filter partitions of sorted `hashes` (u8[n]). Raises what the store raises."""
         table = self.compacted.filter.partitions
         bits = self.compacted.filter.bits
         if not bits or not len(hashes):
@@ -111,7 +114,7 @@ class RemoteFile:
         self.loaded_bytes += len(data)
 
     def _check_directory(self) -> None:
-        """The directory is searched with numpy here, past the kernels that verify what they use."""
+        """Verify the directory: it is searched by numpy here, not by verifying kernels."""
         damaged = self.compacted.directory.damaged_blocks(self.compacted.uuid)
         if damaged:
             raise CorruptFileError(
@@ -142,7 +145,7 @@ def _partitions_of(hashes: np.ndarray, count: int) -> np.ndarray:
 
 
 class _OpenFiles:
-    """The files that this worker process keeps open, least recently used first out."""
+    """The open files of this worker process; the least recently used is closed first."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[StoreLink, str], RemoteFile] = OrderedDict()

@@ -1,7 +1,9 @@
-"""`fetch_rows`: from entries of an indexed table to the rows they point at.
+"""`fetch_rows`: the rows that entries of an indexed table point at.
 
-Rows are read through Spark, from whatever path it reads; only the files that entries name are. A
-Parquet row comes back as JSON, a line as its text. Depends on source_files.
+Spark reads the rows, from any path that it can read, and only the files that entries name. A
+Parquet row is returned as JSON, a line as its text.
+
+Depends on source_files.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ def _parquet_records(spark: Any, sources: list[str], wanted: Any) -> Any:
     )
     placed = wanted.join(F.broadcast(groups), ["source", "row_group"])
     placed = placed.withColumn("__index", F.col("__start") + F.col("row"))
-    # The wanted places go to the rows: few against a table.
+    # The wanted places are broadcast: they are few, the table is large.
     found = rows.join(F.broadcast(placed), [FILE, "__index"])
     return found.select(*_PARQUET, RECORD)
 

@@ -1,14 +1,16 @@
-"""What a scan or lookup considered, pruned and requested: noted by planner and tasks, read by the driver.
+"""Reports of scans and lookups: what was considered, pruned, requested. For `last_scan`.
 
-The tasks of a lookup report by an accumulator (`TaskNotes`), from every machine. Spark plans a Python
-source in a process of its own and gives its tasks no accumulators (seen in 4.3), so a scan's notes are
-small files in a folder of the driver's session::
+The tasks of a lookup report by an accumulator (`TaskNotes`), from every machine. Spark plans a
+Python source in a process of its own and gives its tasks no accumulators (seen in 4.3), so a scan's
+notes are small files in a folder of the driver's session::
 
     <scan>.plan.json          files considered and pruned, by the planner
-    <scan>.<task>.json        requests, bytes, items, what was missing; a retried task overwrites its own
+    <scan>.<task>.json        requests, bytes, items, missing files; a retried task overwrites its own
 
-Tasks on other machines see the folder when it is a shared one (``register(spark, notes=...)``); else
-their numbers are in their logs only, and `tasks_reported` stays below `partitions`. Depends on clock.
+Tasks on other machines see the folder when it is shared (``register(spark, notes=...)``). Otherwise
+their numbers are in their logs only, and `tasks_reported` stays below `partitions`.
+
+Depends on clock.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ logger = logging.getLogger(__name__)
 _KEPT_SCANS: Final = 50
 _PLAN = ".plan.json"
 _CLOCK: Final = SystemClock()
-_names = count()  # tells names of one process and one millisecond apart
+_names = count()  # makes names of one process and one millisecond distinct
 _session_folder: Path | None = None
 _reported: dict[str, Any] = {}  # the accumulators of the last lookups, by scan
 
@@ -47,9 +49,10 @@ _reported: dict[str, Any] = {}  # the accumulators of the last lookups, by scan
 class ScanReport:
     """Sums over a scan. `manifest` is the snapshot: the number of each node's manifest.
 
-    `files_pruned_by_filter` counts files whose filter excluded every hash that was asked. Requests
-    are all GETs of tasks, `bytes` what they brought; `missing` the files left out by
-    ``onError=partial``. All of it is of the tasks that reported: `tasks_reported` of `partitions`.
+    `files_pruned_by_filter` counts files whose filter excluded every wanted hash. `requests` are
+    all GETs of tasks, `bytes` what they returned; `missing` the files left out by
+    ``onError=partial``. All numbers are of the tasks that reported: `tasks_reported` of
+    `partitions`.
     """
 
     kind: str = "scan"
@@ -129,7 +132,7 @@ def new_scan_name(clock: Clock = _CLOCK) -> str:
 
 
 def note_plan(folder: str | None, scan: str, report: ScanReport) -> None:
-    """Write what the planner knows, and forget the oldest scans."""
+    """Write the planner's numbers, and remove the notes of the oldest scans."""
     logger.info("scan planned", extra={"scan": scan, **asdict(report)})
     if folder is not None and Path(folder).is_dir():
         _write(Path(folder) / f"{scan}{_PLAN}", report)
@@ -137,7 +140,7 @@ def note_plan(folder: str | None, scan: str, report: ScanReport) -> None:
 
 
 def note_task(folder: str | None, scan: str, task: int, report: ScanReport) -> None:
-    """Write what one task did."""
+    """Write the numbers of one task."""
     report.tasks_reported = 1
     logger.info("scanned", extra={"scan": scan, "task": task, **asdict(report)})
     if folder is not None and Path(folder).is_dir():
@@ -148,14 +151,14 @@ def await_notes(scan: str, notes: Any) -> None:
     """Let `last_scan` read the accumulator of a lookup's tasks."""
     _reported[scan] = notes
     while len(_reported) > _KEPT_SCANS:
-        # Its lookup may run again, so Spark must go on knowing it.
+        # Its lookup may run again, so the accumulator stays registered.
         _reported.pop(min(_reported)).value = {}
 
 
 def last_scan() -> ScanReport | None:
-    """Return the report of the scan or lookup that was planned last in this session, None before any.
+    """Return the report of the scan or lookup planned last in this session, None before any.
 
-    Its tasks' numbers are complete once the action that ran it has returned.
+    It is complete once the action that ran the tasks has returned.
     """
     folder = Path(session_folder())
     plans = sorted(name for name in os.listdir(folder) if name.endswith(_PLAN))

@@ -1,8 +1,9 @@
-"""A Spark session with the source registered: what tests, docs and the command line start with.
+"""A Spark session with the source registered, for tests, docs and the command line.
 
-Any session will do for the pipeline (`register` is all it needs); this one has what a laptop wants:
-loopback only, this Python for the workers, Arrow batches of a useful size. Depends on java and
-registration.
+Any session will do for the pipeline (`register` is all it needs). This one suits a laptop: loopback
+only, this Python for the workers, Arrow batches of a useful size.
+
+Depends on java and registration.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ def make_session(
 
 
 def _lend_packages_to_planner() -> None:
-    """Let the Python that Spark plans with on this machine import what this process can.
+    """Let the Python with which Spark plans on this machine import this process's packages.
 
-    It is the executors' Python, which has nothing installed; the JVM hands our PYTHONPATH to it, and
-    not to executors on other machines.
+    It is the executors' Python, without packages of its own; the JVM passes our PYTHONPATH to it,
+    and not to executors on other machines.
     """
     home = Path(__file__).parent.parent.parent  # where the package lies
     paths = [*site.getsitepackages(), str(home), os.environ.get("PYTHONPATH", "")]
@@ -77,9 +78,9 @@ def _lend_packages_to_planner() -> None:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn Spark's errors into one of ours that says what went wrong, without the stacks.
+    """Turn Spark's errors into one of ours, without the stacks.
 
-    A missing pyspark becomes a NotFoundError that says what to install.
+    A missing pyspark becomes a NotFoundError that names what to install.
     """
     try:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]

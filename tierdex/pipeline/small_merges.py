@@ -1,10 +1,11 @@
-"""After a micro-batch: merge the small files that have gathered, by the compactor's own plan.
+"""Merges the small files of earlier micro-batches after a micro-batch, by the compactor's plan.
 
-A batch every few seconds leaves files of a few thousand entries. Those of one tier are merged when
-there are enough of them, up to a size that takes the driver a moment; `merge` makes them larger. A
-merge that fails or loses a race is left for the next batch: the batch itself is published.
+A batch every few seconds leaves files of a few thousand entries. The files of one tier are merged
+when there are enough of them, up to a size that takes the driver a few seconds; `merge` makes
+larger ones. A merge that fails or loses a race is left for the next batch: the batch itself is
+published.
 
-Depends on compactor.merge, merge_task.
+Depends on compactor and merge_task.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a job reads: every node's published files at one moment, and which entries are hidden.
+"""The input of a job: every node's published files at one moment, and their hidden entries.
 
-Taken once, when a job is planned: the manifest numbers name it, and the grace time keeps the objects
-of files that leave the list meanwhile. Files that another node's merge replaced are left out.
+It is taken once, when the job is planned. The manifest numbers identify it; the grace time keeps
+the objects of files that leave the list meanwhile. Files that another node's merge replaced are
+left out.
 
 Depends on lifecycle.
 """
@@ -34,7 +35,7 @@ _PASSES_MAX = 4  # each sees what was committed before the one before ended
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A published file of a snapshot; `rules` say what of it retention hides at `now_ms`."""
+    """A published file of a snapshot; `rules` tell which of its entries are hidden at `now_ms`."""
 
     node: str
     row: FileRow
@@ -47,16 +48,16 @@ class ListedFile:
 
     @property
     def is_fading(self) -> bool:
-        """Return whether entries of any topic that the file may hold are hidden."""
+        """Whether entries of any topic that the file may hold are hidden."""
         return begins_to_hide(self.rules, self.row, self.now_ms)
 
     @property
     def is_faded(self) -> bool:
-        """Return whether all entries of the file are hidden."""
+        """Whether all entries of the file are hidden."""
         return is_expired(self.rules, self.row.topics, self.row.sealed_at_ms, self.now_ms)
 
     def shows(self, topic: str) -> bool:
-        """Return whether the file may hold entries of `topic`, and they are not hidden."""
+        """Return whether the file may hold visible entries of `topic`."""
         hidden = is_hidden(self.rules, topic, self.row.sealed_at_ms, self.now_ms)
         return not hidden and may_hold(self.row.topics, topic)
 
@@ -71,7 +72,7 @@ class Snapshot:
 
 
 def open_log(store: Store, node: str) -> ManifestLog:
-    """Return a node's log, nothing read yet."""
+    """Return a node's log, before its first read."""
     settings = load_settings()
     return ManifestLog(
         store,
@@ -96,9 +97,9 @@ def take_snapshot(store: Store, nodes: Sequence[str] | None = None) -> Snapshot:
 
 
 def read_store(store: Store, nodes: Sequence[str] | None = None) -> list[NodeReading]:
-    """Read the manifests of all nodes, or of `nodes`; each reading says what failed at it.
+    """Read the manifests of all nodes, or of `nodes`; each reading has its error.
 
-    Raises NotFoundError as `take_snapshot`, and what listing the nodes raises.
+    Raises NotFoundError as `take_snapshot`, and errors of listing the nodes.
     """
     known: frozenset[FileRef] = frozenset()
     for _ in range(_PASSES_MAX):
@@ -119,7 +120,7 @@ def _read_nodes(store: Store, nodes: Sequence[str] | None) -> list[NodeReading]:
 
 
 def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
-    """Return what these states list together, as of `now_ms`."""
+    """Return the files that these states list together, as of `now_ms`."""
     replaced = replaced_by(states)
     files = [
         ListedFile(state.node, row, state.retention, now_ms)

@@ -1,12 +1,13 @@
-"""Files that Spark reads, as locations name them; where their row groups and lines begin.
+"""Files that Spark reads, as locations name them; the begins of their row groups and lines.
 
-A *source* is a path as a person writes it: an absolute local path, or a URL such as
+A *source* is a path as a user writes it: an absolute local path, or a URL such as
 ``s3a://bucket/key``; Spark's `_metadata.file_path` is its percent-encoded form.
 
-Row groups come from the footers, read through Spark's own Hadoop file system, so any path will do.
+Row groups come from the footers, read through Spark's own Hadoop file system, so any path works.
 Lines come from the text source: a file split into blocks gives each line to exactly one block, in
-order, so a line's offset is what the blocks before hold plus the lines before it in its block. The sum
-is compared with the file's size: a compressed file, or one that is not lines, is told at once.
+order, so a line's offset is the size of the blocks before it plus that of the lines before it in
+its block. The sum is compared with the file's size, which detects a compressed file or one without
+lines.
 
 Depends on pyspark.
 """
@@ -45,7 +46,7 @@ def source_of(file_path: str) -> str:
 
 
 def path_of(source: str) -> str:
-    """Return a source as Spark's readers take it: literally, not as a pattern."""
+    """Return a source as a path for Spark's readers: literally, not as a pattern."""
     return _GLOB.sub(r"\\\1", source)
 
 
@@ -69,7 +70,7 @@ def row_group_starts(spark: Any, file_paths: Sequence[str]) -> dict[str, list[in
 
 
 def lines_of(spark: Any, paths: Sequence[str]) -> Any:
-    """Return the lines of text files: `value` (no newline, perhaps a carriage return), their place."""
+    """Return the lines of text files with their places; a line may end in a carriage return."""
     lines = spark.read.option("lineSep", "\n").text(list(paths))
     return lines.select(
         "value",
@@ -90,7 +91,7 @@ class Blocks:
 
 
 def measure_blocks(lines: Any) -> Blocks:
-    """Read the files once and say where their blocks' lines begin.
+    """Read the files once; return where the lines of their blocks begin.
 
     Raises InvalidRequestError for a file whose lines do not add up to its size.
     """
@@ -148,7 +149,7 @@ def with_offsets(frame: Any, offsets: dict[tuple[str, int], int]) -> Any:
 
 
 class _Running:
-    """Where the next line of the current block begins. One thread."""
+    """Where the next line of the current block begins. For one thread."""
 
     def __init__(self, offsets: dict[tuple[str, int], int]) -> None:
         self._offsets = offsets

@@ -1,13 +1,14 @@
-"""`index_table`: rows that lie somewhere already become findable without being rewritten.
+"""`index_table`: makes rows that stay in place findable, without rewriting them.
 
 | format | location of a row |
 |---|---|
 | Parquet | `source` (path), `row_group`, `row` in that group |
 | JSON lines, CSV | `source`, `offset` and `size` of the line in bytes |
 
-Keys, topic and time are expressions over the table's columns, evaluated by Spark. What cannot be
-looked up (no key, no message ID) is skipped and counted. Depends on source_files, build_job, job_store,
-options and registration.
+Keys, topic and time are expressions over the table's columns, evaluated by Spark. A row with
+neither key nor message ID is skipped and counted.
+
+Depends on source_files, build_job, job_store, options and registration.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """`verify`: every checksum and every invariant of every published file, one task a file.
 
-And one row a node, whose manifest may be what cannot be read. The whole object is read: header, pages,
-directory, filter, statistics, dictionaries; and what the manifest says of it is compared. Findings are
-words, one row a file. Depends on snapshot, indexfile, compactor, lifecycle, job_store and numbered_tasks.
+Each node has a row too, since its manifest may be unreadable. The whole object is read: header,
+pages, directory, filter, statistics, dictionaries; and it is compared with its manifest row.
+Problems are words, one row a file.
+
+Depends on snapshot, indexfile, compactor, lifecycle, job_store and numbered_tasks.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ def _node_row(reading: NodeReading) -> dict[str, Any]:
 
 
 def check_published(store: Store, row: FileRow) -> list[str]:
-    """Return what is wrong with an object, in words; empty when it is sound."""
+    """Return the broken rules of an object, in words; empty when it is sound."""
     try:
         file = open_published(store, row)
         header = decode_header(

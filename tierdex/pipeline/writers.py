@@ -1,12 +1,13 @@
-"""The sinks: tasks build and upload files, the driver lists them by one commit.
+"""The sinks: tasks build and upload files, the driver publishes them by one commit.
 
-What a failed, repeated or speculative task uploaded is in no commit message that Spark accepts, so
-nobody ever sees it. A streaming batch is committed under (query id, batch id): Spark replays a batch
-whose commit it is not sure of, and the manifest knows the last one of each query.
+The uploads of a failed, repeated or speculative task are in no commit message that Spark accepts,
+so no reader sees them. A streaming batch is committed under (query id, batch id): Spark replays a
+batch whose commit it is not sure of, and the manifest has the last batch of each query.
 
-Depends on file_builder, publishing, small_merges, lifecycle and snapshot. Spark makes and commits a writer
-in processes of
-their own, so what only tasks need is loaded there: loading the kernels costs more than a commit.
+Spark makes and commits a writer in processes of their own. Modules that only tasks need are
+imported in tasks, since loading the kernels takes longer than a commit.
+
+Depends on file_builder, publishing, small_merges, lifecycle and snapshot.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ QUERY_ID_PROPERTY = "sql.streaming.queryId"
 
 @dataclass(frozen=True)
 class FilesMessage(WriterCommitMessage):
-    """What a task built: its files' rows, encoded, in the order of arrival."""
+    """The files of a task: their manifest rows, encoded, in the order of arrival."""
 
     partition: int
     rows: tuple[bytes, ...]
@@ -55,7 +56,7 @@ class FilesMessage(WriterCommitMessage):
 
 
 class _Sink:
-    """What both sinks do in a task."""
+    """The common part of both sinks."""
 
     def __init__(self, options: WriteOptions, form: EntryForm) -> None:
         """Read the node's manifest once. Raises OwnershipError for an owned node."""
@@ -66,7 +67,7 @@ class _Sink:
             )
         self._options = options
         self._form = form
-        # Objects are named after it: a commit refuses those that collection may have passed since.
+        # Objects bear this number: a commit refuses those below the floor of garbage collection.
         self._read_number = state.number
 
     def _build(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, tuple[bytes, ...]]:
@@ -108,7 +109,7 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
         node.collect_now_and_then(state)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Leave everything as it was: what tasks uploaded is collected after the grace time."""
+        """Publish nothing: the tasks' uploads are collected after the grace time."""
         logger.warning("job failed, nothing published", extra={"files": len(_rows_of(messages))})
 
 
@@ -139,7 +140,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         node.collect_now_and_then(state)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
-        """Leave everything as it was; Spark runs the batch again."""
+        """Publish nothing; Spark runs the batch again."""
         logger.warning("batch failed, nothing published", extra={"batch": batchId})
 
 

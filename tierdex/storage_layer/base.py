@@ -5,17 +5,17 @@
     MeteredStore > RetryingStore > the counter > PrefixedStore > S3Store | LocalStore | MemoryStore
 
 A *key* is a relative path of plain characters: segments of ``A-Z a-z 0-9 . _ = -`` joined by ``/``,
-no segment starting with a dot, at most 900 characters. Folders are no objects of their own: one is
-there as long as an object lies below it.
+no segment starting with a dot, at most 900 characters. Folders are no objects: a folder
+exists as long as an object lies below it.
 
 What each verb promises:
 
-* atomic    -- a reader sees an object whole or not at all, whatever the writer does or dies of
-* durable   -- what `put`, `put_if_absent`, `upload` returned from survives the failures that the store
-               survives; an error says nothing: the request may have taken effect, or may yet
+* atomic    -- a reader sees an object whole or not at all, also when the writer dies
+* durable   -- an object survives, once `put`, `put_if_absent` or `upload` has returned, the failures that
+               the store survives; after an error the request may have taken effect, or may still
 * typed     -- only errors of `tierdex.errors` come out:
                `NotFoundError` · `AlreadyExistsError` · `StoreTimeoutError` and `StoreUnavailableError`
-               (try again) · `StoreRefusedError` (mend the settings) · `CorruptFileError` (the object is
+               (try again) · `StoreRefusedError` (correct the settings) · `CorruptFileError` (the object is
                shorter than the range asked for) · `InvalidRequestError` (the key)
 
 Every method is safe to call from many threads. Depends on errors only.
@@ -39,13 +39,13 @@ _KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
 _PREFIX = re.compile(rf"(?:{_SEGMENT}/)*(?:{_SEGMENT})?")
 
 
-Names: TypeAlias = list[str]  # beside a method called `list` the builtin has no name of its own
+Names: TypeAlias = list[str]  # a method called `list` hides the builtin
 
 
 class StoredObject(NamedTuple):
-    """One object as a listing or `head` shows it.
+    """One object, as a listing or `head` shows it.
 
-    `size` in bytes; `modified_ms` is the store's own wall time of the last write, in milliseconds but
+    `size` in bytes; `modified_ms` is the store's own wall time of the last write, in milliseconds,
     perhaps cut to whole seconds.
     """
 
@@ -54,8 +54,8 @@ class StoredObject(NamedTuple):
     modified_ms: int
 
 
-class Source(Protocol):
-    """Where an upload takes its bytes from; an `OpenFile` is one."""
+class UploadSource(Protocol):
+    """The bytes of an upload; an `OpenFile` is one."""
 
     def read_at(self, position: int, length: int) -> bytes:
         """Return up to `length` bytes; fewer only at the end."""
@@ -63,35 +63,36 @@ class Source(Protocol):
 
 
 class Store(Protocol):
-    """Bytes by key. See the module's page for what all verbs promise."""
+    """Bytes by key. The module's docstring has the promises of all verbs."""
 
     @property
     def url(self) -> str:
-        """The store as a user would write it; never with credentials in it."""
+        """The store's URL as a user would write it, without credentials."""
         ...
 
     def get(self, key: str, position: int | None = None, length: int | None = None) -> bytes:
         """Return the object's bytes, whole or exactly [position, position + length).
 
-        Without `length` to the end of the object; a `length` of 0 is answered without a request.
-        Never short: raises CorruptFileError when the object ends before the range does (or begins
-        after it), NotFoundError when there is none.
+        Without `length`, to the end of the object; a `length` of 0 sends no request. Never returns
+        fewer bytes: raises CorruptFileError when the object ends before the range does (or begins
+        after it), NotFoundError when there is no object.
         """
         ...
 
     def put(self, key: str, data: Buffer) -> None:
-        """Write the object, replacing what was there."""
+        """Write the object; replace an earlier one."""
         ...
 
     def put_if_absent(self, key: str, data: Buffer) -> None:
         """Write the object unless the key is taken: of many writers exactly one succeeds.
 
-        Raises AlreadyExistsError when other bytes are there. The very same bytes count as our own
-        earlier attempt whose answer was lost, and as success; so put something unique in them.
+        Raises AlreadyExistsError when other bytes are there. Equal bytes count as an earlier
+        attempt of the same caller whose answer was lost, and as success; so put something unique in
+        them.
         """
         ...
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         """Write `length` bytes of `source` as the object, without holding all of them in memory.
 
         Atomic like `put`. Raises CorruptFileError when the source ends early.
@@ -105,7 +106,7 @@ class Store(Protocol):
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
         """Yield the objects whose key starts with `prefix` and is above `start_after`, in key order.
 
-        Objects that come and go while the listing runs may or may not be in it.
+        Objects that are created or deleted meanwhile may or may not be in it.
         """
         ...
 
@@ -117,11 +118,11 @@ class Store(Protocol):
         ...
 
     def head(self, key: str) -> StoredObject:
-        """Return what a listing says about one object. Raises NotFoundError."""
+        """Return the object as a listing shows it. Raises NotFoundError."""
         ...
 
     def close(self) -> None:
-        """Give connections back and end waits between attempts; the store is not used after it."""
+        """Close the connections and end waits between attempts; no call may follow."""
         ...
 
 
@@ -159,13 +160,13 @@ def check_range(position: int | None, length: int | None) -> tuple[int, int | No
 def range_beyond_end(
     where: str, position: int, length: int | None, size: int | None = None
 ) -> CorruptFileError:
-    """Return the error for a range that the object does not hold."""
+    """Return the error for a range beyond the end of the object."""
     asked = f"[{position}, {'end' if length is None else position + length})"
     held = "it is shorter" if size is None else f"it holds {size} bytes"
     return CorruptFileError(where, f"bytes {asked} were asked for and {held}")
 
 
-def read_source(source: Source, position: int, length: int) -> bytes:
+def read_source(source: UploadSource, position: int, length: int) -> bytes:
     """Return exactly `length` bytes of an upload's source. Raises CorruptFileError."""
     data = source.read_at(position, length)
     if len(data) != length:

@@ -1,6 +1,8 @@
-"""What a store asks a caller to prove who they are, when the environment does not say it.
+"""Credentials for a store, where the environment does not have them.
 
-Kept apart from urls, so that no url, plan, log or message ever shows it: its text hides the secrets.
+They are apart from URLs, so that no URL, plan, log or message shows them; their text hides the
+secrets.
+
 Depends on nothing.
 """
 

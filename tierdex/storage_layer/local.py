@@ -7,12 +7,12 @@ The order of steps makes each write atomic and durable::
                     · unlink .put-X · sync the folder (durable)
     delete          unlink the name · sync the folder
 
-A folder is made with its parents, and every parent synced, before the first file is put into it. Names
-that start with a dot are no keys: a temporary file that a crash left is never seen, and is removed
-when this process first writes into its folder, once it is an hour old. A failed sync is never tried
-again on the same file: the next attempt writes a new one.
+Before the first file of a folder is written, the folder and its parents are made and synced. A name
+that starts with a dot is no key: readers never see a temporary file that a crash left, and this
+process removes it at its first write into the folder, once the file is an hour old. After a failed
+sync the next attempt writes a new file.
 
-One thing differs from an object store: where an object ``a`` lies, no object ``a/b`` can.
+One difference from an object store: with an object ``a`` there can be no object ``a/b``.
 
 Depends on base and the ground; every file operation goes through `FileSystem`.
 """
@@ -36,8 +36,8 @@ from tierdex.filesystem import LocalFileSystem, make_durable_folder
 from tierdex.ids import SystemIds
 from tierdex.storage_layer.base import (
     Names,
-    Source,
     StoredObject,
+    UploadSource,
     check_folder_prefix,
     check_key,
     check_prefix,
@@ -64,7 +64,7 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR,
 
 
 class LocalStore:
-    """Objects as files below `root`, which is made when something is first written.
+    """Objects as files below `root`, which the first write makes.
 
     Thread safety: safe to share; the lock guards only the set of folders known to be durable.
     """
@@ -103,7 +103,7 @@ class LocalStore:
                 data = file.read_at(start, end - start)
             finally:
                 file.close()
-        if len(data) != end - start:  # cut while we read: `put` never does that to a file
+        if len(data) != end - start:  # the file was cut during the read, which `put` never does
             raise range_beyond_end(str(path), start, length, start + len(data))
         return data
 
@@ -122,7 +122,7 @@ class LocalStore:
                 if not self._holds(path, bytes(data)):
                     raise AlreadyExistsError(f"{self.url} holds another object {key}") from None
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         path = self._path(key)
         with self._writing(key), self._temporary(path, source, length) as temporary:
             self._filesystem.rename(temporary, path)
@@ -152,7 +152,7 @@ class LocalStore:
             return self._describe(key, path)
 
     def close(self) -> None:
-        """Nothing to give back: no file stays open between two calls."""
+        """Do nothing: no file stays open between two calls."""
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
@@ -165,7 +165,9 @@ class LocalStore:
     # -- writing ------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _temporary(self, path: Path, source: Source, length: int | None = None) -> Iterator[Path]:
+    def _temporary(
+        self, path: Path, source: UploadSource, length: int | None = None
+    ) -> Iterator[Path]:
         """Write `source` into a synced temporary file beside `path`; the body makes it visible.
 
         After the body the temporary name is gone and the folder is durable; after an error in the
@@ -181,7 +183,7 @@ class LocalStore:
             self._filesystem.unlink(temporary)
             self._filesystem.sync_folder(folder)
 
-    def _write(self, path: Path, source: Source, length: int | None) -> None:
+    def _write(self, path: Path, source: UploadSource, length: int | None) -> None:
         file = self._filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
             if isinstance(source, _BytesSource):
@@ -203,7 +205,7 @@ class LocalStore:
             file.close()
 
     def _make_durable(self, folder: Path) -> None:
-        """Make `folder`, once a process: one that is there may be a crash's."""
+        """Make `folder` durable, once a process: a crash may have left it unsynced."""
         with self._lock:
             if folder in self._durable_folders:
                 return
@@ -217,7 +219,7 @@ class LocalStore:
         for name in self._filesystem.list_folder(folder):
             if name.startswith(TEMPORARY):
                 path = folder / name
-                with contextlib.suppress(FileNotFoundError):  # another process was quicker
+                with contextlib.suppress(FileNotFoundError):  # another process removed it first
                     if self._filesystem.modified_ms(path) < oldest_ms:
                         self._filesystem.unlink(path)
 
@@ -226,7 +228,7 @@ class LocalStore:
     def _names(self, folder: str) -> Names:
         try:
             names = self._filesystem.list_folder(self._root / folder)
-        except NotADirectoryError:  # an object lies where a folder was looked for
+        except NotADirectoryError:  # an object has the name of the folder
             return []
         return [name for name in names if not name.startswith(".")]
 
@@ -270,7 +272,7 @@ class LocalStore:
             yield
         except OSError as error:
             with self._lock:
-                self._durable_folders.clear()  # whatever was known, somebody changed the tree
+                self._durable_folders.clear()  # the tree was changed: no folder is known to be durable
             raise self._translate(error, key) from error
 
     def _translate(self, error: OSError, key: str) -> StoreRefusedError | StoreUnavailableError:

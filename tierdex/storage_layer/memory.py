@@ -1,7 +1,7 @@
 """A store in the memory of this process: for tests, trials and ``memory://name``.
 
-`MemoryStore.shared(name)` gives every caller that uses the same name the same objects, so that two
-indexes of one process can meet in it; `MemoryStore()` is private. Nothing survives the process.
+`MemoryStore.shared(name)` returns the same objects to every caller of the same name, so that two
+indexes of one process can share them; `MemoryStore()` is private. Nothing survives the process.
 
 Depends on base and the clock.
 """
@@ -16,8 +16,8 @@ from tierdex.clock import SystemClock
 from tierdex.errors import AlreadyExistsError, NotFoundError
 from tierdex.storage_layer.base import (
     Names,
-    Source,
     StoredObject,
+    UploadSource,
     check_folder_prefix,
     check_key,
     check_prefix,
@@ -59,7 +59,7 @@ class MemoryStore:
 
     @classmethod
     def shared(cls, name: str, *, clock: Clock | None = None) -> MemoryStore:
-        """Return the store that everybody in this process gets under `name`."""
+        """Return the store of this process with this name."""
         store = cls(clock=clock)
         store._name = name
         with _SHARED_LOCK:
@@ -86,7 +86,7 @@ class MemoryStore:
     def put_if_absent(self, key: str, data: Buffer) -> None:
         self._write(check_key(key), bytes(data), replace=False)
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         self._write(check_key(key), read_source(source, 0, length), replace=True)
 
     def delete(self, key: str) -> None:
@@ -114,7 +114,7 @@ class MemoryStore:
         return StoredObject(key, len(data), modified_ms)
 
     def close(self) -> None:
-        """Nothing to give back: a shared store stays for the others."""
+        """Do nothing: other callers may share the store."""
 
     def _find(self, key: str) -> tuple[bytes, int]:
         with self._objects.lock:

@@ -1,15 +1,15 @@
-"""Counts what goes to a store: requests and bytes, by verb, for the whole store and for single scopes.
+"""Counts requests to a store and their bytes, by verb: for the whole store and for single scopes.
 
-The counter sits *below* the retries, so that every attempt is counted, and above the backend, so that
-one request is one call of the contract (a listing counts each begun thousand objects, an upload one).
-Scopes are objects that the caller passes on, not thread-locals: the workers of one query share one
-`RequestCounts`, whichever threads they run on::
+The counter sits *below* the retries, so that every attempt is counted, and above the backend, so
+that one call of the contract is one request (a listing counts one for each thousand objects, an
+upload one). Scopes are objects that the caller passes on, not thread-locals: all threads of one
+query share one `RequestCounts`::
 
     counts = RequestCounts()
     mine = store.scoped(counts)          # the same store; its requests are counted in `counts` too
     pool.map(mine.get, keys)
 
-    with store.measure() as counts:      # everything that anybody asks of this store meanwhile
+    with store.measure() as counts:      # all requests of this store during the scope
         ...
 
 Depends on base only.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.storage_layer.base import Names, Source, Store, StoredObject
+    from tierdex.storage_layer.base import Names, Store, StoredObject, UploadSource
 
 LIST_PAGE = 1000  # objects that one request of a listing returns at most
 
@@ -54,7 +54,7 @@ class RequestCounts:
 
     @property
     def requests(self) -> int:
-        """All requests, whatever the verb and however they ended."""
+        """All requests of all verbs, failed ones included."""
         with self._lock:
             return self.by_verb.total()
 
@@ -72,10 +72,10 @@ class RequestCounts:
 
 
 class MeteredStore:
-    """A store whose requests are counted; what `open_store` returns.
+    """A store whose requests are counted; `open_store` returns one.
 
-    `decorate` puts the retries around the counter. A scoped view shares everything with the store it
-    came from but has one more counter; closing it is the business of the store it came from.
+    `decorate` puts the retries around the counter. A scoped view shares everything with its store
+    but has one more counter; only the store itself is closed.
     """
 
     def __init__(self, inner: Store, *, decorate: Callable[[Store], Store] | None = None) -> None:
@@ -103,7 +103,7 @@ class MeteredStore:
 
     @contextlib.contextmanager
     def measure(self) -> Iterator[RequestCounts]:
-        """Count what is asked of this store and its views, on any thread, until the scope ends."""
+        """Count all requests of this store and its views, on any thread, during the scope."""
         counts = RequestCounts()
         root = self._root
         with self._lock:
@@ -127,7 +127,7 @@ class MeteredStore:
     def put_if_absent(self, key: str, data: Buffer) -> None:
         self._store.put_if_absent(key, data)
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         self._store.upload(key, source, length)
 
     def delete(self, key: str) -> None:
@@ -154,7 +154,7 @@ class MeteredStore:
 
 
 class _CountingStore:
-    """Passes every call on to `inner` and tells `meter` about it."""
+    """Passes every call on to `inner` and counts it in `meter`."""
 
     def __init__(self, inner: Store, meter: MeteredStore) -> None:
         self._inner = inner
@@ -182,7 +182,7 @@ class _CountingStore:
             self._inner.put_if_absent(key, data)
         self._meter.count("put_if_absent", written=memoryview(data).nbytes)
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         with self._failure_counted("upload"):
             self._inner.upload(key, source, length)
         self._meter.count("upload", written=length)
@@ -196,7 +196,7 @@ class _CountingStore:
         listed = 0
         with self._failure_counted("list"):
             for entry in self._inner.list(prefix, start_after):
-                if listed % LIST_PAGE == 0:  # the first of a page: the request for it was sent
+                if listed % LIST_PAGE == 0:  # the first of a page: its request was sent
                     self._meter.count("list")
                 listed += 1
                 yield entry

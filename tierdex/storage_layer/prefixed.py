@@ -1,4 +1,4 @@
-"""A store that is a folder of another store: every key gets a prefix on its way down.
+"""A store that is a folder of another store: it adds a prefix to every key.
 
 Depends on base only.
 """
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from tierdex.storage_layer.base import (
     Names,
-    Source,
     Store,
     StoredObject,
+    UploadSource,
     check_folder_prefix,
     check_key,
     check_prefix,
@@ -44,7 +44,7 @@ class PrefixedStore:
     def put_if_absent(self, key: str, data: Buffer) -> None:
         self._inner.put_if_absent(self._prefix + check_key(key), data)
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         self._inner.upload(self._prefix + check_key(key), source, length)
 
     def delete(self, key: str) -> None:
@@ -52,7 +52,7 @@ class PrefixedStore:
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
         skip = len(self._prefix)
-        # With no start every key of ours is above the bare prefix, so that needs no special case.
+        # An empty `start_after` needs no special case: every key of ours is above the bare prefix.
         listed = self._inner.list(self._prefix + check_prefix(prefix), self._prefix + start_after)
         return (entry._replace(key=entry.key[skip:]) for entry in listed)
 

@@ -1,7 +1,8 @@
-"""Checks, when an index is opened for writing, that the store keeps the one promise all else rests on.
+"""Checks of a store before an index writes to it: conditional writes, and the store's clock.
 
-A server that ignores ``If-None-Match: *`` answers every create-if-absent with success; two writers would
-then overwrite each other's manifest and neither would know. Two conditional writes of one fresh key tell.
+A server that ignores ``If-None-Match: *`` answers every create-if-absent with success; two writers
+would then overwrite each other's manifest unnoticed. Two conditional writes of one fresh key show
+it.
 
 Depends on base, errors and ids.
 """
@@ -21,19 +22,19 @@ def probe(store: Store, prefix: str, ids: IdSource) -> None:
     """Write, try to overwrite, and remove one small object below `prefix` ("" or ending with "/").
 
     Sends three requests, one more where a refused write is compared. Raises StoreRefusedError when
-    the store does not honour the condition, or does not let us write or delete.
+    the store ignores the condition, or does not permit writes or deletes.
     """
     token = ids.uuid().hex()
     key = f"{prefix}probe-{token}"
     try:
         store.put_if_absent(key, f"first {token}".encode())
         _write_again(store, key, token)
-    finally:  # even of a write that failed: it may have taken effect
+    finally:  # after a failed write too: it may have taken effect
         store.delete(key)
 
 
 def read_store_time(store: Store, prefix: str, ids: IdSource) -> int:
-    """Return the store's own wall time (ms), by which it dates objects: that of a small one, made now.
+    """Return the store's own wall time (ms), the modification time of a small object made now.
 
     Sends three requests. Raises what the store raises.
     """

@@ -1,14 +1,15 @@
-"""Tries again what may succeed again: StoreUnavailableError and StoreTimeoutError, nothing else.
+"""Repeats requests that failed with StoreUnavailableError or StoreTimeoutError, and no others.
 
-All retries of the storage layer happen here and none in the S3 client (it is told to make one attempt):
-so waits go through the clock and jitter through the ids, every attempt passes the counter and the
+All retries of the storage layer happen here and none in the S3 client, which makes one attempt: so
+waits go through the clock and jitter through the ids, every attempt passes the counter and the
 fault injector, `close` ends a wait, and the rules are the same for every backend.
 
-Why each verb may be repeated: reads change nothing, `delete` and `put` end in the same state, and
-`put_if_absent` takes the very same bytes for its own earlier attempt. A listing goes on behind the
-last key that it yielded.
+Every verb may be repeated: reads change nothing, `delete` and `put` end in the same state, and
+`put_if_absent` recognises the bytes of its own earlier attempt. A listing continues after the last
+key that it yielded.
 
-Pauses: full jitter below ``0.1 s * 2^attempt``, at most 5 s, and at least what the store asked for.
+Pauses: full jitter below ``0.1 s * 2^attempt``, at most 5 s, and at least the pause that the store
+asks.
 
 Depends on base, clock, ids and tenacity.
 """
@@ -31,20 +32,20 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
-    from tierdex.storage_layer.base import Names, Source, Store, StoredObject
+    from tierdex.storage_layer.base import Names, Store, StoredObject, UploadSource
 
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 LONGEST_ASKED_PAUSE_S = 30.0  # a Retry-After beyond this is left to the caller's own schedule
-DEFAULT_RETRY_AFTER_S = 1.0  # what errors carry when the store asked for nothing
+DEFAULT_RETRY_AFTER_S = 1.0  # of errors when the store asked for no pause
 
 T = TypeVar("T")
 
 
 class RetryPolicy:
-    """How often and with which pauses an attempt is repeated. Safe to share between threads."""
+    """How often an attempt is repeated, and with which pauses. Safe to share between threads."""
 
     def __init__(self, attempts: int, *, clock: Clock, ids: IdSource) -> None:
         assert attempts >= 1, attempts
@@ -65,9 +66,9 @@ class RetryPolicy:
         try:
             return self._retrying(function, *args)
         except Exception as error:
-            # tenacity keeps the error in a frame that the error's traceback keeps: a ring, and with it
-            # the callers' frames and the files that they had at hand, until the collector comes by and
-            # gives back hundreds of megabytes in the middle of somebody's put.
+            # tenacity keeps the error in a frame of the error's own traceback. This cycle keeps the
+            # callers' frames and their files alive until a garbage collection, which then frees
+            # hundreds of megabytes in the middle of a put.
             traceback.clear_frames(error.__traceback__)
             raise
 
@@ -108,7 +109,7 @@ class RetryingStore:
     def put_if_absent(self, key: str, data: Buffer) -> None:
         self._policy.call(self._inner.put_if_absent, key, data)
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         self._policy.call(self._inner.upload, key, source, length)
 
     def delete(self, key: str) -> None:
@@ -124,11 +125,11 @@ class RetryingStore:
                     listing = iter(self._inner.list(prefix, start_after))
                 return next(listing, None)
             except StoreUnavailableError:
-                listing = None  # a broken iterator ends: begin another one
+                listing = None  # a broken iterator has ended: begin another
                 raise
 
         while (entry := self._policy.call(take)) is not None:
-            start_after = entry.key  # where another listing goes on
+            start_after = entry.key  # another listing begins here
             yield entry
 
     def list_folders(self, prefix: str) -> Names:

@@ -33,8 +33,8 @@ from tierdex.errors import AlreadyExistsError, NotFoundError, StoreUnavailableEr
 from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.storage_layer.base import (
     Names,
-    Source,
     StoredObject,
+    UploadSource,
     check_folder_prefix,
     check_key,
     check_prefix,
@@ -135,7 +135,7 @@ class S3Store:
             if self._read_for_comparison(key) != body:
                 raise
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         if length <= self._multipart_bytes:
             self.put(key, read_source(source, 0, length))
             return

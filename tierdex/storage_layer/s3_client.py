@@ -133,14 +133,16 @@ def translate(error: Exception, where: str) -> TierdexError | None:
         OSError,
     )
     if isinstance(error, passing):
-        return StoreUnavailableError(f"{what}: the store cannot be reached or hung up")
+        return StoreUnavailableError(
+            f"{what}: the store cannot be reached, or closed the connection"
+        )
     configuration = (
         boto.BotoCoreError,
         boto.MissingServiceIdError,
         boto.UndefinedModelAttributeError,
     )
     if isinstance(error, configuration):
-        return StoreRefusedError(f"{what}: {_first_line(error)}: mend the AWS settings")
+        return StoreRefusedError(f"{what}: {_first_line(error)}: correct the AWS settings")
     return None
 
 

@@ -1,4 +1,4 @@
-"""What an answer of an S3 server means in our error tree; pure, no client library.
+"""Error answers of an S3 server as errors of our tree. Pure, without a client library.
 
 | status | code | becomes | why |
 |---|---|---|---|
@@ -9,7 +9,7 @@
 | 416 | | CorruptFileError | the object is shorter than its manifest row says |
 | 401, 403 | | StoreRefusedError | credentials, policy, or this machine's clock |
 | 408, 400 RequestTimeout | | StoreTimeoutError | |
-| 400 | digest, length | StoreUnavailableError | bytes were altered or lost on their way |
+| 400 | digest, length | StoreUnavailableError | bytes were altered or lost in transit |
 | 429, 5xx | | StoreUnavailableError | with the pause that the server asks for |
 | 501 | | StoreRefusedError | the server does not know the header or the verb |
 | other | | StoreRefusedError | |
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 MESSAGE_CHARACTERS = 200
 
 ADVICE: Final = {
-    "NoSuchBucket": "create the bucket or mend the store's url",
-    "InvalidAccessKeyId": "the access key is not known there: mend the AWS credentials",
-    "SignatureDoesNotMatch": "the secret key is wrong: mend the AWS credentials",
+    "NoSuchBucket": "create the bucket, or correct the store's URL",
+    "InvalidAccessKeyId": "the access key is not known there: correct the AWS credentials",
+    "SignatureDoesNotMatch": "the secret key is wrong: correct the AWS credentials",
     "RequestTimeTooSkewed": "this machine's clock is wrong: set it",
     "ExpiredToken": "the session token has expired: renew the AWS credentials",
-    "InvalidToken": "the session token is wrong: mend the AWS credentials",
-    "AuthorizationHeaderMalformed": "the region is wrong: set region= in the store's url",
-    "PermanentRedirect": "the bucket is in another region: set region= in the store's url",
+    "InvalidToken": "the session token is wrong: correct the AWS credentials",
+    "AuthorizationHeaderMalformed": "the region is wrong: set region= in the store's URL",
+    "PermanentRedirect": "the bucket is in another region: set region= in the store's URL",
     "NotImplemented": "this store lacks a feature that tierdex needs (conditional writes)",
 }
 _TIMEOUTS: Final = {"RequestTimeout", "RequestTimeoutException"}
@@ -57,13 +57,13 @@ _DAMAGED: Final = {
     "XAmzContentChecksumMismatch",
     "XAmzContentSHA256Mismatch",
 }
-# Gone while we used it: the whole upload is to be begun again.
+# The upload disappeared: it must begin again.
 _BEGIN_AGAIN: Final = {"NoSuchUpload", "InvalidPart"}
 _OVERLOADED: Final = {"SlowDown", "ThrottlingException", "TooManyRequests", "RequestThrottled"}
 
 
 class Refusal(NamedTuple):
-    """The parts of an error answer that decide. `retry_after_s` is 0 when the server asked nothing."""
+    """The deciding fields of an error answer. `retry_after_s` is 0 when the server asked for no pause."""
 
     status: int
     code: str
@@ -91,7 +91,7 @@ def error_of(refusal: Refusal, where: str) -> TierdexError:
 
 
 def refusal_of_body(status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
-    """Return what a raw error answer says; a body that is not S3's XML has no code."""
+    """Return the refusal of a raw error answer; a body that is not S3's XML has no code."""
     text = body[:4096].decode("utf-8", "replace")
     return Refusal(
         status,
@@ -115,9 +115,9 @@ def _advice(status: int, code: str) -> str:
     if code in ADVICE:
         return ADVICE[code]
     if status in (401, 403):
-        return "check the AWS credentials and what they are allowed to do in this bucket"
+        return "check the AWS credentials and their rights in this bucket"
     if status in (301, 307):
         return ADVICE["PermanentRedirect"]
     if status == 501:
         return ADVICE["NotImplemented"]
-    return "mend the store's url and settings"
+    return "check the store's URL and settings"

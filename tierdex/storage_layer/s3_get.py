@@ -1,13 +1,13 @@
 """The lean signed GET: one HTTP request for the bytes of one object.
 
-A lookup in a published file is one ranged GET, so this is the only verb whose cost counts: boto3 spends
-over a millisecond of CPU on it (serialising, hooks, parsing, endpoint rules), signing and sending it by
-hand a tenth of that. The signer, the credentials and the address still come from botocore, through
-`s3_signer.py`; whatever is unusual (a proxy, a redirect, no credentials) is left to boto3 by raising
-`UnusualGetError`.
+A lookup in a published file is one ranged GET, so this is the only verb whose cost counts: boto3
+takes over a millisecond of CPU for it (serialising, hooks, parsing, endpoint rules); signing and
+sending it here takes a tenth of that. The signer, the credentials and the address still come from
+botocore, through `s3_signer.py`. Unusual requests (a proxy, a redirect, no credentials) raise
+`UnusualGetError`, and boto3 sends them.
 
-The length of the body is checked against what was asked: a short one is an error, never short bytes. A
-body that crawls is given up: `timeout_s` plus the time that it takes at `SLOWEST_BYTES_PER_S`.
+The length of the body is compared with the range: a short body is an error, never short bytes. A
+slow body is abandoned after `timeout_s` and the time that it would take at `SLOWEST_BYTES_PER_S`.
 
 Depends on urllib3, s3_errors and base. Must not import boto3 or botocore.
 """
@@ -37,7 +37,7 @@ _UNUSUAL_CODES = {"AuthorizationHeaderMalformed"}
 
 
 class UnusualGetError(Exception):
-    """The request wants boto3's full machinery; never leaves storage_layer."""
+    """The request needs boto3; never leaves storage_layer."""
 
 
 class SignGet(Protocol):
@@ -87,7 +87,7 @@ class SignedGet:
         try:
             body = self._read(response, length, where)
         except BaseException:
-            response.close()  # half a body is left on the connection: it cannot serve again
+            response.close()  # half a body is left on the connection, which cannot be used again
             raise
         response.release_conn()
         if response.status in (200, 206):
@@ -107,18 +107,18 @@ class SignedGet:
         self._pool.clear()
 
     def _read(self, response: urllib3.BaseHTTPResponse, length: int | None, where: str) -> bytes:
-        """Read the body in the pieces that arrive, so that a crawl is noticed between two of them."""
+        """Read the body in the pieces that arrive, so that a slow one is noticed between two of them."""
         declared = response.headers.get("content-length")
         if declared is None and response.headers.get("transfer-encoding") is None:
             raise StoreUnavailableError(f"{where}: the answer was cut: it has no length")
-        # A declared length that makes no sense (a proxy's "5, 5") bounds nothing: `checked_body` does.
+        # An invalid length (a proxy's "5, 5") bounds nothing here; `checked_body` finds it.
         expected = length or (int(declared) if declared and declared.isdecimal() else 0)
         give_up_s = self._clock.monotonic() + self._timeout_s + expected / SLOWEST_BYTES_PER_S
         pieces = []
         while piece := response.read1(READ_BYTES):
             pieces.append(piece)
             if self._clock.monotonic() > give_up_s:
-                raise StoreTimeoutError(f"{where}: the body crawls and was given up")
+                raise StoreTimeoutError(f"{where}: the body arrives too slowly and was abandoned")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -130,10 +130,10 @@ def range_header(position: int, length: int | None) -> str:
 def checked_body(
     body: bytes, position: int, length: int | None, *, content_range: str | None, where: str
 ) -> bytes:
-    """Return `body` if it is the range that was asked for.
+    """Return `body` if it is the requested range.
 
-    Raises CorruptFileError when the object is shorter than that, StoreUnavailableError when the
-    answer is not what it says it is (cut, or another range).
+    Raises CorruptFileError when the object is shorter than the range, StoreUnavailableError when
+    the answer contradicts its headers (cut, or another range).
     """
     if not position and length is None:
         return body  # whole: the client compared it with Content-Length

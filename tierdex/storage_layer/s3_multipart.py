@@ -1,7 +1,8 @@
 """A large object, sent in parts: begin, parts in order, complete; or abort.
 
-Conditions are used on none of these requests: servers that are otherwise sound ignore them there.
-Depends on base, s3_client, retrying.
+None of these requests has a condition, since some servers ignore conditions here.
+
+Depends on base, s3_client and retrying.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import TierdexError
-from tierdex.storage_layer.base import Source, read_source
+from tierdex.storage_layer.base import UploadSource, read_source
 from tierdex.storage_layer.s3_client import member_of, translated
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ MAX_PARTS = 10_000
 
 
 class MultipartUpload:
-    """One upload under way. Only parts are repeated: to begin again for one lost part costs too much."""
+    """One upload. Only parts are repeated: a lost part must not restart the whole upload."""
 
     def __init__(
         self,
@@ -45,8 +46,8 @@ class MultipartUpload:
             begun: Any = client.create_multipart_upload(Bucket=bucket, Key=key)
         self._target["UploadId"] = member_of(begun, "UploadId", self._where)
 
-    def send(self, source: Source, length: int, part_bytes: int) -> None:
-        """Send everything and complete; whatever goes wrong, abort and raise it."""
+    def send(self, source: UploadSource, length: int, part_bytes: int) -> None:
+        """Send everything and complete; after any error abort and raise it."""
         try:
             part_bytes = max(part_bytes, -(-length // MAX_PARTS))
             for position in range(0, length, part_bytes):
@@ -75,11 +76,11 @@ class MultipartUpload:
                 **self._target,  # type: ignore[arg-type]
                 MultipartUpload={"Parts": parts},  # type: ignore[typeddict-item]
             )
-        # A server says 200 before it has put the parts together: only the body says that it did.
+        # A server answers 200 before it joins the parts: only the body tells that it did.
         member_of(done, "ETag", self._where)
 
     def _abort(self, error: BaseException) -> None:
-        """Drop the parts: of an upload that nobody ends they are stored, and paid for."""
+        """Drop the parts: the parts of an unfinished upload are stored, and paid for."""
         try:
             with translated(self._where):
                 self._client.abort_multipart_upload(**self._target)  # type: ignore[arg-type]

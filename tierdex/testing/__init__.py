@@ -1,1 +1,1 @@
-"""Shipped test kits: contract suites, faulty parts, a simulated disk. Nothing imports this package."""
+"""Shipped test kits: contract suites, faulty stores, a simulated disk. No module imports this package."""

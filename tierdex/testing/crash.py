@@ -1,7 +1,7 @@
 """A store whose process dies around a call, and loops over every call of a scenario.
 
-Every call on a seam is a failpoint, so none has to be named in production code, and a new one is
-covered as soon as it is made::
+Every call on a seam is a failpoint. Production code names none of them, and a new call is covered
+as soon as it is made::
 
     for point in every_call(count_calls(scenario)):
         disk, store = fresh(); point.arm(disk, store)
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.storage_layer.base import Names, Source, Store, StoredObject
+    from tierdex.storage_layer.base import Names, Store, StoredObject, UploadSource
 
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class CrashingStore:
     def put_if_absent(self, key: str, data: Buffer) -> None:
         self._around(lambda: self._inner.put_if_absent(key, data))
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         self._around(lambda: self._inner.upload(key, source, length))
 
     def delete(self, key: str) -> None:

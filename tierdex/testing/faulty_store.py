@@ -1,18 +1,18 @@
 """A store that fails on demand: by a schedule ("the third put"), by seeded chance, or in an outage.
 
-Faults strike at the seam, so the layers above meet what a bad network and a bad server do::
+Faults occur at the seam, so the layers above see the behaviour of a bad network or server::
 
     store = FaultyStore(MemoryStore(), ids=SeededIds(7), clock=ManualClock())
     store.fail("put", nth=3, fault=Fault.FAIL_AFTER)      # it took effect, and the caller cannot know
     store.chances = {Fault.TIMEOUT_BEFORE: 0.05}          # every verb, by the seed
     with store.outage(): ...                              # nothing gets through
 
-The same seed, schedule and order of calls give the same faults; `history` says which struck. Three of
-them break the contract of a store on purpose, since some server does: SHORT_BODY and ALTERED_BODY (the
-checksums above have to notice) and TAKEN_BY_OURSELVES (412 on our own success, from behind a proxy that
-repeats requests: an id inside the object has to tell).
+The same seed, schedule and order of calls give the same faults; `history` lists them. Three faults
+break the contract of a store on purpose, since some servers do: SHORT_BODY and ALTERED_BODY (the
+checksums above must detect them) and TAKEN_BY_OURSELVES (412 on our own success, from behind a
+proxy that repeats requests: an id inside the object must tell).
 
-Depends on storage_layer.base and the ground.
+Depends on storage_layer and the ground.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
-    from tierdex.storage_layer.base import Names, Source, Store, StoredObject
+    from tierdex.storage_layer.base import Names, Store, StoredObject, UploadSource
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ class FaultyStore:
         if fault is Fault.TAKEN_BY_OURSELVES:
             raise AlreadyExistsError(f"{key}: 412, for our own success")
 
-    def upload(self, key: str, source: Source, length: int) -> None:
+    def upload(self, key: str, source: UploadSource, length: int) -> None:
         fault = self._next_fault("upload", key)
         self._call(fault, key, lambda: self._inner.upload(key, source, length))
 

@@ -1,7 +1,7 @@
-"""Threads replaced by a seed: background work in any order, and reads that run where they are asked for.
+"""Threads replaced by a seed: background work in any order, reads in the thread that asks.
 
-In production every worker has a thread that calls its `step()`; here a seeded choice does, so that the
-same seed gives the same order, and another seed another one, without a thread and without sleeping.
+In production every worker has a thread that calls its `step()`. Here a seeded choice calls it, so
+that each seed gives one order, without a thread and without sleeping.
 
 Depends on nothing.
 """

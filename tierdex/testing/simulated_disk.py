@@ -1,7 +1,7 @@
 """A file system in memory that loses its power, fails and fills up on command.
 
-`SimulatedFileSystem` stands in for `filesystem.LocalFileSystem` under the real code. Each call is
-counted and traced, may be made to fail, and may be the last one before a crash::
+`SimulatedFileSystem` takes the place of `filesystem.LocalFileSystem` under the real code. Each call
+is counted and traced, may be made to fail, and may be the last one before a crash::
 
     disk = SimulatedFileSystem()
     disk.crash_at(17)                       # before the 17th call, or after it with after=True
@@ -9,12 +9,13 @@ counted and traced, may be made to fail, and may be the last one before a crash:
     for survivor in disk.crash_states(limit=1000, seed=1):
         check_recovery(survivor)            # each is a fresh disk in one state that a power cut may leave
 
-What a power cut leaves: every unsynced 4 KiB page of a mapping, 512-byte sector of a write, size and
+After a power cut every unsynced 4 KiB page of a mapping, 512-byte sector of a write, size and
 change of names persists or not, independently (see simulated_file and simulated_folders).
-`restart()` is the other failure: the process dies (kill -9), the machine and its page cache live on.
+`restart()` is the other failure: the process dies (kill -9), the machine and its page cache live
+on.
 
-A store into a mapping needs no disk space here even when the disk is full; `reserve` and `write_at` do.
-A load beyond the end of a file that was cut under a mapping is a SIGBUS here, too.
+A store into a mapping needs no disk space here even when the disk is full; `reserve` and `write_at`
+do. A load beyond the end of a file that was cut under a mapping is a SIGBUS here, too.
 
 Depends on the other modules of this folder.
 """

@@ -1,6 +1,6 @@
-"""What goes wrong on a simulated disk, and when: failing calls, short writes, the moment of a crash.
+"""The faults of a simulated disk: failing calls, short writes, the moment of a crash.
 
-A fault counts the calls of its kind from the moment it was armed and strikes the nth (from 1), once or
+A fault counts the calls of its kind from when it was armed and strikes the nth (from 1), once or
 from then on. The kinds are the names of the calls on the seam; `ANY` counts them all::
 
     open read write reserve truncate sync forget map mapping_sync make_folder list_folder stat

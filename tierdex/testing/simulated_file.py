@@ -1,18 +1,18 @@
-"""One file of a simulated disk: what programs see of it, and what a power cut may leave of it.
+"""One file of a simulated disk: what programs read, and what a power cut may leave.
 
 ::
 
-    current content (a memfd, mapped and written)      what every read sees
-    durable content                                    what is certainly on the device
-    log of effects, oldest first                       what lies between the two
+    current content (a memfd, mapped and written)      read by every program
+    durable content                                    certainly on the device
+    log of effects, oldest first                       the difference between the two
 
-An effect is a change of the size, a 512-byte sector of a write or a 4 KiB page of a mapping, and holds
-the bytes that the page cache held. It is *pending*, *durable*, or *lost*: a failed sync leaves pages
-clean, so that no later sync writes them (the Linux behaviour), and whether they reached the device is
-not known. A crash applies the durable effects and a choice of the others, in order, to the durable
-content. Bytes beyond the size that survives are cut off.
+An effect is a change of the size, a 512-byte sector of a write or a 4 KiB page of a mapping, with
+the bytes of the page cache. It is *pending*, *durable*, or *lost*: a failed sync leaves pages
+clean, so that no later sync writes them (the Linux behaviour), and whether they reached the device
+is unknown. A crash applies the durable effects and a choice of the others, in order, to the durable
+content. Bytes beyond the surviving size are cut off.
 
-Stores into a mapping cannot be seen as they happen: they are noted at syncs and at the crash.
+Stores into a mapping cannot be observed as they happen: they are noted at syncs and at the crash.
 
 Depends on numpy only.
 """

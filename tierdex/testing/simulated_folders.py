@@ -1,8 +1,8 @@
 """The names of a simulated disk: folders, what programs see in them, what a power cut may leave.
 
-A change of names is one effect: one or two assignments of a name to a node (or to nothing). A rename's
-two assignments persist together, and certainly once both folders are synced. A new folder is a name in
-its parent: before the parent's sync all that is in it may vanish with it.
+A change of names is one effect: one or two assignments of a name to a node (or to nothing). A
+rename's two assignments persist together, and certainly once both folders are synced. A new folder
+is a name in its parent: before the parent's sync its whole content may disappear with it.
 
 Depends on simulated_file only.
 """

@@ -1,7 +1,8 @@
-"""What all instances on one simulated disk share, and the gate that every call goes through.
+"""The shared state of all instances on one simulated disk, and the gate of every call.
 
-Names and files, free space, locks, faults, crash points, the trace. After a crash the machine is off:
-every further call raises SimulatedCrash, so that no clean-up of the dying program reaches the disk.
+Names and files, free space, locks, faults, crash points, the trace. After a crash the machine is
+off: every further call raises SimulatedCrash, so that no clean-up of the dying program reaches the
+disk.
 
 Depends on simulated_faults, simulated_file and simulated_folders.
 """

@@ -1,4 +1,4 @@
-"""The contract of a store as a test suite: whoever writes a store subclasses it and gives a `store`.
+"""The contract of a store as a test suite: an author of a store subclasses it and provides a `store`.
 
 ::
 
@@ -6,7 +6,8 @@
         @pytest.fixture
         def store(self): return MyStore(...)        # empty, and this test's own
 
-Slow stores lower the sizes; a store whose multipart limit is not `part_bytes` sets `big_bytes` above it.
+Slow stores lower the sizes; a store whose multipart limit is not `part_bytes` sets `big_bytes`
+above it.
 
 Depends on pytest, storage_layer and errors.
 """

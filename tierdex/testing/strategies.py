@@ -1,6 +1,8 @@
-"""Hypothesis strategies for what callers give an index: few topics and keys, so that they collide.
+"""Hypothesis strategies for an index's arguments: few topics and keys, so that they collide.
 
-Shipped for those who embed Tierdex and test against it. Depends on hypothesis only.
+Shipped for programs that embed Tierdex and test against it.
+
+Depends on hypothesis only.
 """
 
 from __future__ import annotations
