@@ -59,9 +59,9 @@ class Index(OperatedIndex):
         self._guard = QueryGuard(components, self._writer)
         # What a plain put goes through: see DirectPuts.
         puts = None if self._writer is None else self._writer.puts
-        self._words = 0 if puts is None else puts.address
+        self._put_arguments = 0 if puts is None else puts.arguments
         self._topics = {} if puts is None else puts.topics
-        self._ways = {} if puts is None else puts.ways
+        self._put_kernels = {} if puts is None else puts.kernels
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
@@ -69,9 +69,9 @@ class Index(OperatedIndex):
         error = forked_error("index")
         self._components.refusal = error
         self._from_memory = Refusing(error)
-        self._topics, self._ways = {}, {}
+        self._topics, self._put_kernels = {}, {}
         if self._writer is not None:
-            self._writer.puts.refuse()  # whoever holds the kernels' words is shut out, too
+            self._writer.puts.refuse()  # whoever holds the kernels is shut out, too
 
     @classmethod
     @with_disk_errors
@@ -156,8 +156,16 @@ class Index(OperatedIndex):
         """
         try:
             seed, number = self._topics[topic]
-            is_taken = self._ways[durability](
-                self._words, keys, message_id, seed, number, timestamp, offset, size, queue_id
+            is_taken = self._put_kernels[durability](
+                self._put_arguments,
+                keys,
+                message_id,
+                seed,
+                number,
+                timestamp,
+                offset,
+                size,
+                queue_id,
             )
         except (KeyError, TypeError):  # a new topic, or none at all; another level
             is_taken = False

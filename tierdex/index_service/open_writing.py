@@ -31,6 +31,7 @@ from tierdex.index_service.components import Components, WritingComponents
 from tierdex.index_service.folder_node import read_folder_node, settle_node, write_folder_node
 from tierdex.index_service.folder_number import FolderNumber
 from tierdex.index_service.folder_owner import FolderOwner
+from tierdex.index_service.ingest.put_folder import PutFolder
 from tierdex.index_service.ingest.remote_flush import RemoteFlush
 from tierdex.index_service.ingest.writer import Writer
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
@@ -208,16 +209,16 @@ class _OwnerOpening:
     # -- components ------------------------------------------------------------------------------
 
     def _make_writer(self, newest: FileHandle | None) -> Writer:
-        settings, seams = self._view.settings, self._view.seams
+        folder = PutFolder(
+            self._view.settings,
+            self._view.seams,
+            self._paths,
+            self._view.table,
+            self._numbers,
+            self._sync_lock,
+        )
         writer = Writer(
-            settings=settings,
-            filesystem=seams.filesystem,
-            clock=seams.clock,
-            ids=seams.ids,
-            paths=self._paths,
-            table=self._view.table,
-            numbers=self._numbers,
-            sync_lock=self._sync_lock,
+            folder,
             on_rolled=lambda: self._wake(LOCAL_WORKER, WriterTending.name),
             on_short_of_room=lambda: self._wake(WriterTending.name),
         )

@@ -1,4 +1,4 @@
-"""Single puts without a lock: what goes which way, what goes no way at all, and nothing half done."""
+"""Single puts without a lock: what they take, what they leave to the general path, nothing half done."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Names(list):
     __slots__ = ()
 
 
-NO_WAY = [
+NOT_PLAIN = [
     {"keys": ("k",)}, {"keys": "k"}, {"keys": ["k", "l"]}, {"keys": [""]}, {"keys": [5]},
     {"keys": [b"k"]}, {"keys": ["\ud800"]}, {"keys": ["k" * 9]}, {"keys": ["ä" * 5]},
     {"keys": iter(["k"])}, {"keys": None}, {"keys": []}, {"keys": [None]},
@@ -75,8 +75,8 @@ class Puts:
     def go(self, level, topic, *, keys=None, message_id=None, timestamp, offset, size, queue_id):
         """Say whether a put went its way at once."""
         seed, number = self.buffer.topics[topic]
-        return self.buffer.ways[level](
-            self.buffer.address, keys, message_id, seed, number, timestamp, offset, size, queue_id
+        return self.buffer.kernels[level](
+            self.buffer.arguments, keys, message_id, seed, number, timestamp, offset, size, queue_id
         )
 
     def put(self, topic, **message):
@@ -102,15 +102,15 @@ def waiting(buffer):
 
 
 @pytest.mark.parametrize("level", ["received", "os"])
-@pytest.mark.parametrize("wrong", NO_WAY, ids=lambda wrong: " ".join(wrong))
-def test_what_is_not_plain_goes_no_way(puts, level, wrong):
+@pytest.mark.parametrize("wrong", NOT_PLAIN, ids=lambda wrong: " ".join(wrong))
+def test_what_is_not_plain_is_left_to_the_general_path(puts, level, wrong):
     before = puts.file.snapshot
     assert not puts.go(level, "t", **{**GOOD, **wrong})
     assert (puts.file.snapshot, waiting(puts.buffer)) == (before, [])
 
 
 @pytest.mark.parametrize("given", EXTREMES, ids=str)
-def test_either_way_keeps_every_bit(puts, given):
+def test_both_kernels_keep_every_bit(puts, given):
     message = {**GOOD, **given}
     assert puts.go("os", "t", **message)
     assert puts.go("received", "t", **message)
@@ -176,7 +176,7 @@ def test_what_waits_comes_first(puts):
     assert puts.go("os", "t", **GOOD)
 
 
-def test_two_names_go_together_either_way(puts):
+def test_two_names_go_together_at_both_levels(puts):
     message = {**GOOD, "message_id": "m"}
     assert puts.go("os", "t", **message)
     assert puts.go("received", "t", **message)
@@ -216,7 +216,7 @@ def test_a_full_buffer_takes_nothing(tmp_path):
         assert (waiting(puts.buffer), puts.buffer.waits[0]) == ([], 0)
 
 
-def test_shut_ways_take_nothing(puts):
+def test_shut_kernels_take_nothing(puts):
     puts.buffer.shut()
     assert not puts.go("os", "t", **GOOD)
     puts.buffer.open_to(puts.file, ())
@@ -264,8 +264,8 @@ def test_a_forgotten_topics_number_is_refused(puts, monkeypatch):
     buffer.forget_topics()
     assert buffer.topics == {}
     puts.write(puts.slowly("v", **GOOD))
-    for way in buffer.ways.values():
-        assert not way(buffer.address, ["k"], None, seed, number, 4, 2, 3, 1)
+    for kernel in buffer.kernels.values():
+        assert not kernel(buffer.arguments, ["k"], None, seed, number, 4, 2, 3, 1)
     assert puts.go("os", "v", **{**GOOD, "offset": 5})
     assert puts.go("received", "v", **{**GOOD, "offset": 6})
     assert buffer.gathered().topics == ["v"]

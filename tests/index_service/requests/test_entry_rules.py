@@ -107,7 +107,7 @@ def gathered(direct, entry):
     """Return the rows that the kernel makes of an entry as bytes, or None when it leaves it to `put`."""
     seed, number = direct.topics["t"]
     keys, message_id, *rest = (entry[name] for name in GOOD)
-    if not direct.ways["received"](direct.address, keys, message_id, seed, number, *rest):
+    if not direct.kernels["received"](direct.arguments, keys, message_id, seed, number, *rest):
         assert direct.gathered() is None
         return None
     rows = direct.gathered()

@@ -4,7 +4,7 @@ A roll is one rename: the file made ahead of time gets its number, and the old o
 compactor, which seals what is not active. A file whose rename failed is never used again, whatever its
 name is by then: it is removed under both, and the next attempt makes another one.
 
-Depends on disk_errors, fileparts, indexfile and lifecycle.
+Depends on put_folder, disk_errors, fileparts, indexfile and lifecycle.
 """
 
 from __future__ import annotations
@@ -21,18 +21,13 @@ from tierdex.lifecycle.file_state import FileState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.clock import Clock
-    from tierdex.filesystem import FileSystem
     from tierdex.index_service.ingest.direct_puts import DirectPuts
     from tierdex.index_service.ingest.group_commit import GroupCommit
     from tierdex.index_service.ingest.next_file import NextFile
+    from tierdex.index_service.ingest.put_folder import PutFolder
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_number import NextNumber
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.paths import DataPaths
-    from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -42,25 +37,20 @@ class ActiveFile:
 
     def __init__(
         self,
-        settings: Settings,
-        filesystem: FileSystem,
-        clock: Clock,
+        folder: PutFolder,
         *,
-        paths: DataPaths,
-        table: FileTable,
-        numbers: NextNumber,
         next_file: NextFile,
         disk: GroupCommit,
         puts: DirectPuts,
         on_rolled: Callable[[], None],
     ) -> None:
         """`on_rolled` lets the compactor know of work."""
-        self._settings = settings
-        self._filesystem = filesystem
-        self._clock = clock
-        self._paths = paths
-        self._table = table
-        self._numbers = numbers
+        self._settings = folder.settings
+        self._filesystem = folder.seams.filesystem
+        self._clock = folder.seams.clock
+        self._paths = folder.paths
+        self._table = folder.table
+        self._numbers = folder.numbers
         self._next_file = next_file
         self._disk = disk
         self._puts = puts

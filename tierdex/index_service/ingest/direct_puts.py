@@ -1,4 +1,4 @@
-"""What single puts go through without a lock: rows that wait in memory, and the way into the open file.
+"""Direct puts: single messages that take no lock, into memory or into the open file.
 
 ::
 
@@ -6,14 +6,13 @@
     append ---> the open file, one batch a message
 
 `gather` and `append` are kernels (single_puts): each call is one step for every Python thread, checks
-what it is given, and returns 0 with nothing done when a put has to take the general path. That is also how
-the ways are shut while the writer, under its lock, touches what they touch: `shut` for the file, and
-`take` and `drop` for the rows, for the moment that they need. An entry leaves the buffer only after
-its batch was written.
+what it is given, and returns 0 with nothing done when a put has to take the general path. The writer,
+under its lock, shuts them while it touches what they touch: `shut` for the file; `take` and `drop` shut
+the rows for the moment that they need. An entry leaves the buffer only after its batch was written.
 
 Topics have numbers here, given when the writer first meets them; a number is never given twice.
 
-Depends on fileparts and indexfile.
+Depends on put, indexfile and fileparts.
 """
 
 from __future__ import annotations
@@ -46,13 +45,12 @@ _pack_row = MESSAGE_SCHEMA.packer().pack
 class DirectPuts:
     """Rows of messages that are received and not yet written, and whether a file takes them directly.
 
-    Everything but `gather` and `append` is called under the writer's lock, `refuse` and `shut` by
-    anybody.
+    The kernels are called by anybody, as are `refuse` and `shut`; the others under the writer's lock.
     """
 
     __slots__ = (
-        "_cells", "_file", "_is_refusing", "_names", "_room", "_rows", "_tags", "address", "topics",
-        "waits", "ways",
+        "_cells", "_file", "_is_refusing", "_names", "_room", "_rows", "_tags", "arguments", "kernels",
+        "topics", "waits",
     )  # fmt: skip
 
     def __init__(self, entries: int, item_capacity: int, max_key_bytes: int) -> None:
@@ -60,16 +58,16 @@ class DirectPuts:
         self._room = min(entries, item_capacity)
         self._rows = np.zeros(self._room * _ROW_BYTES, np.uint8)
         self._tags = np.zeros(_TOPICS_REMEMBERED, np.uint32)
-        # Its first byte is 1 while entries wait: the quickest question that Python can ask.
+        # The kernels' arguments. The first byte is 1 while entries wait: the cheapest check from Python.
         self.waits = bytearray(8 * k.ARGUMENTS_LENGTH)
         self._cells = memoryview(self.waits).cast("q")
         self._cells[k.A_ROWS] = address(self._rows)
         self._cells[k.A_MOST_BYTES] = max_key_bytes
         self._cells[k.A_ID_SEED] = signed_bits(MESSAGE_ID_SEED)
         self._cells[k.A_TAGS] = address(self._tags)
-        self.address = address(np.frombuffer(self.waits, np.uint8))
-        # Level -> kernel; none before the first topic is known, so that nobody waits to load them.
-        self.ways: dict[str, Any] = {}
+        self.arguments = address(np.frombuffer(self.waits, np.uint8))
+        # Level -> kernel; they load with the first topic.
+        self.kernels: dict[str, Any] = {}
         # The seed of a topic's keys (as i8) and its number, which both kernels want.
         self.topics: dict[str, tuple[int, int]] = {}
         self._names: list[str] = []
@@ -85,8 +83,8 @@ class DirectPuts:
             return True
         if len(self._names) >= _TOPICS_REMEMBERED:
             return False
-        if not self.ways:
-            self.ways["received"], self.ways["os"] = k.load()
+        if not self.kernels:
+            self.kernels["received"], self.kernels["os"] = k.load()
         self._names.append(topic)  # the name first: whoever finds the number finds the name
         number = self._cells[k.A_FIRST_TOPIC] + len(self._names) - 1
         self.topics[topic] = signed_bits(topic_seed(topic)), number
@@ -105,14 +103,14 @@ class DirectPuts:
     def _place_of(self, topic: str) -> int:
         return self.topics[topic][1] - int(self._cells[k.A_FIRST_TOPIC])
 
-    # -- either way -----------------------------------------------------------------------------
+    # -- at either level -------------------------------------------------------------------------
 
     def put(self, entry: CheckedPut, level: str) -> bool:
         """Put a checked entry as `Index.put` tries to: its values are plain by now, its topic known."""
         topic, keys, message_id, *location = entry
         seed, number = self.topics[topic]
-        way = self.ways[level]
-        return bool(way(self.address, list(keys), message_id, seed, number, *location))
+        kernel = self.kernels[level]
+        return bool(kernel(self.arguments, list(keys), message_id, seed, number, *location))
 
     # -- rows that wait --------------------------------------------------------------------------
 
@@ -208,7 +206,7 @@ class DirectPuts:
         self._tags[: len(self._names)] = 0
 
     def refuse(self) -> None:
-        """Take no more entries, neither way, from now on."""
+        """Take no more entries, at neither level, from now on."""
         self._is_refusing = True
         self._shut_rows()
         self.shut()

@@ -1,6 +1,6 @@
 """Whether the disk takes more puts: what waits for the store, and what is free.
 
-Depends on disk_errors.
+Depends on put_folder and disk_errors.
 """
 
 from __future__ import annotations
@@ -11,12 +11,8 @@ from tierdex.errors import BacklogFullError
 from tierdex.index_service.disk_errors import RETRY_AFTER_S
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tierdex.index_service.ingest.put_folder import PutFolder
 
-    from tierdex.clock import Clock
-    from tierdex.filesystem import FileSystem
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.settings import Settings
 
 _CHECK_S: Final = 0.25
 
@@ -24,20 +20,13 @@ _CHECK_S: Final = 0.25
 class DiskBudget:
     """Refuses puts while local files pile up, or the disk fills. The caller locks."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        filesystem: FileSystem,
-        clock: Clock,
-        table: FileTable,
-        root: Path,
-    ) -> None:
-        """`root` is the data folder: its disk is the one that counts."""
-        self._settings = settings
-        self._filesystem = filesystem
-        self._monotonic = clock.monotonic
-        self._table = table
-        self._root = root
+    def __init__(self, folder: PutFolder) -> None:
+        """The disk of `folder` is the one that counts."""
+        self._settings = folder.settings
+        self._filesystem = folder.seams.filesystem
+        self._monotonic = folder.seams.clock.monotonic
+        self._table = folder.table
+        self._root = folder.paths.root
         self._checked_at = float("-inf")
         self._excess: str | None = None
 

@@ -3,7 +3,7 @@
 A failed sync is never tried again into a success: the kernel may have dropped the pages. The file is
 suspect from then on, takes no more batches, and the compactor re-reads and rewrites it.
 
-Depends on lifecycle.
+Depends on put_folder, indexfile and lifecycle.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Mapping
 
-    from tierdex.filesystem import FileSystem
+    from tierdex.index_service.ingest.put_folder import PutFolder
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.paths import DataPaths
 
 logger = logging.getLogger(__name__)
 
@@ -30,19 +27,12 @@ logger = logging.getLogger(__name__)
 class GroupCommit:
     """Syncs the unsealed files. Safe to share between threads, which share one sync."""
 
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        paths: DataPaths,
-        table: FileTable,
-        sync_lock: threading.Lock,
-        on_suspect: Callable[[FileHandle], None],
-    ) -> None:
-        """`sync_lock` is the compactor's too; `on_suspect` hears of a file whose sync failed."""
-        self._filesystem = filesystem
-        self._paths = paths
-        self._table = table
-        self._sync_lock = sync_lock
+    def __init__(self, folder: PutFolder, on_suspect: Callable[[FileHandle], None]) -> None:
+        """`on_suspect` is called with a file whose sync failed."""
+        self._filesystem = folder.seams.filesystem
+        self._paths = folder.paths
+        self._table = folder.table
+        self._sync_lock = folder.sync_lock
         self._on_suspect = on_suspect
         self._folder_synced_for: set[int] = set()
         self._durable_ends: dict[int, Mapping[tuple[str, int], int]] = {}

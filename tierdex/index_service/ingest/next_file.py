@@ -3,7 +3,7 @@
 It lies under a name of its own (`next.ready`) until it is renamed to its number. Whoever makes it or
 takes it holds `lock`: nobody else may make a file of that name meanwhile.
 
-Depends on disk_errors and indexfile.
+Depends on put_folder, disk_errors and indexfile.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from tierdex.indexfile.chained.file import ChainedFile
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tierdex.clock import Clock
-    from tierdex.filesystem import FileSystem
-    from tierdex.ids import IdSource
+    from tierdex.index_service.ingest.put_folder import PutFolder
     from tierdex.indexfile.schema import Schema
-    from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -31,19 +28,12 @@ logger = logging.getLogger(__name__)
 class NextFile:
     """Makes one empty file at `path` and keeps it until somebody takes it."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        filesystem: FileSystem,
-        clock: Clock,
-        ids: IdSource,
-        path: Path,
-    ) -> None:
-        self._settings = settings
-        self._filesystem = filesystem
-        self._clock = clock
-        self._ids = ids
-        self.path = path
+    def __init__(self, folder: PutFolder) -> None:
+        self._settings = folder.settings
+        self._filesystem = folder.seams.filesystem
+        self._clock = folder.seams.clock
+        self._ids = folder.seams.ids
+        self.path = folder.paths.ready
         self.lock = threading.Lock()
         self._file: ChainedFile | None = None
 

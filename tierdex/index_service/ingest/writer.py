@@ -46,19 +46,13 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tierdex.clock import Clock
-    from tierdex.filesystem import FileSystem
-    from tierdex.ids import IdSource
+    from tierdex.index_service.ingest.put_folder import PutFolder
     from tierdex.index_service.requests.put import CheckedPut
     from tierdex.index_service.requests.put_columns import EntryColumns
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_number import NextNumber
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.paths import DataPaths
-    from tierdex.settings import Settings
 
 _SPLIT_FRACTION = 4  # a batch above a quarter of a file is split over files instead of wasting room
 
@@ -71,22 +65,16 @@ class Writer:
 
     def __init__(
         self,
+        folder: PutFolder,
         *,
-        settings: Settings,
-        filesystem: FileSystem,
-        clock: Clock,
-        ids: IdSource,
-        paths: DataPaths,
-        table: FileTable,
-        numbers: NextNumber,
-        sync_lock: threading.Lock,
         on_rolled: Callable[[], None],
         on_short_of_room: Callable[[], None],
     ) -> None:
-        """Put into files of `paths`.
+        """Put into files of `folder`.
 
         `on_rolled` lets the compactor know of work; `on_short_of_room` asks for `prepare_next` soon.
         """
+        settings = folder.settings
         self._item_capacity = settings.item_capacity
         self._on_short_of_room = on_short_of_room
         self._is_asked_for_room = False
@@ -95,18 +83,13 @@ class Writer:
         self.puts = DirectPuts(
             settings.put_buffer_entries, settings.item_capacity, settings.max_key_bytes
         )
-        self._budget = DiskBudget(settings, filesystem, clock, table, paths.root)
-        self._next_file = NextFile(settings, filesystem, clock, ids, paths.ready)
-        self._disk = GroupCommit(filesystem, paths, table, sync_lock, self._retire_suspect)
+        self._budget = DiskBudget(folder)
+        self._next_file = NextFile(folder)
+        self._disk = GroupCommit(folder, self._retire_suspect)
         self.note_loss = self._disk.note_loss
         self.durable_ends = self._disk.durable_ends
         self._active = ActiveFile(
-            settings,
-            filesystem,
-            clock,
-            paths=paths,
-            table=table,
-            numbers=numbers,
+            folder,
             next_file=self._next_file,
             disk=self._disk,
             puts=self.puts,
