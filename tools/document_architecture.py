@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDERS = (
-    "app", "client", "pipeline", "index_service", "compactor", "lifecycle", "indexfile", "logfile",
-    "rocketmq", "fileparts", "storage_layer", "testing",
+    "app", "client", "pipeline", "index_service", "log_service", "compactor", "lifecycle", "indexfile",
+    "logfile", "rocketmq", "fileparts", "storage_layer", "testing",
 )  # fmt: skip
 _SENTENCE_END = re.compile(r"\.(\s|$)|:\n\n|\n\n|::")
 

@@ -10,7 +10,7 @@ from tierdex import Index
 from tierdex.ids import SeededIds
 from tierdex.index_service.claiming import Claiming
 from tierdex.index_service.open import open_components
-from tierdex.index_service.seams import Seams
+from tierdex.seams import Seams
 from tierdex.settings import load_settings
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.crash import CrashingStore

@@ -11,8 +11,8 @@ import pytest
 
 from tests.index_service.conftest import offsets, put
 from tierdex import errors
+from tierdex.disk_errors import disk_error
 from tierdex.filesystem import LocalFileSystem
-from tierdex.index_service.disk_errors import disk_error
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.scheduler import InlineExecutor
 from tierdex.testing.simulated_disk import SimulatedFileSystem

@@ -12,8 +12,8 @@ from tests.torture.specimens import NODE, make_specimens
 from tierdex.clock import ManualClock
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
-from tierdex.index_service.folder_node import read_folder_node
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, read_holder
+from tierdex.lifecycle.folder_node import read_folder_node
 from tierdex.lifecycle.manifest import (
     Change,
     Commit,

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from tierdex.background import WorkerThread
     from tierdex.clock import Clock
     from tierdex.compactor.worker import Compactor
     from tierdex.errors import TierdexError
     from tierdex.filesystem import FolderLock
-    from tierdex.index_service.background import WorkerThread
     from tierdex.index_service.batch.executor import BatchQueryRunner
     from tierdex.index_service.catalogue import Catalogue
     from tierdex.index_service.ingest.remote_flush import RemoteFlush

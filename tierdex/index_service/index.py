@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
-from tierdex.index_service.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.query_guard import QueryGuard
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
@@ -112,7 +112,7 @@ class Index(OperatedIndex):
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
         from tierdex.index_service.claiming import Claiming
         from tierdex.index_service.open import open_components
-        from tierdex.index_service.seams import Seams
+        from tierdex.seams import Seams
 
         components = open_components(
             data,

@@ -18,7 +18,7 @@ from tierdex.lifecycle.paths import DataPaths
 if TYPE_CHECKING:
     from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.components import Components
-    from tierdex.index_service.seams import Seams
+    from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 

@@ -14,22 +14,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierdex.background import WorkerThread
 from tierdex.errors import NotFoundError
-from tierdex.index_service.background import WorkerThread
 from tierdex.index_service.catalogue import Catalogue
-from tierdex.index_service.folder_node import read_folder_node, settle_node
 from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
 from tierdex.index_service.view.folder_follower import FolderFollower
 from tierdex.index_service.view.read_view import ReadView
+from tierdex.lifecycle.folder_node import read_folder_node, settle_node
 from tierdex.lifecycle.manifest_log import list_nodes
 from tierdex.lifecycle.node_reading import READING_ERRORS
 
 if TYPE_CHECKING:
     from tierdex.index_service.components import Components
     from tierdex.index_service.open_view import Places, View
-    from tierdex.index_service.seams import Seams
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from tierdex.index_service.background import WorkerThread
+    from tierdex.background import WorkerThread
     from tierdex.index_service.batch.executor import BatchQueryRunner
     from tierdex.index_service.catalogue import Catalogue
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.seams import Seams
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 

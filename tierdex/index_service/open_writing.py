@@ -17,6 +17,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from tierdex.background import WorkerThread
 from tierdex.compactor.claim import NodeClaim
 from tierdex.compactor.components import CompactorComponents
 from tierdex.compactor.expire import commit_rules
@@ -25,23 +26,23 @@ from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.worker import LOCAL_WORKER, STORE_WORKER, Compactor
 from tierdex.errors import CorruptFileError, UnavailableError
-from tierdex.index_service.background import WorkerThread
 from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.components import Components, WritingComponents
-from tierdex.index_service.folder_node import read_folder_node, settle_node, write_folder_node
-from tierdex.index_service.folder_number import FolderNumber
 from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.index_service.ingest.put_folder import PutFolder
 from tierdex.index_service.ingest.remote_flush import RemoteFlush
 from tierdex.index_service.ingest.writer import Writer
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
-from tierdex.index_service.view.local_recovery import LocalMending, drop_behind_a_gap, open_local
+from tierdex.index_service.view.local_recovery import LocalMending, open_local
 from tierdex.index_service.view.quarantine import Quarantine
 from tierdex.index_service.view.read_view import ReadView
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
+from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
+from tierdex.lifecycle.folder_number import FolderNumber
+from tierdex.lifecycle.gap import drop_behind_a_gap
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
 
 if TYPE_CHECKING:
@@ -50,11 +51,11 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.open_view import Places, View
-    from tierdex.index_service.seams import Seams
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.lifecycle.ownership import OwnedNode
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.seams import Seams
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ class _OwnerOpening:
         paths, filesystem = self._paths, self._view.seams.filesystem
         mending = LocalMending(filesystem)
         listing = list_folders(filesystem, paths, mending.identify)
-        listing = drop_behind_a_gap(filesystem, paths, listing)
+        listing = drop_behind_a_gap(filesystem, paths, listing, mending.read_order)
         actions = plan_recovery(listing, state.knows if state is not None else lambda uuid: False)
         recovered = apply_recovery(filesystem, paths, actions, mending)
         for path, reason in recovered.quarantined:

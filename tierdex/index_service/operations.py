@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import NotFoundError, ReadOnlyError
-from tierdex.index_service.disk_errors import with_disk_errors
 from tierdex.index_service.health import CLOSED, NotReady
 from tierdex.index_service.query_guard import refuse_closed
 from tierdex.index_service.requests.entry_rules import check_integer

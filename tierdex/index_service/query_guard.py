@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.index_service.disk_errors import raise_typed
+from tierdex.disk_errors import raise_typed
 
 if TYPE_CHECKING:
     from tierdex.index_service.components import Components

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Stepping(Protocol):
-    """A background worker, as `index_service.background` knows it."""
+    """A background worker, as `tierdex.background` knows it."""
 
     name: str
 

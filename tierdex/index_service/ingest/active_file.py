@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tierdex.disk_errors import disk_error
 from tierdex.errors import UnavailableError
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
-from tierdex.index_service.disk_errors import disk_error
 from tierdex.lifecycle.file_handle import live_handle
 from tierdex.lifecycle.file_state import FileState
 

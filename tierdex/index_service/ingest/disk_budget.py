@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tierdex.disk_errors import RETRY_AFTER_S
 from tierdex.errors import BacklogFullError
-from tierdex.index_service.disk_errors import RETRY_AFTER_S
 
 if TYPE_CHECKING:
     from tierdex.index_service.ingest.put_folder import PutFolder

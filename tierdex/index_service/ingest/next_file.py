@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tierdex.index_service.disk_errors import disk_error
+from tierdex.disk_errors import disk_error
 from tierdex.indexfile.chained.file import ChainedFile
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from tierdex.disk_errors import disk_error
 from tierdex.errors import ClosedError, InvalidRequestError, UnavailableError
-from tierdex.index_service.disk_errors import disk_error
 from tierdex.index_service.health import CLOSED, FENCED, NO_FILE, NotReady
 from tierdex.index_service.ingest.active_file import ActiveFile
 from tierdex.index_service.ingest.direct_puts import DirectPuts

@@ -10,9 +10,7 @@ Depends on fileparts, indexfile and lifecycle.
 from __future__ import annotations
 
 import json
-import logging
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError
@@ -25,6 +23,7 @@ from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import HEADER_BYTES, Form
 from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.gap import BatchOrder
 from tierdex.lifecycle.recovery import Identity
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.lifecycle.transition import sync_file
@@ -33,12 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tierdex.fileparts.predecessor import Predecessor
     from tierdex.filesystem import FileSystem
-    from tierdex.lifecycle.paths import DataPaths
-    from tierdex.lifecycle.recovery import FolderListing, FoundFile
-
-logger = logging.getLogger(__name__)
 
 
 class LocalMending:
@@ -63,6 +57,12 @@ class LocalMending:
             file.close()
         return Identity(header.uuid)
 
+    def read_order(self, path: Path) -> BatchOrder:
+        """Scan an unsealed file for its place among others (`lifecycle.gap`). Raises CorruptFileError."""
+        with closing(ChainedFile.open_for_reading(self._filesystem, path)) as file:
+            end = None if file.sealed else file.end_of_batches
+            return BatchOrder(file.uuid, file.predecessor, end)
+
     def verify(self, state: FileState, path: Path) -> Sequence[str]:
         return check_file(self._filesystem, path)
 
@@ -78,52 +78,6 @@ class LocalMending:
             return file.item_count
         finally:
             file.close()
-
-
-def drop_behind_a_gap(
-    filesystem: FileSystem, paths: DataPaths, listing: FolderListing
-) -> FolderListing:
-    """Remove what `find_behind_a_gap` finds; return the listing without it. Raises OSError."""
-    unsealed = [file for file in listing.files if file.state is FileState.UNSEALED]
-    behind = find_behind_a_gap(filesystem, listing) if len(unsealed) > 1 else []
-    for file in reversed(behind):
-        # Newest first, each durably: a crash in between leaves nothing whose predecessor is gone.
-        filesystem.unlink(file.path)
-        filesystem.sync_folder(paths.folder(FileState.UNSEALED))
-        logger.warning("removed, as it follows lost batches", extra={"path": str(file.path)})
-    return replace(listing, files=tuple(file for file in listing.files if file not in behind))
-
-
-def find_behind_a_gap(filesystem: FileSystem, listing: FolderListing) -> list[FoundFile]:
-    """Return the unsealed files that hold what was put after something lost, oldest first.
-
-    A power cut may keep a newer file's batches and lose an older one's last. Nothing in the newer one
-    was acknowledged at `disk` then (a flush syncs the older first, and the newer's own record of where
-    the older ended), and to keep it would leave a hole in the put order. Raises OSError.
-    """
-    unsealed = sorted(
-        (file for file in listing.files if file.state is FileState.UNSEALED and file.identity),
-        key=lambda file: file.number,
-    )
-    ends: dict[bytes, Predecessor | None] = {}  # of the older ones; None: sealed, hence whole
-    behind: list[FoundFile] = []
-    for file in unsealed:
-        try:
-            opened = ChainedFile.open_for_reading(filesystem, file.path)
-        except CorruptFileError:
-            continue  # recovery meets it again and quarantines it
-        with closing(opened):
-            if behind or _is_behind(opened.predecessor, ends):
-                behind.append(file)
-            ends[opened.uuid] = None if opened.sealed else opened.end_of_batches
-    return behind
-
-
-def _is_behind(predecessor: Predecessor | None, ends: dict[bytes, Predecessor | None]) -> bool:
-    if predecessor is None:
-        return bool(ends)  # its own record is lost, so nothing of it was ever synced
-    end = ends.get(predecessor.uuid)
-    return end is not None and end != predecessor
 
 
 def open_local(

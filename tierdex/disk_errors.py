@@ -1,9 +1,9 @@
 """Failed system calls as typed errors: the one place that turns an `OSError` into a TierdexError.
 
-Below `Index` an error of the disk is a plain `OSError`, so that each layer can handle those it expects
-(a file that was renamed, a copy that can be fetched again). `Index` raises the others as
-UnavailableError, which names the path and the remedy. Nothing was acknowledged, and the same call may
-succeed once the disk works again.
+Below `Index` and `MessageLog` an error of the disk is a plain `OSError`, so that each layer can handle
+those it expects (a file that was renamed, a copy that can be fetched again). Their public calls raise the
+others as UnavailableError, which names the path and the remedy. Nothing was acknowledged, and the same
+call may succeed once the disk works again.
 
 Depends on errors only.
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.stateful.world import World
-from tierdex.index_service.folder_number import FolderNumber
+from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 _ROOT = Path("/data")

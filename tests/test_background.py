@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from tests.patience import PATIENCE_S
+from tierdex.background import WorkerThread
 from tierdex.clock import SystemClock
-from tierdex.index_service.background import WorkerThread
 
 
 class Worker:

@@ -1,4 +1,4 @@
-"""The seams of one index: its clock, ids and file system, and what runs its look-ahead reads.
+"""The seams of one index or message log: its clock, ids and file system, and what runs its look-ahead reads.
 
 A seam that the caller leaves out is the real one. Tests and simulations give their own.
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Seams(NamedTuple):
-    """Everything but the store through which an index leaves its own threads and memory."""
+    """Everything but the store through which an index or log leaves its own threads and memory."""
 
     clock: Clock
     ids: IdSource
     filesystem: FileSystem
-    executor: Executor | None = None  # None: the index makes threads of its own
+    executor: Executor | None = None  # None: an index makes threads of its own
 
     @classmethod
     def of(
