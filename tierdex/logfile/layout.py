@@ -247,6 +247,7 @@ PAGE_MESSAGES_MAX: Final = 4096
 PAGE_BYTES_DEFAULT: Final = 16 << 10
 PAGE_BYTES_MIN: Final = 256
 PAGE_BYTES_MAX: Final = 1 << 20
+PAYLOAD_BYTES_MAX: Final = BODY_BYTES_MAX + EXTRA_BYTES_MAX + (1 << 12)  # of one message, alone
 COLUMNS_PADDING: Final = 8  # so that an 8-byte load of the last packed value stays inside
 
 DIRECTORY_FIELDS: Final = (

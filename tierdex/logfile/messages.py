@@ -1,15 +1,16 @@
 """Messages as a file gives them: columns of one queue's consecutive messages, objects when asked for.
 
-Depends on layout and extras.
+Depends on fileparts, layout and extras.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tierdex.fileparts.memory import address
 from tierdex.logfile import layout
 from tierdex.logfile.extras import NO_EXTRA, Extra, decode_extra
 
@@ -27,6 +28,13 @@ class Message:
     extra: Extra = NO_EXTRA
     is_forgotten: bool = False
     is_held: bool = False
+
+
+class Extent(NamedTuple):
+    """The messages of one queue in one file: offsets [first_offset, next_offset)."""
+
+    first_offset: int
+    next_offset: int
 
 
 class MessageBatch:
@@ -73,6 +81,13 @@ class MessageBatch:
     @property
     def next_offset(self) -> int:
         return self.first_offset + len(self)
+
+    def addresses(self) -> tuple[int, ...]:
+        """Return where the columns lie, in the order in which kernels take them."""
+        columns = (
+            self.times, self.flags, self.body_offsets, self.bodies, self.extra_offsets, self.extras,
+        )  # fmt: skip
+        return tuple(address(column) for column in columns)
 
     def body(self, i: int) -> bytes:
         begin, end = self.body_offsets[i : i + 2].tolist()

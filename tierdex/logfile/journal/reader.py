@@ -9,7 +9,7 @@ Depends on fileparts, messages, scan, tables, kernels and logfile.kernels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tierdex.logfile.journal.kernels import locate as k
 from tierdex.logfile.journal.kernels import state as s
 from tierdex.logfile.journal.scan import ArrivedRows, BatchEnd, scan_rows
 from tierdex.logfile.kernels import rows as rows_k
-from tierdex.logfile.messages import MessageBatch
+from tierdex.logfile.messages import Extent, MessageBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
     from tierdex.logfile.journal.tables import Tables
 
 _EVERYTHING = np.iinfo(np.int64).max
-
-
-class Extent(NamedTuple):
-    """The messages of one queue in one file: offsets [first_offset, next_offset)."""
-
-    first_offset: int
-    next_offset: int
 
 
 class JournalReader:
@@ -164,7 +157,7 @@ class JournalReader:
         at, scratch_at = address(places), address(scratch)
         count, bodies, extras = k.measure_staged(stage, at, len(places), max_bytes, scratch_at)
         batch = MessageBatch(offset, count, bodies, extras)
-        k.copy_staged(stage, at, count, scratch_at, base, *_targets(batch))
+        k.copy_staged(stage, at, count, scratch_at, base, *batch.addresses())
         return batch
 
     @property
@@ -191,12 +184,5 @@ def copy_messages(
     at = address(addresses)
     count, bodies, extras = rows_k.measure_rows(at, len(addresses), max_bytes)
     batch = MessageBatch(first_offset, count, bodies, extras)
-    rows_k.copy_rows(at, count, base, *_targets(batch))
+    rows_k.copy_rows(at, count, base, *batch.addresses())
     return batch
-
-
-def _targets(batch: MessageBatch) -> tuple[int, ...]:
-    columns = (
-        batch.times, batch.flags, batch.body_offsets, batch.bodies, batch.extra_offsets, batch.extras,
-    )  # fmt: skip
-    return tuple(address(column) for column in columns)

@@ -24,11 +24,11 @@ from tierdex.logfile.blocks import CheckedBlocks
 from tierdex.logfile.header import LogHeader, decode_log_header
 from tierdex.logfile.journal.check import check_sealed
 from tierdex.logfile.journal.kernels import sealed as k
-from tierdex.logfile.journal.reader import Extent, copy_messages
+from tierdex.logfile.journal.reader import copy_messages
 from tierdex.logfile.journal.scan import EMPTY_END, ArrivedRows, BatchEnd, scan_rows
 from tierdex.logfile.kernels.blocks import SOUND
 from tierdex.logfile.layout import Form
-from tierdex.logfile.messages import MessageBatch
+from tierdex.logfile.messages import Extent, MessageBatch
 from tierdex.logfile.topics import Topics
 
 if TYPE_CHECKING:
@@ -205,6 +205,21 @@ class SealedJournal:
         found = copy_messages(addresses, self.base_time, offset, max_bytes)
         del data  # alive until here: kernels were given addresses
         return found
+
+    def row_addresses(self, queue: int, ordinal: int, count: int) -> np.ndarray:
+        """Return the addresses (i8) of rows from message `ordinal` of the queue at a place on.
+
+        Over queues, in their order; each row is verified. They lie in `mapped_bytes`. CorruptFileError.
+        """
+        data = self.mapped_bytes
+        addresses = np.empty(count, np.int64)
+        damaged = int(
+            k.dense_rows(self._words, self.blocks.words, queue, ordinal, count, address(addresses))
+        )
+        del data
+        if damaged != SOUND:
+            raise self._damage(damaged)
+        return addresses
 
     def arrivals(
         self, begin: BatchEnd = EMPTY_END, end: BatchEnd | None = None

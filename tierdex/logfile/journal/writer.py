@@ -145,9 +145,10 @@ class JournalWriter(JournalReader):
         entries = count * layout.ENTRY_BYTES + int(queues.topics.offsets[-1])
         self._make_entry_room(entries, count)
         self.tables.reserve(count, len(queues.topics), int(queues.topics.offsets[-1]))
+        hints = None if hints is None else np.ascontiguousarray(hints, np.uint32)
         define_k.add_queues(
             self.tables.words, self._stage, *queues.addresses(), address(first_offsets),
-            0 if hints is None else address(np.ascontiguousarray(hints, np.uint32)), count, address(out),
+            0 if hints is None else address(hints), count, address(out),
         )  # fmt: skip
         return out
 

@@ -11,7 +11,7 @@ Everything comes by address. `plan` is the i8 array of `pages.PagePlan`: PLAN_WO
 file, then COLUMN_WORDS numbers a column. Offsets of a column marked RELATIVE are packed as distances
 from a base for their topic and queue.
 
-Depends on the kernel decorator, intrinsics, checksum, page_fields and layout only.
+Depends on the kernel decorator, bits, intrinsics, checksum, page_fields and layout only.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tierdex.fileparts.kernels.bits import packed_value
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import (
@@ -72,16 +73,6 @@ def plan_word(plan: int, word: int) -> Any:
 @kernel
 def column_word(plan: int, column: int, word: int) -> Any:
     return load_i64(plan + 8 * (PLAN_WORDS + COLUMN_WORDS * column + word))
-
-
-@kernel
-def packed_value(column: int, index: int, width: int) -> Any:
-    """Return packed value `index` (u8) of the column that begins at address `column`."""
-    if width == 64:
-        return load_u64(column + 8 * index)
-    bit = index * width
-    mask = (_U1 << np.uint64(width)) - _U1
-    return (load_u64(column + (bit >> 3)) >> np.uint64(bit & 7)) & mask
 
 
 @kernel

@@ -4,7 +4,7 @@ The page's picture and the words of a plan stand in page_codec. Frames are found
 the line through the first and last one, for a column with a frame of its own the least value and the
 greatest common factor of the distances from it.
 
-Depends on the kernel decorator, intrinsics, checksum, page_codec, row_scan and layout.
+Depends on the kernel decorator, bits, intrinsics, checksum, page_codec, row_scan and layout.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tierdex.fileparts.kernels.bits import bit_width, pack_values
 from tierdex.fileparts.kernels.checksum import numbered_seed
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import (
@@ -54,7 +55,6 @@ OUT_OF_BOUNDS = -1
 _HASH_POSITION = layout.ITEM_HASH_POSITION
 _TIME_POSITION = layout.ITEM_TIME_POSITION
 _PADDING_STORED = 16  # bytes zeroed behind the last column, which `out` has room for
-_WIDTH_MAX = 56  # above it, 64
 _FIRST_GUESS = 4  # values whose common factor is tried on the others
 _SCALE_MAX = np.uint64(0xFFFFFFFF)
 _SLOPE_SPAN_MAX = np.uint64(1 << 62)  # residuals of a steeper page might not fit an i8
@@ -66,41 +66,6 @@ _U64 = np.uint64(64)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _LOW32 = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x8000000000000000)
-
-
-@kernel
-def bit_width(value: Any) -> Any:
-    """Return the stored width in bits of u8 `value`: 0..56 or 64."""
-    width = 0
-    while value > _U0:
-        value >>= _U1
-        width += 1
-    return width if width <= _WIDTH_MAX else 64
-
-
-@kernel
-def _pack(values: Any, count: int, width: int, at: int) -> Any:
-    """Bit-pack `values` (u8, below 2**width) at address `at`; return the bytes that they take."""
-    if width == 0:
-        return 0
-    if width == 64:
-        for i in range(count):
-            store_u64(at + 8 * i, values[i])
-        return 8 * count
-    gathered = _U0
-    used = _U0
-    step = np.uint64(width)
-    for i in range(count):
-        value = values[i]
-        gathered |= value << used
-        used += step
-        if used >= _U64:
-            store_u64(at, gathered)
-            at += 8
-            used -= _U64
-            gathered = value >> (step - used)
-    store_u64(at, gathered)
-    return (count * width + 7) >> 3
 
 
 @kernel
@@ -256,7 +221,7 @@ def _encode_page(rows: int, count: int, plan: int, values: Any, quotients: Any, 
     header = page + PAGE_HEADER_BYTES
     at = header + PAGE_COLUMN_BYTES * framed
     gather_field(rows + _HASH_POSITION, item_bytes, count, 8, False, values)
-    at += _pack(values, count, _encode_hashes(values, count, page), at)
+    at += pack_values(values, count, _encode_hashes(values, count, page), at)
     for c in range(column_count):
         signed = column_word(plan, c, SIGNED) != 0
         field = rows + column_word(plan, c, POSITION)
@@ -272,7 +237,7 @@ def _encode_page(rows: int, count: int, plan: int, values: Any, quotients: Any, 
             rotated = column_word(plan, c, ROTATED) != 0
             if not _encode_file_frame(values, count, width, base, rotated):
                 return OUT_OF_BOUNDS
-        at += _pack(values, count, width, at)
+        at += pack_values(values, count, width, at)
     for place in range(at, at + _PADDING_STORED, 8):
         store_u64(place, _U0)
     return ((at - page + layout.PAGE_PADDING_MAX) >> 3) << 3

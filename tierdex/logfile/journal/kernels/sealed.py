@@ -104,3 +104,24 @@ def locate_dense(words: Any, blocks: Any, queue: int, ordinal: int, count: int, 
             return damaged
         store_i64(out + 8 * i, base + position)
     return np.int64(SOUND)
+
+
+@kernel
+def dense_rows(words: Any, blocks: Any, queue: Any, ordinal: Any, count: int, out: int) -> Any:
+    """Write the addresses (i8) of `count` rows from a queue's `ordinal` on, over queues in their order.
+
+    Returns SOUND, or what is not, as `locate_dense` does.
+    """
+    done = np.int64(0)
+    while done < count:
+        if queue >= words[D_QUEUE_COUNT]:
+            return np.int64(BROKEN)
+        held = queue_bounds(words, queue)[1]
+        size = min(held - ordinal, count - done)
+        if size > 0:
+            damaged = locate_dense(words, blocks, queue, ordinal, size, out + 8 * done)
+            if damaged != SOUND:
+                return damaged
+            done += size
+        queue, ordinal = queue + 1, np.int64(0)
+    return np.int64(SOUND)

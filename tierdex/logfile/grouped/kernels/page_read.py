@@ -1,0 +1,229 @@
+"""A page's payload -> messages. The page's checksum was verified; its structure is checked here all the same.
+
+    open_page     whether head and payload fit each other; where its columns lie
+    find_run      a queue's messages in it
+    measure_page  how many of them fit a budget, and where they begin
+    copy_page     their columns
+    expand_page   all of its messages as rows, for a merge
+
+Depends on bits, page_write, checksum, intrinsics and layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tierdex.fileparts.kernels.bits import packed_value
+from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.intrinsics import (
+    copy_bytes,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_u64,
+    store_i64,
+    store_u8,
+)
+from tierdex.logfile import layout
+from tierdex.logfile.grouped.kernels.page_write import store_row
+
+# Words of an open page.
+(
+    P_COUNT, P_RUNS, P_SIZE_BASE, P_EXTRA_BASE, P_TIME_BASE,
+    P_QUEUE_WIDTH, P_COUNT_WIDTH, P_SIZE_WIDTH, P_TIME_WIDTH, P_FLAG_WIDTH, P_EXTRA_WIDTH,
+    P_QUEUES, P_COUNTS, P_SIZES, P_TIMES, P_FLAGS, P_EXTRAS,  # addresses of the columns
+    P_EXTRA_BYTES, P_BODY_BYTES,  # addresses of the bytes themselves
+) = range(19)  # fmt: skip
+PAGE_WORDS: Final = 20
+
+_PAGE = layout.places(layout.PAGE_HEADER)
+_P_CRC, _P_RAW, _P_STORED = _PAGE["crc"], _PAGE["raw_bytes"], _PAGE["stored_bytes"]
+_P_COUNT, _P_RUNS = _PAGE["message_count"], _PAGE["run_count"]
+_P_SIZE, _P_EXTRA, _P_TIME = _PAGE["size_base"], _PAGE["extra_base"], _PAGE["time_base"]
+_P_QUEUE_WIDTH, _P_RESERVED = _PAGE["queue_width"], _PAGE["reserved"]
+_HEAD: Final = layout.PAGE_HEADER_BYTES
+_PADDING: Final = layout.COLUMNS_PADDING
+_MOST: Final = layout.PAGE_MESSAGES_MAX
+_FLAGS: Final = layout.MESSAGE_FORGOTTEN | layout.MESSAGE_HELD
+_WIDTHS: Final = 6
+
+
+@kernel
+def page_is_sound(at: int, length: int, seed: Any, number: int) -> bool:
+    """Say whether the `length` bytes at `at` are page `number`: length and checksum."""
+    if length < _HEAD or load_u32(at + _P_STORED) != length - _HEAD:
+        return False
+    begin = numbered_seed(np.uint32(seed), np.uint64(number))
+    return bool(crc32c(at + _P_RAW, np.int64(length - _P_RAW), begin) == load_u32(at + _P_CRC))
+
+
+@kernel
+def open_page(p: Any, head: int, raw: int, raw_bytes: int) -> Any:
+    """Fill the words of a page; False when head and payload do not fit each other.
+
+    After it, no read of the page's messages leaves the payload.
+    """
+    p[P_COUNT], p[P_RUNS] = np.int64(load_u16(head + _P_COUNT)), np.int64(load_u16(head + _P_RUNS))
+    p[P_SIZE_BASE] = np.int64(load_u32(head + _P_SIZE))
+    p[P_EXTRA_BASE] = np.int64(load_u32(head + _P_EXTRA))
+    p[P_TIME_BASE] = load_i64(head + _P_TIME)
+    if load_u32(head + _P_RAW) != raw_bytes or not 1 <= p[P_RUNS] <= p[P_COUNT] <= _MOST:
+        return False
+    for reserved in range(_P_RESERVED, _HEAD):
+        if load_u8(head + reserved) != 0:
+            return False
+    place = np.int64(raw)
+    for w in range(_WIDTHS):
+        width = np.int64(load_u8(head + _P_QUEUE_WIDTH + w))
+        if width > 64 or 56 < width < 64:
+            return False
+        p[P_QUEUE_WIDTH + w] = width
+        p[P_QUEUES + w] = place
+        place += ((p[P_RUNS] if w < 2 else p[P_COUNT]) * width + 7) >> 3
+    if place + _PADDING > raw + raw_bytes or load_u64(place) != np.uint64(0):
+        return False
+    p[P_EXTRA_BYTES] = place + _PADDING
+    return _lengths_fit(p, raw + raw_bytes)
+
+
+@kernel
+def _lengths_fit(p: Any, end: int) -> bool:
+    """Say whether counts and sizes add up to what the payload has."""
+    messages, last = np.int64(0), np.int64(-1)
+    for run in range(p[P_RUNS]):
+        queue = np.int64(packed_value(p[P_QUEUES], run, p[P_QUEUE_WIDTH]))
+        count = np.int64(packed_value(p[P_COUNTS], run, p[P_COUNT_WIDTH]))
+        if queue <= last or not 0 <= count < _MOST:
+            return False
+        last = queue
+        messages += count + 1
+    extras, bodies = np.int64(0), np.int64(0)
+    left = end - p[P_EXTRA_BYTES]
+    for i in range(p[P_COUNT]):
+        extra, body = extra_size(p, i), body_size(p, i)
+        if not 0 <= extra <= left or not 0 <= body <= left:
+            return False
+        if packed_value(p[P_FLAGS], i, p[P_FLAG_WIDTH]) > np.uint64(_FLAGS):
+            return False
+        extras += extra
+        bodies += body
+    p[P_BODY_BYTES] = p[P_EXTRA_BYTES] + extras
+    return bool(messages == p[P_COUNT] and p[P_EXTRA_BYTES] + extras + bodies == end)
+
+
+@kernel
+def body_size(p: Any, i: int) -> Any:
+    return p[P_SIZE_BASE] + np.int64(packed_value(p[P_SIZES], i, p[P_SIZE_WIDTH]))
+
+
+@kernel
+def extra_size(p: Any, i: int) -> Any:
+    return p[P_EXTRA_BASE] + np.int64(packed_value(p[P_EXTRAS], i, p[P_EXTRA_WIDTH]))
+
+
+@kernel
+def message_time(p: Any, i: int) -> Any:
+    packed = packed_value(p[P_TIMES], i, p[P_TIME_WIDTH])
+    return np.int64(np.uint64(p[P_TIME_BASE]) + packed)
+
+
+@kernel
+def message_flags(p: Any, i: int) -> Any:
+    return np.int64(packed_value(p[P_FLAGS], i, p[P_FLAG_WIDTH]))
+
+
+@kernel
+def run_of(p: Any, run: int) -> Any:
+    """Return (queue less the page's first, messages) of a run."""
+    queue = np.int64(packed_value(p[P_QUEUES], run, p[P_QUEUE_WIDTH]))
+    return queue, np.int64(packed_value(p[P_COUNTS], run, p[P_COUNT_WIDTH])) + 1
+
+
+@kernel
+def find_run(p: Any, queue: int) -> Any:
+    """Return (first message, messages) of the queue `queue` above the page's first; 0 without any."""
+    first = np.int64(0)
+    for run in range(p[P_RUNS]):
+        found, count = run_of(p, run)
+        if found == queue:
+            return first, count
+        if found > queue:
+            break
+        first += count
+    return first, np.int64(0)
+
+
+@kernel
+def measure_page(p: Any, first: int, count: int, most_bytes: int, is_first: bool) -> Any:
+    """Return (messages, bodies, extras, where these begin) of the messages that fit `most_bytes`.
+
+    With `is_first` the first one always does.
+    """
+    body_at, extra_at = p[P_BODY_BYTES], p[P_EXTRA_BYTES]
+    for i in range(first):
+        body_at += body_size(p, i)
+        extra_at += extra_size(p, i)
+    bodies, extras = np.int64(0), np.int64(0)
+    for i in range(count):
+        body, extra = body_size(p, first + i), extra_size(p, first + i)
+        if bodies + extras + body + extra > most_bytes and not (is_first and i == 0):
+            return np.int64(i), bodies, extras, body_at, extra_at
+        bodies += body
+        extras += extra
+    return np.int64(count), bodies, extras, body_at, extra_at
+
+
+@kernel
+def copy_page(
+    p: Any, first: int, count: int, body_at: int, extra_at: int, times: int, flags: int,
+    body_offsets: int, bodies: int, extra_offsets: int, extras: int,
+) -> None:  # fmt: skip
+    """Write the columns of `count` messages from `first` on, measured before."""
+    body_end, extra_end = np.int64(0), np.int64(0)
+    store_i64(body_offsets, 0)
+    store_i64(extra_offsets, 0)
+    for i in range(count):
+        store_i64(times + 8 * i, message_time(p, first + i))
+        store_u8(flags + i, np.uint8(message_flags(p, first + i)))
+        body_end += body_size(p, first + i)
+        extra_end += extra_size(p, first + i)
+        store_i64(body_offsets + 8 * i + 8, body_end)
+        store_i64(extra_offsets + 8 * i + 8, extra_end)
+    copy_bytes(bodies, body_at, body_end)
+    copy_bytes(extras, extra_at, extra_end)
+
+
+@kernel
+def expanded_bytes(p: Any) -> Any:
+    """Return the bytes that `expand_page` takes at most."""
+    total = np.int64(0)
+    for i in range(p[P_COUNT]):
+        total += body_size(p, i) + extra_size(p, i) + layout.ROW_BYTES + 16
+    return total
+
+
+@kernel
+def expand_page(p: Any, at: int, addresses: int) -> None:
+    """Write all messages as rows at `at`, their addresses (i8) to `addresses`."""
+    body_at, extra_at = p[P_BODY_BYTES], p[P_EXTRA_BYTES]
+    for i in range(p[P_COUNT]):
+        body, extra = body_size(p, i), extra_size(p, i)
+        store_i64(addresses + 8 * i, at)
+        at += store_row(at, message_time(p, i), message_flags(p, i), body_at, body, extra_at, extra)
+        body_at += body
+        extra_at += extra
+
+
+@kernel
+def totals(p: Any, first: int, count: int) -> Any:
+    """Return (bytes of bodies, least time, greatest time) of `count` messages from `first` on."""
+    least, greatest, bodies = message_time(p, first), message_time(p, first), np.int64(0)
+    for i in range(first, first + count):
+        time = message_time(p, i)
+        least, greatest = min(least, time), max(greatest, time)
+        bodies += body_size(p, i)
+    return bodies, least, greatest

@@ -1,0 +1,114 @@
+"""What a grouped file is written from: sealed journals, or grouped files that are merged.
+
+A source is a sequence of messages in order of (topic's name, queue_id, offset), read by ranges as rows of a
+journal. Everything is verified on the way: damage raises CorruptFileError.
+
+Depends on journal, file, queue_groups and topics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.logfile.grouped.queue_groups import QueueRows
+
+if TYPE_CHECKING:
+    from tierdex.logfile.grouped.file import GroupedFile
+    from tierdex.logfile.journal.sealed import SealedJournal
+    from tierdex.logfile.topics import Topics
+
+
+class SourceRows(NamedTuple):
+    """Rows by address (i8), the base of their times (i8), and the memory that they lie in."""
+
+    addresses: np.ndarray
+    bases: np.ndarray
+    memory: object
+
+
+class Source(Protocol):
+    """Messages in order of their queues."""
+
+    topics: Topics
+    queues: QueueRows
+
+    def rows(self, first: int, count: int) -> SourceRows:
+        """Return messages `first` .. `first + count` of the whole sequence. Raises CorruptFileError."""
+        ...
+
+
+class JournalSource:
+    """A sealed journal, verified whole when this is made. Borrows it."""
+
+    def __init__(self, journal: SealedJournal) -> None:
+        """Raises CorruptFileError."""
+        journal.blocks.verify(
+            0, len(journal.blocks.data)
+        )  # in order, before chains of slots jump about
+        self._journal = journal
+        self.topics = journal.topics
+        rows = journal.queues()
+        self.queues = QueueRows(
+            *(
+                rows[name].astype(np.int64)
+                for name in ("topic", "queue_id", "first_offset", "count")
+            )
+        )
+        self._starts = np.cumsum(self.queues.counts) - self.queues.counts
+        if not (np.diff(self.queues.keys) > 0).all():
+            raise CorruptFileError(journal.path, "the queues are not sorted")
+
+    def rows(self, first: int, count: int) -> SourceRows:
+        queue = int(np.searchsorted(self._starts, first, side="right")) - 1
+        addresses = self._journal.row_addresses(queue, first - int(self._starts[queue]), count)
+        bases = np.full(count, self._journal.base_time, np.int64)
+        return SourceRows(addresses, bases, self._journal.mapped_bytes)
+
+
+class GroupedSource:
+    """A grouped file that is merged. Borrows it; keeps the last page open."""
+
+    def __init__(self, file: GroupedFile) -> None:
+        """Raises CorruptFileError."""
+        self._file = file
+        self.topics = file.topics
+        self.queues = file.queues()
+        starts = np.cumsum(self.queues.counts) - self.queues.counts
+        directory = file.directory()[:-1]
+        first_queues = directory["first_queue"].astype(np.int64)
+        if len(directory) and int(first_queues.max()) >= len(starts):
+            raise CorruptFileError(file.path, "a page begins with a queue that the file lacks")
+        self._page_starts = starts[first_queues] + directory["first_ordinal"].astype(np.int64)
+        self._last: tuple[int, np.ndarray, np.ndarray] | None = None
+
+    def rows(self, first: int, count: int) -> SourceRows:
+        page = int(np.searchsorted(self._page_starts, first, side="right")) - 1
+        begin, end = first, first + count
+        pieces, memory = [], []
+        while begin < end:
+            addresses, rows = self._page_rows(page)
+            start = int(self._page_starts[page])
+            piece = addresses[begin - start : end - start]
+            if not len(piece):
+                raise CorruptFileError(self._file.path, f"page {page} lacks message {begin}")
+            pieces.append(piece)
+            memory.append(rows)
+            begin += len(piece)
+            page += 1
+        return SourceRows(np.concatenate(pieces), np.zeros(count, np.int64), memory)
+
+    def _page_rows(self, page: int) -> tuple[np.ndarray, np.ndarray]:
+        if self._last is None or self._last[0] != page:
+            if page >= len(self._page_starts):
+                raise CorruptFileError(self._file.path, "has fewer pages than messages need")
+            addresses, memory = self._file.page(page).rows()
+            starts = self._page_starts
+            if page + 1 < len(starts) and len(addresses) != int(starts[page + 1] - starts[page]):
+                raise CorruptFileError(
+                    self._file.path, f"page {page} has other messages than it should"
+                )
+            self._last = page, addresses, memory
+        return self._last[1], self._last[2]
