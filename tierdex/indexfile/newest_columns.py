@@ -37,18 +37,23 @@ _BYTES = 37
 
 
 def newest_bytes(count: int) -> int:
-    """Return the bytes that `count` keys need: their columns, and the words of the kernel."""
-    return _BYTES * count + 8 * k.COLUMN_WORDS
-
-
-_POSITIONS = tuple(MESSAGE_SCHEMA.position(name) for name in ("offset", "size", "queue_id"))
+    """Return the bytes that `count` keys need: their columns, and the arguments of the kernel."""
+    return _BYTES * count + 8 * k.COLUMN_ARGUMENTS
 
 
 class NewestColumns:
     """What was found so far. `places` says from which call of `take_from` a row came."""
 
     __slots__ = (
-        "_hashed", "_keys", "_missing", "_most", "_most_again", "_place", "_wanted", "_words", "found",
+        "_arguments",
+        "_hashed",
+        "_keys",
+        "_missing",
+        "_most",
+        "_most_again",
+        "_place",
+        "_wanted",
+        "found",
         "memory",
     )  # fmt: skip
 
@@ -74,17 +79,17 @@ class NewestColumns:
         self.memory = memory
         self.found = self.column(FOUND, np.uint8)
         self.found.fill(0)
-        self._words = place + _BYTES * count
+        self._arguments = place + _BYTES * count
         self._place = place
         self._most = most_items
 
-    def _fill_words(self, file: ChainedReader, tag: int, number: int) -> None:
+    def _fill_arguments(self, file: ChainedReader, tag: int, number: int) -> None:
         """Say what the next call of the kernel asks for."""
         keys, wanted, place = self._keys, self._wanted, self._place
         count = keys.key_count
         asks_all = self._most_again is not None
-        words = np.frombuffer(self.memory, np.int64, k.COLUMN_WORDS, _BYTES * count)
-        words[:] = (
+        arguments = np.frombuffer(self.memory, np.int64, k.COLUMN_ARGUMENTS, _BYTES * count)
+        arguments[:] = (
             place + HASHES * count,
             count if asks_all else self._missing,
             0 if wanted is None else address(wanted),
@@ -97,7 +102,6 @@ class NewestColumns:
             place + OFFSETS * count,
             place + SIZES * count,
             place + QUEUES * count,
-            *_POSITIONS,
             self._most,
             0 if self._hashed else keys.offsets,
             *keys[1:4],
@@ -137,8 +141,8 @@ class NewestColumns:
             self.hash_keys()
             self._take_from_compacted(file, tag, place)
             return
-        self._fill_words(file, tag, place)
-        found, walked = file.take_newest(self._words)
+        self._fill_arguments(file, tag, place)
+        found, walked = file.take_newest(self._arguments)
         if found == k.NOT_PLAIN:
             raise NotPlainError
         self._hashed = True

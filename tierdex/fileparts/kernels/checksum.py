@@ -22,13 +22,15 @@ from tierdex.fileparts.kernels.intrinsics import (
     mul_high,
     store_u8,
     store_u32,
+    store_u64,
     unpredictable,
 )
 
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _MIX_3 = np.uint64(0xFF51AFD7ED558CCD)
-_FIVE_WORDS = 5 * 8
+_WORD_BYTES = 8
+_FIVE_WORDS = 5 * _WORD_BYTES
 _POLYNOMIAL = 0x82F63B78  # CRC32C, reflected
 
 
@@ -208,7 +210,26 @@ def _fold(a: Any, b: Any) -> Any:
 @primitive
 def _word(place: int, number: int) -> Any:
     """Return word `number` (u8) of the row at `place`."""
-    return load_u64(place + 8 * number)
+    return load_u64(place + _WORD_BYTES * number)
+
+
+@primitive
+def load_five_words(place: int) -> Any:
+    """Return the words of a row of 40 bytes: in a loop they stay in registers."""
+    return (
+        _word(place, 0), _word(place, 1), _word(place, 2), _word(place, 3), _word(place, 4),
+    )  # fmt: skip
+
+
+@primitive
+def store_five_words(place: int, row: Any) -> None:
+    """Store the words of a row."""
+    a, b, c, d, e = row
+    store_u64(place, a)
+    store_u64(place + 1 * _WORD_BYTES, b)
+    store_u64(place + 2 * _WORD_BYTES, c)
+    store_u64(place + 3 * _WORD_BYTES, d)
+    store_u64(place + 4 * _WORD_BYTES, e)
 
 
 @kernel
@@ -225,8 +246,9 @@ def row_fingerprint(place: int, item_bytes: int) -> Any:
 
 
 @kernel
-def five_word_fingerprint(a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+def five_word_fingerprint(row: Any) -> Any:
     """Return `row_fingerprint` of a row of 40 bytes, whose words (u8) these are."""
+    a, b, c, d, e = row
     state = ((_MIX_2 << np.uint64(1)) | (_MIX_2 >> np.uint64(63))) + _fold(a ^ _MIX_1, b ^ _MIX_3)
     state = ((state << np.uint64(1)) | (state >> np.uint64(63))) + _fold(c ^ _MIX_1, d ^ _MIX_3)
     return _fold((state + e) ^ _MIX_3, _MIX_1)
@@ -239,8 +261,7 @@ def rows_fingerprint(rows: int, item_bytes: int, count: int) -> Any:
     for i in range(count):
         place = unpredictable(rows + i * item_bytes)
         if item_bytes == _FIVE_WORDS:  # the message schema
-            words = _word(place, 0), _word(place, 1), _word(place, 2)
-            total += five_word_fingerprint(*words, _word(place, 3), _word(place, 4))
+            total += five_word_fingerprint(load_five_words(place))
         else:
             total += row_fingerprint(place, item_bytes)
     return np.int64(total)

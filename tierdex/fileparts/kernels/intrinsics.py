@@ -19,7 +19,7 @@ from numba.extending import intrinsic as _intrinsic
 intrinsic: Any = _intrinsic  # numba's own type counts the typing context as an argument
 _I8, _I16, _I32, _I64 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _I128 = ir.IntType(128)
-_WORDS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+_NUMBERS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 _HOST_FEATURES = binding.get_host_cpu_features()
 HAS_SSE42_CRC = "x86_64" in binding.get_process_triple() and bool(_HOST_FEATURES.get("sse4.2"))
 
@@ -67,13 +67,13 @@ store_i64 = _make_store(_I64, types.int64)
 
 
 @intrinsic
-def words_at(typing_context: Any, address: Any) -> Any:
+def numbers_at(typing_context: Any, address: Any) -> Any:
     """Return the address as a pointer to i8, which `numba.carray` makes an array of."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _pointer(builder, arguments[0], _I64)
 
-    return _WORDS(types.int64), generate
+    return _NUMBERS(types.int64), generate
 
 
 @intrinsic

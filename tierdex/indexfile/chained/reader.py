@@ -76,7 +76,7 @@ class ChainedReader:
         self._statistics = statistics
         self._statistics_lock = threading.Lock()  # against end_offsets beside an append
         self._current_view: ChainedView | None = None
-        self._door = np.zeros(1, np.int64)  # the address of the view's words; 0: there is no view
+        self._view_place = np.zeros(1, np.int64)  # the address of the view's array; 0: no view
         self._look_at(view)
         self._closed = False
         self._proof: Proof | None = None  # of a row_bounds that no walk has used yet
@@ -211,8 +211,8 @@ class ChainedReader:
         if tag == layout.TAG_NONE:
             return None
         place = address(self._seen)
-        words = np.array([address(self._door), place, tag, seed, most_bytes], np.int64)
-        return MessageFinder(partial(single_gets.load(), address(words)), (self, words))
+        arguments = np.array([address(self._view_place), place, tag, seed, most_bytes], np.int64)
+        return MessageFinder(partial(single_gets.load(), address(arguments)), (self, arguments))
 
     def find_many(
         self,
@@ -270,9 +270,9 @@ class ChainedReader:
             share=share,
         )
 
-    def take_newest(self, words: int) -> tuple[int, int]:
+    def take_newest(self, arguments: int) -> tuple[int, int]:
         """Fill columns with the newest match of many keys; what `NewestColumns` calls."""
-        return self._view.take_newest(words)
+        return self._view.take_newest(arguments)
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the rows that `find_many` gave the numbers of."""
@@ -339,7 +339,7 @@ class ChainedReader:
 
     def _look_at(self, view: ChainedView | None) -> None:
         """Read from `view` from now on, or from none."""
-        self._door[0] = 0 if view is None else view.place
+        self._view_place[0] = 0 if view is None else view.place
         self._current_view = view
 
     def _publish(self) -> None:

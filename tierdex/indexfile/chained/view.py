@@ -284,13 +284,13 @@ class ChainedView:
             lookups[k.L_MOST_ITEMS] = most.items - walked
             numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
 
-    def take_newest(self, words: int) -> tuple[int, int]:
+    def take_newest(self, arguments: int) -> tuple[int, int]:
         """Fill columns with the newest match of many keys; see kernels.chain_columns.
 
         Returns the keys found, or NOT_PLAIN, and the items walked. Raises CorruptFileError,
         BudgetExceededError.
         """
-        found, walked = columns_k.take_newest(self.array, words)
+        found, walked = columns_k.take_newest(self.array, arguments)
         if found < 0 and found != columns_k.NOT_PLAIN:
             raise NO_LIMIT.refuse() if found == k.TOO_MUCH else self.damage(found)
         return found, walked

@@ -15,7 +15,8 @@ A lane whose chain has ended takes the next key at once, so that there is always
 the memory takes; groups that wait for their longest chain cost a sixth more. Of a row only the first
 16 bytes are asked for, which tell whether it matches: most rows lie on two cache lines.
 
-Depends on chain_lookup, plain_keys, intrinsics, hashing and layout.
+Depends on chain_lookup, head_insertion, plain_keys, intrinsics, hashing, compile, layout
+and schema.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from tierdex.fileparts.kernels.intrinsics import (
     load_u8,
     load_u32,
     load_u64,
-    mul_high,
     prefetch,
     store_i64,
     store_u8,
@@ -50,9 +50,15 @@ from tierdex.indexfile.chained.kernels.chain_lookup import (
     V_SLOTS,
     bad_block,
 )
+from tierdex.indexfile.chained.kernels.head_insertion import Slots, slot_of
 from tierdex.indexfile.kernels.plain_keys import bytes_are_plain, key_bound
+from tierdex.indexfile.schema import (
+    MESSAGE_OFFSET_POSITION,
+    MESSAGE_QUEUE_POSITION,
+    MESSAGE_SIZE_POSITION,
+)
 
-# Words of a call (i8 each): what is asked, and where the columns lie.
+# Arguments of a call (i8 each): what is asked, and where the columns lie.
 C_HASHES = 0  # u8
 C_COUNT = 1
 C_WANTED = 2  # i8 lookups to ask for; 0: all
@@ -65,19 +71,16 @@ C_TIMES = 8  # i8
 C_OFFSETS = 9  # i8
 C_SIZES = 10  # u4
 C_QUEUES = 11  # i4
-C_OFFSET_POSITION = 12  # bytes inside an item
-C_SIZE_POSITION = 13
-C_QUEUE_POSITION = 14
-C_MOST_ITEMS = 15  # that may be walked; above it TOO_MUCH
-C_KEY_OFFSETS = 16  # the keys as in PlainKeys, whose hashes are to be written; 0: they were
-C_KEY_WIDTH = 17
-C_KEY_DATA = 18
-C_KEY_DATA_BYTES = 19
-C_KEY_MOST_BYTES = 20
-C_KEY_SEED = 21
-C_KEY_IS_TEXT = 22
-C_MOST_AGAIN = 23  # matches beyond a lookup's first; above it NOT_PLAIN; NEWEST: none is looked for
-COLUMN_WORDS = 24
+C_MOST_ITEMS = 12  # that may be walked; above it TOO_MUCH
+C_KEY_OFFSETS = 13  # the keys as in PlainKeys, whose hashes are to be written; 0: they were
+C_KEY_WIDTH = 14
+C_KEY_DATA = 15
+C_KEY_DATA_BYTES = 16
+C_KEY_MOST_BYTES = 17
+C_KEY_SEED = 18
+C_KEY_IS_TEXT = 19
+C_MOST_AGAIN = 20  # matches beyond a lookup's first; above it NOT_PLAIN; NEWEST: none is looked for
+COLUMN_ARGUMENTS = 21
 
 NEWEST = -1
 NOT_PLAIN = -(1 << 61)
@@ -85,15 +88,16 @@ NOT_PLAIN = -(1 << 61)
 
 _LANES = 32
 _AHEAD = 32
-_HEAD_BYTES = 16  # of an item: hash, link and tag
+_HEAD_BYTES = layout.ITEM_TIME_POSITION  # of an item: hash, link and tag
+_HASH = layout.ITEM_HASH_POSITION
 _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
 
 
 @kernel
-def word(words: int, place: int) -> Any:
-    return load_i64(words + 8 * place)
+def argument(arguments: int, place: int) -> Any:
+    return load_i64(arguments + 8 * place)
 
 
 @kernel
@@ -104,59 +108,71 @@ def _lookup_of(wanted: int, i: int) -> Any:
 
 
 @kernel
-def _first_key(words: int) -> Any:
+def _first_key(arguments: int) -> Any:
     """Return where the first key begins, NOT_PLAIN when the keys' bytes are not plain."""
-    offsets, width = word(words, C_KEY_OFFSETS), word(words, C_KEY_WIDTH)
+    offsets, width = argument(arguments, C_KEY_OFFSETS), argument(arguments, C_KEY_WIDTH)
     if offsets == 0:
         return np.int64(0)
-    data, data_bytes = word(words, C_KEY_DATA), word(words, C_KEY_DATA_BYTES)
-    is_text = word(words, C_KEY_IS_TEXT) != 0
-    if not bytes_are_plain(offsets, width, data, data_bytes, word(words, C_COUNT), is_text):
+    data, data_bytes = argument(arguments, C_KEY_DATA), argument(arguments, C_KEY_DATA_BYTES)
+    is_text = argument(arguments, C_KEY_IS_TEXT) != 0
+    if not bytes_are_plain(offsets, width, data, data_bytes, argument(arguments, C_COUNT), is_text):
         return np.int64(NOT_PLAIN)
     return key_bound(offsets, width, 0)
 
 
 @kernel
-def _take_item(words: int, place: int, lookup: int) -> Any:
+def _take_item(arguments: int, place: int, lookup: int) -> Any:
     """Copy the fields of the item at `place` to the columns of a lookup; 1 when it has some already."""
-    found = word(words, C_FOUND) + lookup
+    found = argument(arguments, C_FOUND) + lookup
     if load_u8(found) != 0:
         store_u8(found, np.uint8(2))
         return 1
     store_u8(found, np.uint8(1))
-    store_u32(word(words, C_PLACES) + 4 * lookup, np.uint32(word(words, C_PLACE)))
-    store_i64(word(words, C_TIMES) + 8 * lookup, load_i64(place + _TIME))
-    store_u64(word(words, C_OFFSETS) + 8 * lookup, load_u64(place + word(words, C_OFFSET_POSITION)))
-    store_u32(word(words, C_SIZES) + 4 * lookup, load_u32(place + word(words, C_SIZE_POSITION)))
-    store_u32(word(words, C_QUEUES) + 4 * lookup, load_u32(place + word(words, C_QUEUE_POSITION)))
+    store_u32(argument(arguments, C_PLACES) + 4 * lookup, np.uint32(argument(arguments, C_PLACE)))
+    store_i64(argument(arguments, C_TIMES) + 8 * lookup, load_i64(place + _TIME))
+    store_u64(
+        argument(arguments, C_OFFSETS) + 8 * lookup,
+        load_u64(place + MESSAGE_OFFSET_POSITION),
+    )
+    store_u32(
+        argument(arguments, C_SIZES) + 4 * lookup,
+        load_u32(place + MESSAGE_SIZE_POSITION),
+    )
+    store_u32(
+        argument(arguments, C_QUEUES) + 4 * lookup,
+        load_u32(place + MESSAGE_QUEUE_POSITION),
+    )
     return 0
 
 
 @kernel
-def take_newest(view: Any, words: int) -> Any:
-    """Write the newest match of each wanted lookup to the columns (see C_*, at address `words`).
+def take_newest(view: Any, arguments: int) -> Any:
+    """Write the newest match of each wanted lookup to the columns (see C_*, at address `arguments`).
 
     Returns (lookups found here first, or an error; items walked).
     """
-    slots, slot_count = view[V_SLOTS], np.uint64(view[V_SLOT_COUNT])
+    slots = Slots(view[V_SLOTS], np.uint64(view[V_SLOT_COUNT]))
     item_bytes, base, row_limit = view[V_ITEM_BYTES], view[V_ROWS], view[V_ROW_LIMIT]
-    count, tag = word(words, C_COUNT), np.uint32(word(words, C_TAG))
-    newest = base + (word(words, C_PUBLISHED) - 1) * item_bytes
+    count, tag = argument(arguments, C_COUNT), np.uint32(argument(arguments, C_TAG))
+    newest = base + (argument(arguments, C_PUBLISHED) - 1) * item_bytes
     verify = view[V_CHECKSUMS] != 0
     lookups, hashes = np.empty(_LANES, np.int64), np.empty(_LANES, np.uint64)
     places = np.empty(_LANES, np.int64)
     hits, hit_places = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
     found, again, walked, running, hit = 0, 0, 0, 0, 0
-    most_again = word(words, C_MOST_AGAIN)
-    hash_column, wanted = word(words, C_HASHES), word(words, C_WANTED)
+    most_again = argument(arguments, C_MOST_AGAIN)
+    hash_column, wanted = argument(arguments, C_HASHES), argument(arguments, C_WANTED)
     offsets, width, data = (
-        word(words, C_KEY_OFFSETS),
-        word(words, C_KEY_WIDTH),
-        word(words, C_KEY_DATA),
+        argument(arguments, C_KEY_OFFSETS),
+        argument(arguments, C_KEY_WIDTH),
+        argument(arguments, C_KEY_DATA),
     )
-    data_bytes, most_bytes = word(words, C_KEY_DATA_BYTES), word(words, C_KEY_MOST_BYTES)
-    seed = np.uint64(word(words, C_KEY_SEED))
-    begin = _first_key(words)
+    data_bytes, most_bytes = (
+        argument(arguments, C_KEY_DATA_BYTES),
+        argument(arguments, C_KEY_MOST_BYTES),
+    )
+    seed = np.uint64(argument(arguments, C_KEY_SEED))
+    begin = _first_key(arguments)
     if begin < 0:
         return np.int64(NOT_PLAIN), walked
     ahead, taken = 0, 0
@@ -174,13 +190,13 @@ def take_newest(view: Any, words: int) -> Any:
                     value = xxh64(data + begin, length, seed)
                     store_u64(hash_column + 8 * ahead, value)
                     begin = end
-                prefetch(slots + 4 * np.int64(mul_high(value, slot_count)))
+                prefetch(slot_of(slots, value))
                 ahead += 1
             lookup = _lookup_of(wanted, taken)
             value = load_u64(hash_column + 8 * lookup)
-            slot = slots + 4 * np.int64(mul_high(value, slot_count))
+            slot = slot_of(slots, value)
             if verify:
-                error = bad_block(view, slot, 4)
+                error = bad_block(view, slot, layout.SLOT_BYTES)
                 if error:
                     return error, walked
             row = np.int64(load_u32(slot))
@@ -193,14 +209,14 @@ def take_newest(view: Any, words: int) -> Any:
             running += row != 0
             taken += 1
         for a in range(hit):
-            again += _take_item(words, hit_places[a], hits[a])
+            again += _take_item(arguments, hit_places[a], hits[a])
         found += hit
         hit = 0
         if most_again != NEWEST and again > most_again:
             return np.int64(NOT_PLAIN), walked
         if running == 0:
             return found - again, walked
-        if walked > word(words, C_MOST_ITEMS):
+        if walked > argument(arguments, C_MOST_ITEMS):
             return TOO_MUCH, walked
         still = 0
         for a in range(running):
@@ -214,7 +230,11 @@ def take_newest(view: Any, words: int) -> Any:
             if following >= place:
                 return BAD_CHAIN, walked
             goes_on = following >= base
-            if load_u64(place) == hashes[a] and load_u32(place + _TAG) == tag and place <= newest:
+            if (
+                load_u64(place + _HASH) == hashes[a]
+                and load_u32(place + _TAG) == tag
+                and place <= newest
+            ):
                 prefetch(place + item_bytes - 1)
                 hits[hit], hit_places[hit] = lookups[a], place
                 hit += 1

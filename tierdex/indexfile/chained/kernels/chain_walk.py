@@ -8,7 +8,7 @@ Slot = upper half of hash * slot count, so slot order is hash order: after sorti
 does not depend on order, over every word of every row, proves against a pass over the batches that
 each item came out exactly once.
 
-Depends on intrinsics, checksum, chain_lookup and layout.
+Depends on intrinsics, checksum, compile, chain_lookup, layout and schema.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import numpy as np
 
 from tierdex.fileparts.kernels.checksum import (
     five_word_fingerprint,
+    load_five_words,
     row_fingerprint,
     rows_fingerprint,
+    store_five_words,
 )
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import (
@@ -41,6 +43,7 @@ from tierdex.indexfile.chained.kernels.chain_lookup import (
     V_SLOT_COUNT,
     V_SLOTS,
 )
+from tierdex.indexfile.schema import MESSAGE_BYTES
 
 __all__ = ["add_fingerprint", "collect_chain", "rows_fingerprint", "walk_slots"]
 
@@ -59,7 +62,6 @@ W_PUBLISHED = 2  # rows above it are passed over
 W_LONG = 3  # 1: slot W_SLOT has a long chain, which the caller walks
 WALK_LENGTH = 4
 
-_MESSAGE_BYTES = 40  # items of the message schema
 _LINK = layout.ITEM_LINK_POSITION
 
 
@@ -170,16 +172,10 @@ def _copy_messages(base: int, numbers: int, count: int, target: int) -> Any:
     """
     total = np.uint64(0)
     for i in range(count):
-        place = base + (load_i64(numbers + 8 * i) - 1) * _MESSAGE_BYTES
-        a, b, c = load_u64(place), load_u64(place + 8), load_u64(place + 16)
-        d, e = load_u64(place + 24), load_u64(place + 32)
-        store_u64(target, a)
-        store_u64(target + 8, b)
-        store_u64(target + 16, c)
-        store_u64(target + 24, d)
-        store_u64(target + 32, e)
-        total += five_word_fingerprint(a, b, c, d, e)
-        target += _MESSAGE_BYTES
+        row = load_five_words(base + (load_i64(numbers + 8 * i) - 1) * MESSAGE_BYTES)
+        store_five_words(target, row)
+        total += five_word_fingerprint(row)
+        target += MESSAGE_BYTES
     return total
 
 
@@ -216,7 +212,7 @@ def walk_slots(view: Any, walk: Any, out: int, room: int) -> Any:
         found, greatest = _find_heads(view, following, heads)
         items = _sort(walked, seen, seen_items, lengths, scratch, sorted_rows)
         target = out + written * item_bytes
-        if item_bytes == _MESSAGE_BYTES:
+        if item_bytes == MESSAGE_BYTES:
             total += _copy_messages(base, numbers, items, target)
         else:
             for i in range(items):

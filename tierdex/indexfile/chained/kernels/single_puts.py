@@ -39,9 +39,9 @@ from tierdex.fileparts.kernels.intrinsics import (
     join_u32,
     load_i64,
     load_u32,
+    numbers_at,
     store_i64,
     store_u64,
-    words_at,
 )
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.kernels.batch_record import end_batch, write_record
@@ -201,7 +201,7 @@ def _append(
         return np.int64(0)
     if not _is_good(arguments, put):
         return np.int64(0)
-    statistics = carray(words_at(address), (STATISTICS_LENGTH,))
+    statistics = carray(numbers_at(address), (STATISTICS_LENGTH,))
     known = topic - _argument(arguments, A_FIRST_TOPIC)
     index = np.int64(load_u32(_argument(arguments, A_TAGS) + 4 * known)) - 1
     count = np.int64(text_bytes(key) > 0) + np.int64(text_bytes(message_id) > 0)
