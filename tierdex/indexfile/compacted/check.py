@@ -95,7 +95,7 @@ class _PageCheck:
     def __init__(self, file: Sidecar) -> None:
         self._file = file
         self._faults: list[str] = []
-        self._words = np.zeros(k.CHECK_WORDS, np.int64)
+        self._counters = np.zeros(k.CHECK_LENGTH, np.int64)
         self._masks = identity_masks(file.schema)
         self._topics = np.zeros((len(file.topic_rows), 3), np.int64)
         self._topics[:, 2] = -1
@@ -134,7 +134,7 @@ class _PageCheck:
                 first + count - page,
                 self._hashes,
                 self._topics,
-                self._words,
+                self._counters,
             )
             if not self._file.filter.may_contain_many(self._hashes[:hashes]).all():
                 self._fault(first, "or one after it has a hash that the filter excludes")
@@ -142,7 +142,7 @@ class _PageCheck:
                 sound = False
                 self._faults.append(_FAULTS[what].format(page))
                 page += 1
-            elif self._words[k.C_FIRST_REPEAT] >= 0:
+            elif self._counters[k.C_FIRST_REPEAT] >= 0:
                 self._compare_entries(begin)
         if sound and self._string_counts:
             self._look_strings_up(first, self._rows(first, count))
@@ -153,7 +153,7 @@ class _PageCheck:
 
     def _compare_entries(self, begin: int) -> None:
         """Check that no two items of one hash are one entry, on the pages from `begin` on."""
-        first, last = (int(self._words[word]) for word in (k.C_FIRST_REPEAT, k.C_LAST_REPEAT))
+        first, last = (int(self._counters[place]) for place in (k.C_FIRST_REPEAT, k.C_LAST_REPEAT))
         first = max(begin, first - 1)  # where the run of its first item may have begun
         rows = self._rows(first, last + 1 - first)
         count, size = len(rows), rows.dtype.itemsize
@@ -175,7 +175,7 @@ class _PageCheck:
     def _totals(self) -> None:
         file, statistics = self._file, self._file.statistics
         items, distinct, longest = (
-            int(self._words[word]) for word in (k.C_ITEMS, k.C_DISTINCT, k.C_LONGEST)
+            int(self._counters[place]) for place in (k.C_ITEMS, k.C_DISTINCT, k.C_LONGEST)
         )
         found = (items, distinct, longest)
         said = (statistics.item_count, statistics.distinct_count, statistics.longest_run)

@@ -48,25 +48,25 @@ class PagePlan:
         self.items_per_page = items
         self._names = ("tag", "timestamp", *schema.field_names)
         _check_columns(columns, self._names, schema)
-        words = np.zeros(codec.PLAN_WORDS + codec.COLUMN_WORDS * len(columns), np.int64)
-        words[codec.COLUMN_COUNT] = len(columns)
-        words[codec.ITEM_BYTES] = schema.item_bytes
-        words[codec.ITEMS_PER_PAGE] = items
-        words[codec.PAGE_SEED] = part_seed(uuid, Part.PAGE)
+        numbers = np.zeros(codec.PLAN_LENGTH + codec.COLUMN_LENGTH * len(columns), np.int64)
+        numbers[codec.COLUMN_COUNT] = len(columns)
+        numbers[codec.ITEM_BYTES] = schema.item_bytes
+        numbers[codec.ITEMS_PER_PAGE] = items
+        numbers[codec.PAGE_SEED] = part_seed(uuid, Part.PAGE)
         self._bases = np.zeros(0, np.int64)
         if np.any(columns["flags"] & layout.COLUMN_RELATIVE):
             least, span = _queue_span(queues)
             self._bases = _dense_bases(queues, least, span)
-            words[codec.QUEUE_POSITION] = schema.position("queue_id")
-            words[codec.QUEUE_LEAST] = least
-            words[codec.QUEUE_SPAN] = span
-            words[codec.BASES] = self._bases.ctypes.data
-            words[codec.BASES_COUNT] = len(self._bases)
+            numbers[codec.QUEUE_POSITION] = schema.position("queue_id")
+            numbers[codec.QUEUE_LEAST] = least
+            numbers[codec.QUEUE_SPAN] = span
+            numbers[codec.BASES] = self._bases.ctypes.data
+            numbers[codec.BASES_COUNT] = len(self._bases)
         for i, name in enumerate(self._names):
-            begin = codec.PLAN_WORDS + codec.COLUMN_WORDS * i
+            begin = codec.PLAN_LENGTH + codec.COLUMN_LENGTH * i
             kind = schema.dtype[name]
             flags = int(columns["flags"][i])
-            words[begin : begin + codec.COLUMN_WORDS] = (
+            numbers[begin : begin + codec.COLUMN_LENGTH] = (
                 schema.position(name),
                 kind.itemsize,
                 kind.kind == "i",
@@ -76,8 +76,8 @@ class PagePlan:
                 flags & layout.COLUMN_ROTATED,
                 flags & layout.COLUMN_RELATIVE,
             )
-        self._words = words
-        self.address = int(words.ctypes.data)
+        self._numbers = numbers
+        self.address = int(numbers.ctypes.data)
 
     @classmethod
     def from_bounds(cls, schema: Schema, bounds: RowBounds, uuid: bytes) -> PagePlan:

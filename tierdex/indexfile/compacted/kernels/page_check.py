@@ -40,7 +40,7 @@ from tierdex.indexfile.compacted.kernels.page_lookup import (
 # What is wrong with a page.
 SOUND, BAD_CHECKSUM, NOT_FULL, BAD_FIRST_HASH, BAD_TIMES, NOT_SORTED, BAD_TOPIC = range(7)
 
-# Words of a check (i8 each), which go from call to call.
+# Counters of a check (i8 each), which go from call to call.
 C_ITEMS = 0  # so far
 C_DISTINCT = 1  # hashes so far
 C_LAST = 2  # the last hash (bit pattern)
@@ -48,16 +48,16 @@ C_RUN = 3  # items of that hash so far
 C_LONGEST = 4  # greatest C_RUN so far
 C_FIRST_REPEAT = 5  # of this call: first page with a hash equal to the one before it; or -1
 C_LAST_REPEAT = 6  # of this call: the last such page
-CHECK_WORDS = 7
+CHECK_LENGTH = 7
 
 _TAG, _TIME = 0, 1  # the first two columns of every plan
 _TOPIC_MASK = np.uint32(layout.TOPIC_MASK)
 
 
 @kernel
-def _count_hashes(hashes: Any, words: Any) -> Any:
+def _count_hashes(hashes: Any, counters: Any) -> Any:
     """Go on over `hashes` (u8[n]); return (whether they are in order, whether one repeats)."""
-    last, run = np.uint64(words[C_LAST]), words[C_RUN]
+    last, run = np.uint64(counters[C_LAST]), counters[C_RUN]
     count = hashes.shape[0]
     falls = np.int64(hashes[0] < last)
     repeats = np.int64((hashes[0] == last) & (run > 0))
@@ -67,13 +67,13 @@ def _count_hashes(hashes: Any, words: Any) -> Any:
     if repeats > 0:
         for i in range(count):
             run = run + 1 if hashes[i] == last else 1
-            words[C_LONGEST] = max(words[C_LONGEST], run)
+            counters[C_LONGEST] = max(counters[C_LONGEST], run)
             last = hashes[i]
-    words[C_RUN] = run if repeats > 0 else 1
-    words[C_LONGEST] = max(words[C_LONGEST], words[C_RUN])
-    words[C_LAST] = np.int64(hashes[count - 1])
-    words[C_ITEMS] += count
-    words[C_DISTINCT] += count - repeats
+    counters[C_RUN] = run if repeats > 0 else 1
+    counters[C_LONGEST] = max(counters[C_LONGEST], counters[C_RUN])
+    counters[C_LAST] = np.int64(hashes[count - 1])
+    counters[C_ITEMS] += count
+    counters[C_DISTINCT] += count - repeats
     return falls == 0, repeats > 0
 
 
@@ -120,7 +120,7 @@ def _count_topics(tags: Any, times: Any, topics: Any) -> Any:
 
 @kernel
 def _check_page(
-    file: int, pages: int, page: int, hashes: Any, tags: Any, times: Any, words: Any
+    file: int, pages: int, page: int, hashes: Any, tags: Any, times: Any, counters: Any
 ) -> Any:
     """Unpack the columns of one page and compare it with the directory; return (items, what)."""
     plan = file_word(file, PLAN)
@@ -141,17 +141,17 @@ def _check_page(
     low, high = _time_bounds(times, 0, items)
     if low != min_time(entry) or high != max_time(entry):
         return items, BAD_TIMES
-    is_sorted, has_repeats = _count_hashes(hashes[:items], words)
+    is_sorted, has_repeats = _count_hashes(hashes[:items], counters)
     if has_repeats:
-        if words[C_FIRST_REPEAT] < 0:
-            words[C_FIRST_REPEAT] = page
-        words[C_LAST_REPEAT] = page
+        if counters[C_FIRST_REPEAT] < 0:
+            counters[C_FIRST_REPEAT] = page
+        counters[C_LAST_REPEAT] = page
     return items, SOUND if is_sorted else NOT_SORTED
 
 
 @kernel
 def check_pages(
-    file: int, pages: int, first: int, count: int, hashes: Any, topics: Any, words: Any
+    file: int, pages: int, first: int, count: int, hashes: Any, topics: Any, counters: Any
 ) -> Any:
     """Check `count` pages; return (page where it stopped, what is wrong, hashes written).
 
@@ -162,11 +162,11 @@ def check_pages(
     room = plan_word(file_word(file, PLAN), ITEMS_PER_PAGE)
     tags = np.empty(room, np.uint32)
     times = np.empty(room, np.int64)
-    words[C_FIRST_REPEAT] = words[C_LAST_REPEAT] = -1
+    counters[C_FIRST_REPEAT] = counters[C_LAST_REPEAT] = -1
     done = 0
     for page in range(first, first + count):
         target = hashes[done : done + room]
-        items, what = _check_page(file, pages, page, target, tags, times, words)
+        items, what = _check_page(file, pages, page, target, tags, times, counters)
         if what != SOUND:
             return page, what, done
         done += items

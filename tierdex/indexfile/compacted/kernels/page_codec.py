@@ -7,8 +7,8 @@ bit first, then 7 to 14 zero bytes, so that an 8-byte load of the last value sta
 `hash_base + i * hash_slope + packed` (hashes are close to evenly spaced, the line saves four bits an
 item); any other column is `base + scale * packed`; both modulo 2**64.
 
-Everything comes by address. `plan` is the i8 array of `pages.PagePlan`: PLAN_WORDS numbers of the
-file, then COLUMN_WORDS numbers a column. Offsets of a column marked RELATIVE are packed as distances
+Everything comes by address. `plan` is the i8 array of `pages.PagePlan`: PLAN_LENGTH numbers of the
+file, then COLUMN_LENGTH numbers a column. Offsets of a column marked RELATIVE are packed as distances
 from a base for their topic and queue.
 
 Depends on the kernel decorator, bits, intrinsics, checksum, page_fields and layout only.
@@ -46,12 +46,12 @@ from tierdex.indexfile.compacted.kernels.page_fields import (
     page_crc,
 )
 
-# The plan: words of the file, then words of each column.
+# The plan: numbers of the file, then numbers of each column (i8 each).
 COLUMN_COUNT, ITEM_BYTES, ITEMS_PER_PAGE, QUEUE_POSITION, QUEUE_LEAST, QUEUE_SPAN = range(6)
 BASES, BASES_COUNT, PAGE_SEED = range(6, 9)
-PLAN_WORDS = 16
+PLAN_LENGTH = 16
 POSITION, BYTES, SIGNED, FRAME, WIDTH, BASE, ROTATED, RELATIVE = range(8)
-COLUMN_WORDS = 8
+COLUMN_LENGTH = 8
 
 CONSTANT_FRAME = layout.CONSTANT_FRAME
 PAGE_FRAME = layout.PAGE_FRAME
@@ -72,7 +72,7 @@ def plan_word(plan: int, word: int) -> Any:
 
 @kernel
 def column_word(plan: int, column: int, word: int) -> Any:
-    return load_i64(plan + 8 * (PLAN_WORDS + COLUMN_WORDS * column + word))
+    return load_i64(plan + 8 * (PLAN_LENGTH + COLUMN_LENGTH * column + word))
 
 
 @kernel
@@ -257,7 +257,7 @@ def decode_page(page: int, plan: int, rows: int) -> Any:
 
 @kernel
 def _add_bases(rows: int, item_bytes: int, count: int, plan: int, relative: int) -> None:
-    """Do for all rows what `_add_base` does; the plan's words are read once."""
+    """Do for all rows what `_add_base` does; the plan's numbers are read once."""
     bases, bases_count = plan_word(plan, BASES), plan_word(plan, BASES_COUNT)
     position, least = plan_word(plan, QUEUE_POSITION), plan_word(plan, QUEUE_LEAST)
     span = plan_word(plan, QUEUE_SPAN)

@@ -1,6 +1,6 @@
 """Packing rows into pages: `encode_pages` writes as many as the rows fill, in one call.
 
-The page's picture and the words of a plan stand in page_codec. Frames are found here: for the hash
+The page's picture and the places of a plan stand in page_codec. Frames are found here: for the hash
 the line through the first and last one, for a column with a frame of its own the least value and the
 greatest common factor of the distances from it.
 
