@@ -1,7 +1,7 @@
 """Building the partitions of a 4-wise binary fuse filter by peeling.
 
-A position that only one key uses decides that key, the key is taken out, which frees others; the
-fingerprints are then written in the opposite order. fuse_filter has the picture, and names positions.
+A position that a single key uses is assigned to that key; removing the key frees other positions. The
+fingerprints are then written in the opposite order. fuse_filter defines the positions of a hash.
 
 Depends on the kernel decorator and fuse_filter.
 """

@@ -1,4 +1,4 @@
-"""Asking the partitions of a 4-wise binary fuse filter.
+"""Queries of the partitions of a 4-wise binary fuse filter.
 
 A partition is an array of fingerprints in `segment_count + 3` segments of `segment_length` (a power
 of two). A mixed hash names one position in each of four neighbouring segments; the filter says

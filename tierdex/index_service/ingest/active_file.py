@@ -1,8 +1,8 @@
-"""The unsealed file that takes the puts: who it is, how old, and how the next one takes over.
+"""The unsealed file that takes the puts: which it is, its age, and the roll to the next one.
 
-A roll is one rename: the file made ahead of time gets its number, and the old one is left to the
-compactor, which seals what is not active. A file whose rename failed is never used again, whatever its
-name is by then: it is removed under both, and the next attempt makes another one.
+A roll is one rename: the file made ahead of time gets its number, and the compactor seals the old one,
+as it seals every file that is not active. A file whose rename failed is never used again: it is removed
+under both names, and the next attempt makes another one.
 
 Depends on put_folder, disk_errors, fileparts, indexfile and lifecycle.
 """

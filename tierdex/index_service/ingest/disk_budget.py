@@ -1,4 +1,4 @@
-"""Whether the disk takes more puts: what waits for the store, and what is free.
+"""The disk budget of puts: bytes that wait for the store, and bytes that are free.
 
 Depends on put_folder and disk_errors.
 """

@@ -1,7 +1,8 @@
-"""What makes level `disk` true: rows synced, names of files durable, and which end offsets that covers.
+"""Level `disk`: syncs rows, makes names of files durable, and keeps the end offsets that are covered.
 
-A failed sync is never tried again into a success: the kernel may have dropped the pages. The file is
-suspect from then on, takes no more batches, and the compactor re-reads and rewrites it.
+A failed sync is never repeated: the kernel may have dropped the pages, and a second sync would succeed
+without them. The file is suspect from then on and takes no more batches; the compactor re-reads and
+rewrites it.
 
 Depends on put_folder, indexfile and lifecycle.
 """

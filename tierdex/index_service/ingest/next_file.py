@@ -1,7 +1,7 @@
-"""The file that takes over at the next roll: made ahead of time, so that no put waits for it.
+"""The file of the next roll, made ahead of time, so that no put waits for it.
 
-It lies under a name of its own (`next.ready`) until it is renamed to its number. Whoever makes it or
-takes it holds `lock`: nobody else may make a file of that name meanwhile.
+Its name is `next.ready` until it is renamed to its number. `lock` is held while the file is made or
+taken, so that there is one file of that name.
 
 Depends on put_folder, disk_errors and indexfile.
 """

@@ -1,4 +1,4 @@
-"""The one place that accepts entries: buffer, append, roll, and the levels of acknowledgement.
+"""Accepts all entries: buffer, append, roll, and the levels of acknowledgement.
 
 ::
 

@@ -1,7 +1,6 @@
-"""A checked single put, whatever the caller gave.
+"""Checks a single put by the rules of `entry_rules`, and names the field that is wrong.
 
-The kernels that take a plain message check it themselves; everything else comes here, where a wrong
-field is named.
+The kernels of direct puts check plain messages themselves; this module gets everything else.
 
 Depends on errors and entry_rules.
 """

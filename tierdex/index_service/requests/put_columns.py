@@ -1,8 +1,8 @@
-"""Many entries at once: any mix of Arrow, numpy and list columns, checked and made uniform.
+"""Checks a batch of entries by the rules of `entry_rules`: any mix of Arrow, numpy and list columns.
 
-The whole batch is checked before anything of it is written, so that it is applied or refused as a
-whole. A refusal names the first offending row the way a caller sees it: ``entries[17].offset``.
-Nothing here runs per row in Python unless an error has to be located.
+The whole batch is checked before any of it is written, so it is applied or refused as a whole. A refusal
+names the first wrong row as the caller sees it: ``entries[17].offset``. Python looks at single rows only
+to locate an error.
 
 Depends on errors, entry_rules, columns, hashing, schema, settings, pyarrow and numpy.
 """

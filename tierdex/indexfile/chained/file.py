@@ -7,9 +7,9 @@
 Here it is made, opened, recovered, read again and closed; `ChainedReader` answers queries,
 `ChainedWriter` appends, syncs and seals.
 
-Sizes are bytes, times int64 ms. Depends on fileparts, batch_scan, check, old_pages, reader, seal,
-batch_statistics, view, writer, header, layout and lookup. Knows neither
-states nor folders: the caller names, renames and removes files, and syncs their folder.
+Sizes are bytes, times int64 ms. This module knows neither states nor folders: the caller names, renames
+and removes files, and syncs their folder. Depends on fileparts, batch_scan, check, old_pages, reader,
+seal, batch_statistics, view, writer, header, layout and lookup.
 """
 
 from __future__ import annotations

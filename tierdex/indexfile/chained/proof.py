@@ -1,4 +1,4 @@
-"""The proof of a chained file: every batch verified and its items summed, to hold a walk against.
+"""The proof of a chained file: verifies every batch and sums its items, to compare a walk with.
 
 Depends on batch_statistics, batch_proof, row_bounds, layout and errors.
 """

@@ -132,11 +132,11 @@ def _merge(streams: list[_Stream]) -> Iterator[np.ndarray]:
     """Yield rows in order; every stream has rows at hand."""
     while streams:
         edge = min(stream.rows["key_hash"][-1] for stream in streams)
-        parts = []
+        pieces = []
         for stream in streams:
             below = int(np.searchsorted(stream.rows["key_hash"], edge, side="left"))
-            parts.append(stream.take(below))
-        joined = join_rows(parts)
+            pieces.append(stream.take(below))
+        joined = join_rows(pieces)
         # Stable: among equal hashes the order of the streams stays, newest file first.
         yield joined[np.argsort(joined["key_hash"], kind="stable")]
         for stream in streams:

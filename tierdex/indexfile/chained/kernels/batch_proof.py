@@ -1,8 +1,8 @@
 """Proving batches: each verified, its items measured and fingerprinted, tile by tile, in one pass.
 
-A batch may be far larger than the cache. So its checksum is continued over a tile of rows at a time, and
-all else that is asked of a row is done while the tile is in the cache; what was taken from a batch that
-then does not verify is of no use, and the caller lets go of it.
+A batch may be far larger than the cache. The checksum is continued over one tile of rows at a time, and
+the tile is measured and fingerprinted while it is in the cache. When a batch then does not verify, the
+caller discards what was measured.
 
 Depends on batch_statistics, row_scan, checksum, compile and batch_record.
 """

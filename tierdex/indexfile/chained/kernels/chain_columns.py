@@ -1,19 +1,18 @@
 """The newest match of many keys in a chained file, written as columns at once.
 
-What a batch of lookups asks for nearly always: one entry a key, of any time, in the fields of the
-message schema. Or all entries of a key, which nearly always are one: then a chain is walked to its
-end, and what has more than one is told apart. Keys are hashed on the way when they were not before:
-that work is done while memory is waited for.
+Nearly every batch of lookups wants one entry of each key, at any time, in the fields of the message
+schema; or all entries of each key, nearly always one: then a chain is walked to its end, and keys with
+several matches are flagged. Keys that have no hash yet are hashed while the loop waits for memory.
 
 ::
 
-    key ahead -> hash -> ask for its slot      (_AHEAD keys before it is needed)
-    slot -> ask for the first row              (a free lane of _LANES)
-    row -> ask for the next one, or, when it matches, for its second half, copied one round later
+    key ahead -> hash -> prefetch its slot      (_AHEAD keys before it is needed)
+    slot -> prefetch the first row              (a free lane of _LANES)
+    row -> prefetch the next one, or, when it matches, its second half, copied one round later
 
-A lane whose chain has ended takes the next key at once, so that there is always as much in flight as
-the memory takes; groups that wait for their longest chain cost a sixth more. Of a row only the first
-16 bytes are asked for, which tell whether it matches: most rows lie on two cache lines.
+A lane whose chain has ended takes the next key at once, so that as many loads are in flight as the
+memory takes; groups that wait for their longest chain cost a sixth more. Only the first 16 bytes of a
+row are prefetched, which say whether it matches: most rows lie on two cache lines.
 
 Depends on chain_lookup, head_insertion, plain_keys, intrinsics, hashing, compile, layout
 and schema.
