@@ -17,6 +17,7 @@ import psutil
 from benchmarks.measure import Row
 from tierdex import Index
 from tierdex.clock import SystemClock
+from tierdex.compactor.local_work import LocalWork
 from tierdex.errors import TierdexError
 from tierdex.ids import SystemIds
 from tierdex.storage_layer.memory import MemoryStore
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from benchmarks.measure import Timings
     from tierdex.compactor.unit import Unit
+    from tierdex.index_service.components import Components
     from tierdex.lifecycle.file_handle import FileHandle
 
 
@@ -102,20 +104,30 @@ class Bench:
             "background": False,
             **settings,
         }
-        return Index.open(folder, **chosen)
+        return BenchIndex.open(folder, **chosen)
+
+
+class BenchIndex(Index):
+    """An index that shows its components: floors and single steps work on them."""
+
+    def __init__(self, components: Components) -> None:
+        super().__init__(components)
+        self.components = components
 
 
 def newest_file(index: Index) -> FileHandle:
     """Return the handle of an index's newest file: the floors work on its bytes."""
-    with index._components.table.snapshot() as snapshot:
+    assert isinstance(index, BenchIndex)
+    with index.components.table.snapshot() as snapshot:
         return snapshot.files[0]
 
 
 def next_local_unit(index: Index) -> Unit:
-    """Return what the compactor does next to a file that lies here: seal it, or compact it."""
-    writing = index._components.writing
-    assert writing is not None
-    return next(iter(writing.compactor._local_work.units()))
+    """Return the compactor's next unit of local work: to seal a file, or to compact it."""
+    assert isinstance(index, BenchIndex)
+    assert index.components.writing is not None
+    compactor = index.components.writing.compactor
+    return next(iter(LocalWork(compactor.components, lambda: None).units()))
 
 
 def store_that_is_down() -> FaultyStore:

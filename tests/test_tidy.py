@@ -214,7 +214,7 @@ def test_exported_names_exist_once():
         assert len(set(module.__all__)) == len(module.__all__), name
 
 
-def test_no_error_is_swallowed_below_the_doors():
+def test_no_error_is_swallowed_below_app():
     silent = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in MODULES

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import re
 import socket
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tierdex.errors import InvalidRequestError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+M = TypeVar("M", bound=BaseSettings)
 NODE_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 MIB = 1 << 20
 GIB = 1 << 30
@@ -176,8 +180,13 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: object) -> Settings:
     """Return the settings with `overrides` on top. Raises InvalidRequestError naming the setting."""
+    return load(Settings, overrides)
+
+
+def load(model: type[M], overrides: Mapping[str, Any]) -> M:
+    """Return the settings of `model` with `overrides` on top. Raises InvalidRequestError."""
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]
+        return model(**overrides)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -18,7 +18,7 @@ from tierdex.index_service.index import Index
 from tierdex.settings import Settings
 
 
-class Door:
+class Caller:
     """An app with its parts, and requests to it without a socket."""
 
     def __init__(self, index, keys=None, limits=None, **settings) -> None:
@@ -69,16 +69,16 @@ def index(tmp_path):
 
 
 @pytest.fixture
-def door(index):
+def caller(index):
     """A service over a real index."""
-    return Door(index)
+    return Caller(index)
 
 
 @pytest.fixture(scope="module")
 def shared_door(tmp_path_factory):
     """A service over a real index into which nothing is ever put."""
     with open_small_files(tmp_path_factory.mktemp("shared")) as index:
-        yield Door(index)
+        yield Caller(index)
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def keys(tmp_path, clock):
 
 
 @pytest.fixture
-def make_door():
+def make_caller():
     """Make services with other settings, over a small index with knobs."""
 
     def make(**arguments):
-        return Door(SmallIndex(), **arguments)
+        return Caller(SmallIndex(), **arguments)
 
     return make
 

@@ -17,10 +17,10 @@ FORM_TYPES = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/
 
 @pytest.mark.parametrize("path", POSTS)
 @pytest.mark.parametrize("kind", FORM_TYPES)
-def test_what_a_form_can_send_is_refused_by_every_post(make_door, path, kind):
+def test_what_a_form_can_send_is_refused_by_every_post(make_caller, path, kind):
     headers = {"content-type": kind} if kind else {}
     for body in (b"", b"{}"):
-        response = make_door().post(path, content=body, headers=headers)
+        response = make_caller().post(path, content=body, headers=headers)
         assert_problem(response, 415, "unsupported-media-type")
 
 
@@ -35,9 +35,9 @@ def test_what_a_form_can_send_is_refused_by_every_post(make_door, path, kind):
         {"sec-fetch-site": "cross-site"},
     ],
 )
-def test_foreign_page_is_refused_whatever_it_sends(make_door, path, headers):
-    door = make_door()
-    response = door.post(path, content=b"{}", headers={**JSON, **headers})
+def test_foreign_page_is_refused_whatever_it_sends(make_caller, path, headers):
+    caller = make_caller()
+    response = caller.post(path, content=b"{}", headers={**JSON, **headers})
     document = assert_problem(response, 403, "permission-denied")
     assert "TIERDEX_ALLOWED_ORIGINS" in document["detail"]
 
@@ -52,19 +52,19 @@ def test_foreign_page_is_refused_whatever_it_sends(make_door, path, headers):
         {"sec-fetch-site": "none"},
     ],
 )
-def test_own_page_allowed_origins_and_programs_are_served(make_door, headers):
-    door = make_door(allowed_origins=["https://ui.example"])
-    assert door.post("/v1/admin/roll", headers={**JSON, **headers}).status_code == 200
-    assert door.post("/v1/entries", json={"entries": [ENTRY]}, headers=headers).status_code == 200
+def test_own_page_allowed_origins_and_programs_are_served(make_caller, headers):
+    caller = make_caller(allowed_origins=["https://ui.example"])
+    assert caller.post("/v1/admin/roll", headers={**JSON, **headers}).status_code == 200
+    assert caller.post("/v1/entries", json={"entries": [ENTRY]}, headers=headers).status_code == 200
 
 
-def test_links_from_other_sites_still_open_the_console(make_door):
-    assert make_door().get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
+def test_links_from_other_sites_still_open_the_console(make_caller):
+    assert make_caller().get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
 
 
-def test_key_is_enough_since_no_page_can_add_one(make_door, keys):
+def test_key_is_enough_since_no_page_can_add_one(make_caller, keys):
     key = keys.create(Scope.ADMIN)
-    door = make_door(keys=keys)
+    caller = make_caller(keys=keys)
     headers = {**JSON, "origin": "https://ui.example", "sec-fetch-site": "cross-site"}
-    assert door.post("/v1/admin/roll", headers=headers, key=key).status_code == 200
-    assert_problem(door.post("/v1/admin/roll", headers=headers), 403, "permission-denied")
+    assert caller.post("/v1/admin/roll", headers=headers, key=key).status_code == 200
+    assert_problem(caller.post("/v1/admin/roll", headers=headers), 403, "permission-denied")

@@ -141,16 +141,16 @@ def test_a_file_lost_while_a_cursor_is_made_fails_the_batch_that_asked_to_fail(f
 
 
 @pytest.mark.parametrize("key", [1, None, "", "x" * 5000, ["k"]])
-def test_wrong_value_is_named_as_ever(door, key):
+def test_wrong_value_is_named_as_ever(caller, key):
     lookups = [*BY_KEY, {"topic": TOPIC, "key": key}]
-    response = door.post("/v1/entries:batchGet", json={"lookups": lookups})
+    response = caller.post("/v1/entries:batchGet", json={"lookups": lookups})
     assert_problem(response, 400, "invalid-request", "lookups[30].key")
 
 
-def test_what_is_missing_is_said(make_door):
-    door = make_door()
-    door.index.missing = [Missing("f", "gone")]
+def test_what_is_missing_is_said(make_caller):
+    caller = make_caller()
+    caller.index.missing = [Missing("f", "gone")]
     lookups = [{"topic": "t", "key": "k"}]
-    response = door.post("/v1/entries:batchGet", json={"lookups": lookups})
+    response = caller.post("/v1/entries:batchGet", json={"lookups": lookups})
     (answer,) = response.json()["answers"]
     assert (answer["complete"], answer["missing"]) == (False, [{"file": "f", "reason": "gone"}])

@@ -13,12 +13,12 @@ SHORT_UNITS = {"s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "h", "d"}
 
 
 @pytest.fixture
-def families(door):
-    door.post("/v1/entries", json={"entries": [ENTRY]})
-    door.get("/v1/entries?topic=orders&key=ORDER-1")
-    door.post("/v1/admin/roll", headers={"content-type": "application/json"})
-    door.post("/v1/admin/compaction:run", headers={"content-type": "application/json"})
-    return list(text_string_to_metric_families(door.get("/metrics").text))
+def families(caller):
+    caller.post("/v1/entries", json={"entries": [ENTRY]})
+    caller.get("/v1/entries?topic=orders&key=ORDER-1")
+    caller.post("/v1/admin/roll", headers={"content-type": "application/json"})
+    caller.post("/v1/admin/compaction:run", headers={"content-type": "application/json"})
+    return list(text_string_to_metric_families(caller.get("/metrics").text))
 
 
 def test_names_are_those_of_prometheus(families):

@@ -14,8 +14,8 @@ def test_openapi_yaml_says_what_the_service_says():
         assert yaml.safe_load(path.read_text()) == yaml.safe_load(text), "run `make openapi`"
 
 
-def test_every_route_is_described_with_its_scope(door):
-    document = door.get("/openapi.json").json()
+def test_every_route_is_described_with_its_scope(caller):
+    document = caller.get("/openapi.json").json()
     described = {
         (method.upper(), path): (operation.get("security"), operation["description"])
         for path, operations in document["paths"].items()
@@ -33,8 +33,8 @@ def test_every_route_is_described_with_its_scope(door):
     assert not described
 
 
-def test_parameters_and_bodies_are_those_of_the_models(door):
-    paths = door.get("/openapi.json").json()["paths"]
+def test_parameters_and_bodies_are_those_of_the_models(caller):
+    paths = caller.get("/openapi.json").json()["paths"]
     get = paths["/v1/entries"]["get"]
     assert [p["name"] for p in get["parameters"]] == list(EntriesQuery.model_fields)
     put = paths["/v1/entries"]["post"]["requestBody"]["content"]
@@ -47,15 +47,15 @@ def test_parameters_and_bodies_are_those_of_the_models(door):
                     assert list(response["content"]) == ["application/problem+json"]
 
 
-def test_example_of_an_entry_is_accepted(door):
-    document = door.get("/openapi.json").json()
+def test_example_of_an_entry_is_accepted(caller):
+    document = caller.get("/openapi.json").json()
     example = document["components"]["schemas"]["EntryToPut"]["example"]
     assert set(ENTRY) <= set(example)
-    assert door.post("/v1/entries", json={"entries": [example]}).status_code == 200
+    assert caller.post("/v1/entries", json={"entries": [example]}).status_code == 200
 
 
-def test_references_have_targets(door):
-    text = door.get("/openapi.json").text
-    names = door.get("/openapi.json").json()["components"]["schemas"]
+def test_references_have_targets(caller):
+    text = caller.get("/openapi.json").text
+    names = caller.get("/openapi.json").json()["components"]["schemas"]
     for part in text.split('"#/components/schemas/')[1:]:
         assert part.split('"')[0] in names

@@ -36,37 +36,37 @@ class Tracing:
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
-def test_cors_and_tracing_added_in_two_lines_work_for_every_route(make_door, keys, method, path):
+def test_cors_and_tracing_added_in_two_lines_work_for_every_route(make_caller, keys, method, path):
     key = keys.create(Scope.ADMIN)
-    door = make_door(keys=keys)
+    caller = make_caller(keys=keys)
     spans = []
-    door.app.add_middleware(
+    caller.app.add_middleware(
         CORSMiddleware,
         allow_origins=[UI],
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization"],
     )
-    door.app.add_middleware(Tracing, spans=spans)
+    caller.app.add_middleware(Tracing, spans=spans)
     asks = {
         "origin": UI,
         "access-control-request-method": method,
         "access-control-request-headers": "authorization",
     }
-    preflight = door.request("OPTIONS", path, headers=asks)
+    preflight = caller.request("OPTIONS", path, headers=asks)
     assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, UI)
     for given in (key, None):
         headers = {"origin": UI, "content-type": "application/json"}
-        response = door.request(method, path, headers=headers, key=given)
+        response = caller.request(method, path, headers=headers, key=given)
         assert response.headers["access-control-allow-origin"] == UI
         assert spans[-1] == [method, path, response.status_code]
         assert response.headers["x-request-id"]
 
 
-def test_page_that_cors_does_not_name_is_told_nothing(make_door, keys):
-    door = make_door(keys=keys)
-    door.app.add_middleware(CORSMiddleware, allow_origins=[UI])
-    response = door.get("/v1/topics", headers={"origin": "https://evil.example"})
+def test_page_that_cors_does_not_name_is_told_nothing(make_caller, keys):
+    caller = make_caller(keys=keys)
+    caller.app.add_middleware(CORSMiddleware, allow_origins=[UI])
+    response = caller.get("/v1/topics", headers={"origin": "https://evil.example"})
     assert "access-control-allow-origin" not in response.headers
-    response = door.get("/nothing", headers={"origin": UI})
+    response = caller.get("/nothing", headers={"origin": UI})
     assert_problem(response, 404, "not-found")
     assert response.headers["access-control-allow-origin"] == UI

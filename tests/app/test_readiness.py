@@ -6,27 +6,27 @@ import anyio
 import httpx2
 import pytest
 
-from tests.app.conftest import Door, assert_problem
+from tests.app.conftest import Caller, assert_problem
 from tierdex.errors import FencedError
 from tierdex.index_service.health import NotReady
 from tierdex.index_service.index import Index
 
 
 @pytest.fixture
-def running(make_door):
-    door = make_door()
-    door.app.state.service.readiness.is_serving = True
-    return door
+def running(make_caller):
+    caller = make_caller()
+    caller.app.state.service.readiness.is_serving = True
+    return caller
 
 
-def test_service_is_ready_while_it_runs_and_not_before_or_after(make_door):
-    door = make_door()
+def test_service_is_ready_while_it_runs_and_not_before_or_after(make_caller):
+    caller = make_caller()
 
     async def run():
-        transport = httpx2.ASGITransport(app=door.app)
+        transport = httpx2.ASGITransport(app=caller.app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             statuses = [(await client.get("/readyz")).status_code]
-            async with door.app.router.lifespan_context(door.app):
+            async with caller.app.router.lifespan_context(caller.app):
                 statuses.append((await client.get("/readyz")).status_code)
             return [*statuses, (await client.get("/readyz")).status_code]
 
@@ -64,19 +64,19 @@ def test_fenced_service_refuses_puts_and_is_not_ready(tmp_path):
 
     entry = {"topic": "t", "key": "k", "queue_id": 0, "offset": 1, "size": 1, "timestamp": 1}
     with open_index("old") as old:
-        door = Door(old)
-        door.app.state.service.readiness.is_serving = True
-        assert door.post("/v1/entries", json={"entries": [entry]}).status_code == 200
-        assert door.get("/readyz").status_code == 200
+        caller = Caller(old)
+        caller.app.state.service.readiness.is_serving = True
+        assert caller.post("/v1/entries", json={"entries": [entry]}).status_code == 200
+        assert caller.get("/readyz").status_code == 200
         with open_index("new") as new:
             new.put(topic="t", keys=["k"], queue_id=0, offset=2, size=1, timestamp=1)
             new.flush("remote")
         with pytest.raises(FencedError):
             old.flush("remote")
-        refusal = door.post("/v1/entries", json={"entries": [entry]})
+        refusal = caller.post("/v1/entries", json={"entries": [entry]})
         assert "taken over" in assert_problem(refusal, 503, "fenced")["detail"]
-        detail = assert_problem(door.get("/readyz"), 503, "unavailable")["detail"]
+        detail = assert_problem(caller.get("/readyz"), 503, "unavailable")["detail"]
         assert detail.startswith("fenced: ")
-        assert 'tierdex_index_not_ready{reason="fenced"} 1.0' in door.get("/metrics").text
-        (line,) = [line for line in door.log_lines() if line["event"] == "not ready"]
+        assert 'tierdex_index_not_ready{reason="fenced"} 1.0' in caller.get("/metrics").text
+        (line,) = [line for line in caller.log_lines() if line["event"] == "not ready"]
         assert (line["reason"], line["level"]) == ("fenced", "error")

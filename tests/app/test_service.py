@@ -20,8 +20,8 @@ ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 NDJSON = {"content-type": "application/x-ndjson"}
 
 
-def put(door, *entries, **body):
-    return door.post("/v1/entries", json={"entries": list(entries), **body})
+def put(caller, *entries, **body):
+    return caller.post("/v1/entries", json={"entries": list(entries), **body})
 
 
 def arrow_stream(table, **options):
@@ -47,52 +47,52 @@ def arrow_entries(**columns):
 # -- puts ------------------------------------------------------------------------------------------
 
 
-def test_put_entry_is_found_by_key_and_by_message_id(door):
-    response = put(door, {**ENTRY, "message_id": "M-1"})
+def test_put_entry_is_found_by_key_and_by_message_id(caller):
+    response = put(caller, {**ENTRY, "message_id": "M-1"})
     assert response.json() == {"accepted": 1, "durability": "os"}
-    answer = door.get("/v1/entries", params={"topic": "orders", "key": "ORDER-1"}).json()
+    answer = caller.get("/v1/entries", params={"topic": "orders", "key": "ORDER-1"}).json()
     assert answer["complete"] is True
     assert answer["entries"][0]["offset"] == 4096
-    by_id = door.get("/v1/entries", params={"message_id": "M-1"}).json()
+    by_id = caller.get("/v1/entries", params={"message_id": "M-1"}).json()
     assert by_id["entries"] == answer["entries"]
 
 
-def test_entry_with_several_keys_counts_once_and_is_found_by_each(door):
+def test_entry_with_several_keys_counts_once_and_is_found_by_each(caller):
     several = {**ENTRY, "keys": ["a", "b", "c"], "message_id": "m"}
     only_id = {**ENTRY, "keys": [], "message_id": "n", "offset": 7}
     one_key = {**{k: v for k, v in ENTRY.items() if k != "keys"}, "key": "d", "topic": "其他"}
-    assert put(door, several, only_id, one_key).json()["accepted"] == 3
+    assert put(caller, several, only_id, one_key).json()["accepted"] == 3
     for key, offset in (("a", 4096), ("b", 4096), ("c", 4096)):
-        found = door.get("/v1/entries", params={"topic": "orders", "key": key}).json()["entries"]
+        found = caller.get("/v1/entries", params={"topic": "orders", "key": key}).json()["entries"]
         assert [entry["offset"] for entry in found] == [offset]
-    assert len(door.get("/v1/entries?topic=%E5%85%B6%E4%BB%96&key=d").json()["entries"]) == 1
-    assert door.get("/v1/entries?message_id=n").json()["entries"][0]["offset"] == 7
-    (file,) = door.get("/v1/admin/files").json()["files"]
+    assert len(caller.get("/v1/entries?topic=%E5%85%B6%E4%BB%96&key=d").json()["entries"]) == 1
+    assert caller.get("/v1/entries?message_id=n").json()["entries"][0]["offset"] == 7
+    (file,) = caller.get("/v1/admin/files").json()["files"]
     assert file["item_count"] == len("abcd") + len("mn")
 
 
-def test_numbers_of_64_bits_come_back_exact(door):
+def test_numbers_of_64_bits_come_back_exact(caller):
     greatest = (1 << 63) - 1
-    put(door, {**ENTRY, "offset": greatest, "timestamp": -greatest - 1})
-    (entry,) = door.get("/v1/entries?topic=orders&key=ORDER-1").json()["entries"]
+    put(caller, {**ENTRY, "offset": greatest, "timestamp": -greatest - 1})
+    (entry,) = caller.get("/v1/entries?topic=orders&key=ORDER-1").json()["entries"]
     assert (entry["offset"], entry["timestamp"]) == (greatest, -greatest - 1)
 
 
-def test_rfc3339_time_means_the_same_as_milliseconds(door):
-    put(door, {**ENTRY, "timestamp": "2023-11-14T23:13:20.5+01:00"})
-    answer = door.get(
+def test_rfc3339_time_means_the_same_as_milliseconds(caller):
+    put(caller, {**ENTRY, "timestamp": "2023-11-14T23:13:20.5+01:00"})
+    answer = caller.get(
         "/v1/entries?topic=orders&key=ORDER-1&begin=2023-11-14T22:13:20.500Z&end=1700000000500"
     ).json()
     assert [entry["timestamp"] for entry in answer["entries"]] == [1_700_000_000_500]
 
 
-def test_empty_batch_brings_earlier_puts_to_the_level(door):
-    assert put(door, durability="disk").json() == {"accepted": 0, "durability": "disk"}
+def test_empty_batch_brings_earlier_puts_to_the_level(caller):
+    assert put(caller, durability="disk").json() == {"accepted": 0, "durability": "disk"}
 
 
-def test_ndjson_is_put_line_by_line(door):
+def test_ndjson_is_put_line_by_line(caller):
     body = b"\n".join([orjson.dumps(ENTRY), b"", orjson.dumps({**ENTRY, "offset": 1})])
-    response = door.post("/v1/entries?durability=disk", content=body, headers=NDJSON)
+    response = caller.post("/v1/entries?durability=disk", content=body, headers=NDJSON)
     assert response.json() == {"accepted": 2, "durability": "disk"}
 
 
@@ -115,12 +115,12 @@ def test_ndjson_line_that_is_no_object_is_named(shared_door):
     ],
     ids=["plain", "dictionary_topic", "timestamp", "key_lists", "message_ids", "mixed"],
 )
-def test_arrow_stream_is_put(door, columns):
+def test_arrow_stream_is_put(caller, columns):
     body = arrow_stream(arrow_entries(**columns))
-    response = door.post("/v1/entries", content=body, headers=ARROW)
+    response = caller.post("/v1/entries", content=body, headers=ARROW)
     assert response.json() == {"accepted": 2, "durability": "os"}, response.text
     found = [
-        door.get("/v1/entries", params=lookup).json()["entries"]
+        caller.get("/v1/entries", params=lookup).json()["entries"]
         for lookup in ({"topic": "orders", "key": "a"}, {"message_id": "a"})
     ]
     assert sum(map(len, found)) == 1
@@ -216,51 +216,51 @@ def test_body_of_another_kind_is_refused(shared_door):
     assert_problem(response, 415, "unsupported-media-type")
 
 
-def test_body_above_the_limit_is_refused_chunked_or_not(make_door):
-    door = make_door(max_body_bytes=100)
+def test_body_above_the_limit_is_refused_chunked_or_not(make_caller):
+    caller = make_caller(max_body_bytes=100)
     json = {"content-type": "application/json"}
-    response = door.post("/v1/entries", content=b" " * 101, headers=json)
+    response = caller.post("/v1/entries", content=b" " * 101, headers=json)
     assert_problem(response, 413, "request-too-large", "body")
 
     async def chunks():
         for _ in range(101):
             yield b" "
 
-    response = door.post("/v1/entries", content=chunks(), headers=json)
+    response = caller.post("/v1/entries", content=chunks(), headers=json)
     assert_problem(response, 413, "request-too-large", "body")
 
 
-def test_bodies_share_a_budget_that_is_given_back(make_door):
-    door = make_door(max_bodies_bytes=100)
+def test_bodies_share_a_budget_that_is_given_back(make_caller):
+    caller = make_caller(max_bodies_bytes=100)
     for _ in range(3):
-        response = door.post("/v1/entries", content=b" " * 101, headers=ARROW)
+        response = caller.post("/v1/entries", content=b" " * 101, headers=ARROW)
         assert_problem(response, 503, "unavailable")
-        assert door.post("/v1/entries", content=b" " * 90, headers=ARROW).status_code == 400
-    assert door.app.state.body_budget.held_bytes == 0
+        assert caller.post("/v1/entries", content=b" " * 90, headers=ARROW).status_code == 400
+    assert caller.app.state.body_budget.held_bytes == 0
 
 
-def test_slow_body_is_ended(make_door):
+def test_slow_body_is_ended(make_caller):
     import anyio
 
-    door = make_door(body_timeout=0.01)
+    caller = make_caller(body_timeout=0.01)
 
     async def chunks():
         yield b"{"
         await anyio.sleep(30)
 
-    response = door.post(
+    response = caller.post(
         "/v1/entries", content=chunks(), headers={"content-type": "application/json"}
     )
     assert_problem(response, 408, "request-timeout")
 
 
-def test_batch_above_the_limit_is_refused(make_door):
-    door = make_door(limits=Settings(max_batch_entries=2))
-    assert_problem(put(door, *[ENTRY] * 3), 413, "request-too-large", "entries")
+def test_batch_above_the_limit_is_refused(make_caller):
+    caller = make_caller(limits=Settings(max_batch_entries=2))
+    assert_problem(put(caller, *[ENTRY] * 3), 413, "request-too-large", "entries")
     several = {**ENTRY, "keys": ["a", "b", "c"]}
-    assert_problem(put(door, several), 413, "request-too-large", "entries")
+    assert_problem(put(caller, several), 413, "request-too-large", "entries")
     body = arrow_stream(pa.concat_tables([arrow_entries()] * 2))
-    response = door.post("/v1/entries", content=body, headers=ARROW)
+    response = caller.post("/v1/entries", content=body, headers=ARROW)
     assert_problem(response, 413, "request-too-large", "entries")
 
 
@@ -296,22 +296,22 @@ def test_bad_query_string_names_the_parameter(shared_door, query, field):
     assert_problem(shared_door.get(f"/v1/entries?{query}"), 400, "invalid-request", field)
 
 
-def test_batch_answers_in_order(door):
-    put(door, ENTRY, {**ENTRY, "keys": ["b"], "offset": 9})
+def test_batch_answers_in_order(caller):
+    put(caller, ENTRY, {**ENTRY, "keys": ["b"], "offset": 9})
     lookups = [
         {"topic": "orders", "key": "b"},
         {"topic": "orders", "key": "none"},
         {"topic": "orders", "key": "ORDER-1", "begin": "2023-11-14T22:13:20Z", "max_count": 1},
     ]
-    answers = door.post("/v1/entries:batchGet", json={"lookups": lookups}).json()["answers"]
+    answers = caller.post("/v1/entries:batchGet", json={"lookups": lookups}).json()["answers"]
     assert [[e["offset"] for e in a["entries"]] for a in answers] == [[9], [], [4096]]
 
 
-def test_batch_in_arrow_is_answered_in_arrow(door):
-    put(door, ENTRY)
+def test_batch_in_arrow_is_answered_in_arrow(caller):
+    put(caller, ENTRY)
     lookups = pa.table({"topic": ["orders", "orders"], "key": ["none", "ORDER-1"]})
     body = arrow_stream(lookups)
-    response = door.post("/v1/entries:batchGet", content=body, headers=ARROW)
+    response = caller.post("/v1/entries:batchGet", content=body, headers=ARROW)
     table = pa.ipc.open_stream(response.content).read_all()
     assert table.column("lookup").to_pylist() == [1]
     assert table.column("offset").to_pylist() == [4096]
@@ -332,54 +332,54 @@ def test_bad_lookup_is_named(shared_door, lookups, field):
     assert_problem(response, 400, "invalid-request", field)
 
 
-def test_incomplete_answer_says_what_is_missing_or_fails(make_door):
-    door = make_door()
-    door.index.missing = [Missing("f-1", "checksum")]
-    answer = door.get("/v1/entries?topic=t&key=k").json()
+def test_incomplete_answer_says_what_is_missing_or_fails(make_caller):
+    caller = make_caller()
+    caller.index.missing = [Missing("f-1", "checksum")]
+    answer = caller.get("/v1/entries?topic=t&key=k").json()
     assert (answer["complete"], answer["missing"]) == (
         False,
         [{"file": "f-1", "reason": "checksum"}],
     )
-    response = door.get("/v1/entries?topic=t&key=k&on_error=fail")
+    response = caller.get("/v1/entries?topic=t&key=k&on_error=fail")
     document = assert_problem(response, 503, "incomplete-answer")
     assert document["missing"] == [{"file": "f-1", "reason": "checksum"}]
     assert response.headers["retry-after"] == "1"
 
 
-def test_topics_and_watermark(door):
-    put(door, ENTRY)
-    assert door.get("/v1/topics").json() == {"topics": ["orders"]}
-    mark = door.get("/v1/watermark?topic=orders&queue_id=0").json()
+def test_topics_and_watermark(caller):
+    put(caller, ENTRY)
+    assert caller.get("/v1/topics").json() == {"topics": ["orders"]}
+    mark = caller.get("/v1/watermark?topic=orders&queue_id=0").json()
     assert mark == {"topic": "orders", "queue_id": 0, "os": 4608, "disk": None, "remote": None}
-    assert_problem(door.get("/v1/watermark?topic=orders"), 400, "invalid-request", "queue_id")
-    response = door.get("/v1/watermark?topic=orders&queue_id=-1")
+    assert_problem(caller.get("/v1/watermark?topic=orders"), 400, "invalid-request", "queue_id")
+    response = caller.get("/v1/watermark?topic=orders&queue_id=-1")
     assert_problem(response, 400, "invalid-request", "queue_id")
 
 
 # -- operation -------------------------------------------------------------------------------------
 
 
-def test_operator_sees_verifies_rolls_compacts_and_expires(door):
-    put(door, ENTRY)
-    (file,) = door.get("/v1/admin/files").json()["files"]
+def test_operator_sees_verifies_rolls_compacts_and_expires(caller):
+    put(caller, ENTRY)
+    (file,) = caller.get("/v1/admin/files").json()["files"]
     assert (file["state"], file["item_count"]) == ("unsealed", 1)
     path = f"/v1/admin/files/{file['file_id']}"
-    assert door.get(path).json() == file
-    assert door.post("/v1/admin/roll", headers=JSON).json() == {"rolled": True}
-    assert door.post("/v1/admin/roll", headers=JSON).json() == {"rolled": False}
-    assert door.get("/v1/admin/compaction").json()["backlog_files"] == 1
-    assert door.post("/v1/admin/compaction:run", content=b"{}", headers=JSON).json()["done"] > 0
-    assert door.get("/v1/admin/compaction").json()["backlog_files"] == 0
-    assert door.post(f"{path}:verify", headers=JSON).json() == {
+    assert caller.get(path).json() == file
+    assert caller.post("/v1/admin/roll", headers=JSON).json() == {"rolled": True}
+    assert caller.post("/v1/admin/roll", headers=JSON).json() == {"rolled": False}
+    assert caller.get("/v1/admin/compaction").json()["backlog_files"] == 1
+    assert caller.post("/v1/admin/compaction:run", content=b"{}", headers=JSON).json()["done"] > 0
+    assert caller.get("/v1/admin/compaction").json()["backlog_files"] == 0
+    assert caller.post(f"{path}:verify", headers=JSON).json() == {
         "file_id": file["file_id"], "sound": True, "problems": [],
     }  # fmt: skip
-    assert door.post("/v1/admin/refresh", headers=JSON).json() == {}
+    assert caller.post("/v1/admin/refresh", headers=JSON).json() == {}
     far = {"before": "2999-01-01T00:00:00Z"}
-    dry = door.post("/v1/admin/expire", json={**far, "dry_run": True}).json()
+    dry = caller.post("/v1/admin/expire", json={**far, "dry_run": True}).json()
     assert [f["file_id"] for f in dry["files"]] == [file["file_id"]]
-    assert [f["state"] for f in door.get("/v1/admin/files").json()["files"]] == ["uploaded"]
-    door.post("/v1/admin/expire", json=far)
-    assert door.get("/v1/admin/files").json()["files"] == []
+    assert [f["state"] for f in caller.get("/v1/admin/files").json()["files"]] == ["uploaded"]
+    caller.post("/v1/admin/expire", json=far)
+    assert caller.get("/v1/admin/files").json()["files"] == []
 
 
 @pytest.mark.parametrize(
@@ -425,22 +425,22 @@ def test_unknown_path_is_a_problem(shared_door):
         assert_problem(shared_door.get(path), 404, "not-found")
 
 
-def test_health_version_metrics_docs_and_console(door):
-    put(door, ENTRY)
-    assert door.get("/healthz").json() == {"status": "ok"}
-    assert_problem(door.get("/readyz"), 503, "unavailable")  # no lifespan ran: it is not started
-    assert door.get("/version").json()["name"] == "tierdex"
-    metrics = door.get("/metrics").text
+def test_health_version_metrics_docs_and_console(caller):
+    put(caller, ENTRY)
+    assert caller.get("/healthz").json() == {"status": "ok"}
+    assert_problem(caller.get("/readyz"), 503, "unavailable")  # no lifespan ran: it is not started
+    assert caller.get("/version").json()["name"] == "tierdex"
+    metrics = caller.get("/metrics").text
     assert 'tierdex_entries_accepted_total{durability="os"} 1.0' in metrics
     assert 'tierdex_index_items{state="unsealed"} 1.0' in metrics
     assert 'route="/v1/entries",status="200"' in metrics
     assert "tierdex_compaction_backlog_files 0.0" in metrics
-    page = door.get("/docs").text
+    page = caller.get("/docs").text
     assert "/v1/entries:batchGet" in page
     assert "https://" not in page
     assert "http://" not in page
-    assert door.get("/openapi.json").json()["info"]["title"] == "Tierdex"
-    assert door.get("/").headers["content-type"].startswith("text/html")
+    assert caller.get("/openapi.json").json()["info"]["title"] == "Tierdex"
+    assert caller.get("/").headers["content-type"].startswith("text/html")
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -476,16 +476,16 @@ def test_names_of_problems_are_unique():
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_error_of_the_index_becomes_its_problem(make_door, error, status, kind):
-    door = make_door()
-    door.index.error = error
-    response = put(door, ENTRY)
+def test_error_of_the_index_becomes_its_problem(make_caller, error, status, kind):
+    caller = make_caller()
+    caller.index.error = error
+    response = put(caller, ENTRY)
     document = assert_problem(response, status, kind)
     assert "/secret/path" not in response.text
     if status == 507:
         assert (document["retry_after_s"], response.headers["retry-after"]) == (7, "7")
     if status == 500:
-        logged = [line for line in door.log_lines() if line["level"] == "error"]
+        logged = [line for line in caller.log_lines() if line["level"] == "error"]
         assert logged[0]["request_id"] == document["request_id"]
         assert "/secret/path" in logged[0]["exception"]
 
@@ -494,18 +494,18 @@ def test_error_of_the_index_becomes_its_problem(make_door, error, status, kind):
 
 
 @pytest.mark.parametrize("key", ["", "x", "tdx_", "tdx_12345678_wrong", "ü", "Basic"])
-def test_wrong_key_is_refused_even_where_anonymous_may_read(make_door, keys, key):
+def test_wrong_key_is_refused_even_where_anonymous_may_read(make_caller, keys, key):
     keys.create(Scope.READ)
-    door = make_door(keys=keys, allow_anonymous="read")
-    assert door.get("/v1/topics").status_code == 200
+    caller = make_caller(keys=keys, allow_anonymous="read")
+    assert caller.get("/v1/topics").status_code == 200
     headers = {"authorization": f"Bearer {key}".encode()}
-    assert_problem(door.get("/v1/topics", headers=headers), 401, "authentication")
+    assert_problem(caller.get("/v1/topics", headers=headers), 401, "authentication")
 
 
-def test_allow_anonymous_gives_no_more_than_its_scope(make_door):
-    door = make_door(allow_anonymous="read")
-    assert door.get("/v1/topics", base_url="http://anywhere").status_code == 200
-    assert_problem(put(door, ENTRY), 403, "permission-denied")
+def test_allow_anonymous_gives_no_more_than_its_scope(make_caller):
+    caller = make_caller(allow_anonymous="read")
+    assert caller.get("/v1/topics", base_url="http://anywhere").status_code == 200
+    assert_problem(put(caller, ENTRY), 403, "permission-denied")
 
 
 @pytest.mark.parametrize(
@@ -516,40 +516,42 @@ def test_allow_anonymous_gives_no_more_than_its_scope(make_door):
         ("good.example", True),
     ],
 )  # fmt: skip
-def test_host_header_is_checked_while_there_are_no_keys(make_door, host, is_ours):
-    door = make_door(allowed_hosts=["good.example"])
+def test_host_header_is_checked_while_there_are_no_keys(make_caller, host, is_ours):
+    caller = make_caller(allowed_hosts=["good.example"])
     for path in ("/v1/topics", "/", "/healthz"):
-        response = door.get(path, headers={"host": host})
+        response = caller.get(path, headers={"host": host})
         if is_ours:
             assert response.status_code == 200
         else:
             assert_problem(response, 421, "misdirected-request")
 
 
-def test_log_has_one_line_a_request_without_query_and_without_keys(make_door, keys):
+def test_log_has_one_line_a_request_without_query_and_without_keys(make_caller, keys):
     key = keys.create(Scope.READ)
-    door = make_door(keys=keys)
-    response = door.get("/v1/entries?topic=t&key=SECRET-KEY", key=key)
-    (line,) = door.log_lines()
+    caller = make_caller(keys=keys)
+    response = caller.get("/v1/entries?topic=t&key=SECRET-KEY", key=key)
+    (line,) = caller.log_lines()
     assert line["event"] == "request"
     assert (line["method"], line["route"], line["status"]) == ("GET", "/v1/entries", 200)
     assert line["request_id"] == response.headers["x-request-id"]
     assert line["key_id"] == key.split("_")[1]
-    text = door.log.getvalue().decode()
+    text = caller.log.getvalue().decode()
     assert "SECRET-KEY" not in text
     assert key not in text
 
 
-def test_request_id_of_the_caller_is_kept_when_it_is_harmless(door):
-    assert door.get("/healthz", headers={"x-request-id": "a-1"}).headers["x-request-id"] == "a-1"
-    assert door.get("/healthz", headers={"x-request-id": "a\tb"}).headers["x-request-id"] != "a\tb"
+def test_request_id_of_the_caller_is_kept_when_it_is_harmless(caller):
+    assert caller.get("/healthz", headers={"x-request-id": "a-1"}).headers["x-request-id"] == "a-1"
+    assert (
+        caller.get("/healthz", headers={"x-request-id": "a\tb"}).headers["x-request-id"] != "a\tb"
+    )
 
 
-def test_too_many_requests_at_one_time_are_refused(make_door):
+def test_too_many_requests_at_one_time_are_refused(make_caller):
     import anyio
     import httpx2
 
-    door = make_door(max_requests=1, body_timeout=600)
+    caller = make_caller(max_requests=1, body_timeout=600)
     started, go_on = anyio.Event(), anyio.Event()
 
     async def slow():
@@ -558,7 +560,7 @@ def test_too_many_requests_at_one_time_are_refused(make_door):
         await go_on.wait()
 
     async def run():
-        transport = httpx2.ASGITransport(app=door.app)
+        transport = httpx2.ASGITransport(app=caller.app)
         async with (
             httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
             anyio.create_task_group() as tasks,

@@ -25,7 +25,7 @@ def index(make_index, store):
 
 
 def owned(index):
-    return index._components.writing.compactor._components.claim.get()
+    return index._components.writing.compactor.components.claim.get()
 
 
 @pytest.mark.parametrize("verb", ["upload", "put_if_absent", "get"])

@@ -134,7 +134,7 @@ def test_orphaned_table_is_collected(make_index, store, clock):
 def test_end_offsets_of_a_manifest_of_format_1_move_into_the_first_table(make_index, store, clock):
     index = make_index(store=store)
     publish_one(index, 100)
-    node = index._components.writing.compactor._components.claim.get()
+    node = index._components.writing.compactor.components.claim.get()
     node.commit(lambda state: Change(end_offsets={("old", 7): 700, ("orders", 0): 50}))
     assert index.watermark("old", 7)["remote"] == 700
     assert index.watermark("orders", 0)["remote"] == 110

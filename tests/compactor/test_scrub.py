@@ -29,7 +29,7 @@ def index(make_index, store):
 def scrubber(index):
     compactor = index._components.writing.compactor
     return Scrubber(
-        compactor._components,
+        compactor.components,
         claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,

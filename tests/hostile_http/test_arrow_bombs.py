@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pytest
 
-from tests.app.conftest import Door, assert_problem, open_small_files
+from tests.app.conftest import Caller, assert_problem, open_small_files
 from tests.hostile_http.cases import ARROW
 
 ROWS = 50_000
@@ -53,44 +53,44 @@ BOMBS = {
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory):
+def caller(tmp_path_factory):
     with open_small_files(tmp_path_factory.mktemp("bombs")) as index:
-        yield Door(index)
+        yield Caller(index)
 
 
 @pytest.mark.parametrize("name", ["key", "message_id"])
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-def test_column_that_would_unfold_is_refused(door, bomb, name):
+def test_column_that_would_unfold_is_refused(caller, bomb, name):
     columns = {"topic": pa.array(["orders"] * ROWS), name: bomb()}
     for path, field in (("/v1/entries", "entries"), ("/v1/entries:batchGet", "lookups")):
-        response = door.post(
+        response = caller.post(
             path, content=stream(pa.table(columns)), headers={"content-type": ARROW}
         )
         assert_problem(response, 400, "invalid-request", f"{field}.{name}")
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
-def test_topic_column_that_would_unfold_is_refused(door, bomb):
+def test_topic_column_that_would_unfold_is_refused(caller, bomb):
     table = pa.table({"topic": bomb(), "key": pa.array(["k"] * ROWS)})
-    response = door.post(
+    response = caller.post(
         "/v1/entries:batchGet", content=stream(table), headers={"content-type": ARROW}
     )
     assert response.status_code == 400
 
 
-def test_as_many_topics_as_rows_cost_no_more_than_the_rows(door):
+def test_as_many_topics_as_rows_cost_no_more_than_the_rows(caller):
     """Once each, not once a row each: a million rows must not become a billion steps."""
     count = 50_000
     columns = {
         "topic": pa.array([f"t{n % 4000}" for n in range(count)]),
         "key": pa.array([f"k{n}" for n in range(count)]),
     }
-    response = door.post(
+    response = caller.post(
         "/v1/entries:batchGet", content=stream(pa.table(columns)), headers={"content-type": ARROW}
     )
     assert response.status_code == 200
     columns["topic"] = pa.array([f"t{n}" for n in range(count - 1)] + ["\x00"])
-    response = door.post(
+    response = caller.post(
         "/v1/entries:batchGet", content=stream(pa.table(columns)), headers={"content-type": ARROW}
     )
     assert_problem(response, 400, "invalid-request", f"lookups[{count - 1}].topic")

@@ -48,7 +48,7 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path, clock):
     size = path.stat().st_size
     index = make_index()
     parts = index._components
-    compaction = parts.writing.compactor._components
+    compaction = parts.writing.compactor.components
     sidecars = parts.read_view._manifests._sidecars
     claims = parts.writing.compactor.claims
     scrubber = Scrubber(
@@ -73,7 +73,7 @@ def test_scrub_quarantines_a_damaged_local_file(make_index, tmp_path):
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     damage(sealed, 4096)
     scrubber = Scrubber(
-        compactor._components,
+        compactor.components,
         claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,

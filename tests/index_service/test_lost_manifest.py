@@ -108,7 +108,7 @@ def test_an_accepted_rollback_goes_on_and_is_written_into_the_manifest(
     lost = len(manifests(published))
     lose(published)
     index = make_index(store=published, accept_rollback=True)
-    assert index._components.writing.compactor._components.claim.get().state.rollback == lost
+    assert index._components.writing.compactor.components.claim.get().state.rollback == lost
     put(index, "C", 3)
     index.flush("remote")
     with read(published, clock) as reader:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.app.conftest import Door
+from tests.app.conftest import Caller
 from tests.hostile_http.cases import ARROW
 from tierdex.errors import IncompleteAnswerError
 from tierdex.index_service.index import Index
@@ -119,7 +119,7 @@ def test_table_names_the_lookups_that_are_incomplete(flooded):
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, lookups.schema) as writer:
         writer.write_table(lookups)
-    response = Door(index, limits=Settings()).post(
+    response = Caller(index, limits=Settings()).post(
         "/v1/entries:batchGet?on_error=partial",
         content=sink.getvalue(),
         headers={"content-type": ARROW},
@@ -211,10 +211,10 @@ def test_innocent_batch_is_answered(flooded):
 
 def test_bound_reaches_the_caller_over_http(flooded):
     form, index = flooded
-    door = Door(index, limits=Settings())
+    caller = Caller(index, limits=Settings())
     lookups = [{"topic": "orders", "key": key} for key in ASKED]
-    batch = door.post("/v1/entries:batchGet", json={"lookups": lookups}).json()["answers"]
-    single = door.get("/v1/entries", params=lookups[0]).json()
+    batch = caller.post("/v1/entries:batchGet", json={"lookups": lookups}).json()["answers"]
+    single = caller.get("/v1/entries", params=lookups[0]).json()
     for answer in (*batch, single):
         assert answer["complete"] == (form == "compacted")
         assert answer["entries"] == []

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 import tierdex
-from tests.app.conftest import ENTRY, Door
+from tests.app.conftest import ENTRY, Caller
 from tests.app.small_index import SmallIndex
 
 PACKAGE = Path(tierdex.__file__).parent
@@ -43,7 +43,7 @@ def given_names(document):
 
 
 def test_no_name_of_a_request_is_a_place():
-    names = set(given_names(Door(SmallIndex()).app.openapi()))
+    names = set(given_names(Caller(SmallIndex()).app.openapi()))
     assert {"topic", "key", "offset", "file_id", "before", "lookups"} <= names
     assert not {name for name in names if PLACE.search(name)}
 
@@ -54,19 +54,19 @@ PLACES = ["/etc/passwd", "../../keys.json", "s3://bucket/x", "file:///etc/passwd
 @pytest.mark.parametrize("place", PLACES)
 def test_place_given_as_a_value_is_only_a_value(place):
     """A key may look like a path: it is looked up, and nothing is opened."""
-    door = Door(SmallIndex())
+    caller = Caller(SmallIndex())
     entry = {**ENTRY, "keys": [place], "message_id": place}
-    response = door.post("/v1/entries", json={"entries": [entry]})
+    response = caller.post("/v1/entries", json={"entries": [entry]})
     assert response.status_code == 200
-    found = door.get("/v1/entries", params={"topic": "orders", "key": place}).json()["entries"]
+    found = caller.get("/v1/entries", params={"topic": "orders", "key": place}).json()["entries"]
     assert len(found) == 1
-    file = door.get(f"/v1/admin/files/{quote(place, safe='')}")
+    file = caller.get(f"/v1/admin/files/{quote(place, safe='')}")
     assert file.status_code in (400, 404)
     for name in ("store", "data", "path", "rocketmq", "url", "node"):
         query = {"topic": "orders", "key": "k", name: place}
-        assert door.get("/v1/entries", params=query).status_code == 400
+        assert caller.get("/v1/entries", params=query).status_code == 400
         body = orjson.dumps({"entries": [{**ENTRY, name: place}]})
-        refused = door.post(
+        refused = caller.post(
             "/v1/entries", content=body, headers={"content-type": "application/json"}
         )
         assert refused.status_code == 400

@@ -9,7 +9,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from tests.app.conftest import ENTRY, Door
+from tests.app.conftest import ENTRY, Caller
 from tests.app.small_index import FILE, SmallIndex
 from tierdex.app.keys import KeyFile, Scope
 from tierdex.clock import ManualClock
@@ -70,7 +70,7 @@ def routes_of(router):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """Return the door and the Authorization header of each caller."""
+    """Return the caller and the Authorization header of each caller."""
     path = tmp_path_factory.mktemp("keys") / "keys.json"
     clock = ManualClock()
     keys = KeyFile(LocalFileSystem(), path, clock=clock, ids=SeededIds(3))
@@ -93,20 +93,20 @@ def service(tmp_path_factory):
     }
     index = SmallIndex()
     index.put_batch(topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
-    door = Door(index, keys=keys)
-    door.app.state.service.readiness.is_serving = True  # what the server's start does
-    return door, headers
+    caller = Caller(index, keys=keys)
+    caller.app.state.service.readiness.is_serving = True  # what the server's start does
+    return caller, headers
 
 
 def test_every_route_is_in_the_matrix_and_nothing_else(service):
-    door, _ = service
-    assert sorted(routes_of(door.app)) == sorted(MATRIX)
+    caller, _ = service
+    assert sorted(routes_of(caller.app)) == sorted(MATRIX)
 
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("route", MATRIX, ids=" ".join)
 def test_caller_reaches_exactly_what_its_scope_covers(service, route, caller):
-    door, headers = service
+    caller, headers = service
     method, path = route
     needed, has = MATRIX[route], CALLERS[caller]
     filled = path.replace("{file_id:file_id}", FILE["file_id"]).replace("{name}", "console.js")
@@ -114,7 +114,7 @@ def test_caller_reaches_exactly_what_its_scope_covers(service, route, caller):
     body = BODIES.get(route)
     if method == "POST":
         sent["content-type"] = "application/json"
-    response = door.request(
+    response = caller.request(
         method,
         filled + QUERIES.get(route, ""),
         headers=sent,
@@ -134,19 +134,19 @@ def test_caller_reaches_exactly_what_its_scope_covers(service, route, caller):
 
 @pytest.mark.parametrize("scope", ["read", "write", "admin"])
 def test_anonymous_scope_reaches_exactly_what_it_covers(scope):
-    door = Door(SmallIndex(), allow_anonymous=scope)
-    door.index.put_batch(topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
+    caller = Caller(SmallIndex(), allow_anonymous=scope)
+    caller.index.put_batch(topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
     for (method, path), needed in MATRIX.items():
         filled = path.replace("{file_id:file_id}", FILE["file_id"]).replace("{name}", "console.js")
-        status = door.request(method, filled).status_code
+        status = caller.request(method, filled).status_code
         assert (status == 403) == (needed > Scope[scope.upper()]), (method, path, status)
         assert status != 401
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
 def test_no_other_method_reaches_a_handler(service, method):
-    door, headers = service
+    caller, headers = service
     for path in {path for _, path in MATRIX}:
         filled = path.replace("{file_id:file_id}", FILE["file_id"]).replace("{name}", "console.js")
-        response = door.request(method, filled, headers={"authorization": headers["admin"]})
+        response = caller.request(method, filled, headers={"authorization": headers["admin"]})
         assert response.status_code == 405, (method, path)

@@ -74,7 +74,7 @@ class Site:
 
     @property
     def compactor_parts(self):
-        return self.index._components.writing.compactor._components
+        return self.index._components.writing.compactor.components
 
     # -- life ------------------------------------------------------------------------------------
 

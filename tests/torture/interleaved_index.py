@@ -101,9 +101,9 @@ class InterleavedIndex:
         workers = [
             compactor.local, compactor.store, parts.read_view,
             PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
-            Scrubber(compactor._components, claims=compactor.claims, kept_sidecar=lambda row: None,
+            Scrubber(compactor.components, claims=compactor.claims, kept_sidecar=lambda row: None,
                      forget_sidecar=lambda uuid: None),
-            OwnerSign(compactor._components, on_fenced=compactor.fence),
+            OwnerSign(compactor.components, on_fenced=compactor.fence),
         ]  # fmt: skip
         if self.has_faults:
             self.store.chances = FAULTS

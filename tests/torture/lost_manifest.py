@@ -146,7 +146,7 @@ class LostManifest:
     def roll_back(self, follower):
         index = self.open(accept_rollback=True)
         before = self.objects()
-        state = index._components.writing.compactor._components.claim.get().state
+        state = index._components.writing.compactor.components.claim.get().state
         listed = {row.object_key for row in state.files.values()}
         complete, kept = self.found(index)
         # What commits that are lost had merged or expired may be deleted, and the old list names it.
@@ -155,7 +155,7 @@ class LostManifest:
             index.expire(before=self.clock.now_ms() + 1)
             kept = self.found(index)[1]
             assert kept == set()
-            state, listed = index._components.writing.compactor._components.claim.get().state, set()
+            state, listed = index._components.writing.compactor.components.claim.get().state, set()
         orphans = before - listed
         orphans -= {dropped.object_key for dropped in state.dropped.values()}
         for _ in range(4):
@@ -172,7 +172,7 @@ class LostManifest:
         for _ in range(3):
             self.clock.advance(2 * HOUR_S)
             index.run_compaction(yes=True)
-        state = index._components.writing.compactor._components.claim.get().refresh()
+        state = index._components.writing.compactor.components.claim.get().refresh()
         assert {row.object_key for row in state.files.values()} == self.objects()
         self.agree(index, follower, wanted)
         index.close()

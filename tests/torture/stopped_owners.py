@@ -195,7 +195,7 @@ class _Newest:
         for _ in range(5):
             self.clock.advance(9000)
             self.index.run_compaction(yes=True)  # of few objects many are orphans
-        return self.index._components.writing.compactor._components.claim.get().refresh()
+        return self.index._components.writing.compactor.components.claim.get().refresh()
 
 
 def _run_job(store, state, source):
@@ -239,7 +239,7 @@ def _take_over(history, newest, zombies, source):
     for _ in range(source.randrange(1, 6)):
         newest.work()
         history.look()
-        state = newest.index._components.writing.compactor._components.claim.get().state
+        state = newest.index._components.writing.compactor.components.claim.get().state
         if len(state.files) > 1 and source.random() < 0.3:
             _run_job(newest.store, state, source)
         history.check_objects()

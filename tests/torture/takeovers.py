@@ -191,7 +191,7 @@ class Takeover:
 
 
 def _state(index):
-    return index._components.writing.compactor._components.claim.get().state
+    return index._components.writing.compactor.components.claim.get().state
 
 
 def take_over_everywhere(seed=0):

@@ -212,7 +212,7 @@ def entry_of(
     size: int,
     timestamp: int | str,
 ) -> dict[str, Any]:
-    """Return one entry in the shape that every door takes."""
+    """Return one entry as a JSON object, as every API takes it."""
     return {
         "topic": topic, "keys": keys, "message_id": message_id, "queue_id": queue_id,
         "offset": offset, "size": size, "timestamp": timestamp,

@@ -50,7 +50,7 @@ class Compactor:
         `on_fenced` is called once, when another owner is found to have the node; `on_compacted` is
         called when one more file can be published.
         """
-        self._components = components
+        self.components = components
         self._on_fenced = on_fenced
         self._local_work = LocalWork(components, on_compacted)
         self._store_work = StoreWork(components, other_states)
@@ -92,10 +92,10 @@ class Compactor:
         workers = (self.local, self.store)
         for worker in workers:
             worker.is_stopping = True
-        deadline = self._components.clock.monotonic() + timeout_s
+        deadline = self.components.clock.monotonic() + timeout_s
         with ExitStack() as entered:
             for worker in workers:
-                remaining = max(0.0, deadline - self._components.clock.monotonic())
+                remaining = max(0.0, deadline - self.components.clock.monotonic())
                 if not worker.busy.acquire(timeout=-1 if timeout_s == -1 else remaining):
                     return False
                 entered.callback(worker.busy.release)

@@ -1,4 +1,4 @@
-"""Every door accepts the same entries: single puts, batches, direct puts, HTTP; and stores the same bytes."""
+"""Every path accepts the same entries: single puts, batches, direct puts, HTTP; and stores the same bytes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def edge_cases(test):
 @settings(max_examples=300, deadline=None)
 @edge_cases
 @given(entries)
-def test_every_door_accepts_the_same_entries(gathering, entry):
+def test_every_path_accepts_the_same_entries(gathering, entry):
     checked = single(entry)
     assert batch(entry) == checked
     rows = gathered(gathering, entry)

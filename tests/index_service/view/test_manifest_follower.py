@@ -194,7 +194,7 @@ def test_as_of_is_not_later_than_what_the_answer_was_made_from(make_node, make_i
 
 def replace_by_a_job(store, writer):
     """A job's merge replaces the node's files, and their owner drops them."""
-    state = writer._components.writing.compactor._components.claim.get().state
+    state = writer._components.writing.compactor.components.claim.get().state
     rows = sorted(state.files.values(), key=lambda row: row.number)
     job = JobNode(store, "jobs")
     row = merge_group(
@@ -204,7 +204,7 @@ def replace_by_a_job(store, writer):
     job.merge([(row, ())])
     writer.refresh()
     writer.run_compaction()
-    assert not writer._components.writing.compactor._components.claim.get().state.files
+    assert not writer._components.writing.compactor.components.claim.get().state.files
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -323,7 +323,7 @@ def test_owner_that_claims_late_knows_nothing_before_its_files_are_shown(make_no
     store.broken = ("nodes/a/",)
     index = make_node("a", max_staleness=10)
     store.broken = ()
-    index._components.writing.compactor._components.claim.get()
+    index._components.writing.compactor.components.claim.get()
     answer = index.query("orders", key="A")
     assert offsets(answer) == [1] or not answer.complete
     index.refresh()

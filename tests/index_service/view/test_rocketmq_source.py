@@ -63,7 +63,7 @@ def test_they_are_not_the_compactors_nor_the_scrubbers(index, folder):
     index.run_compaction()
     compactor = index._components.writing.compactor
     scrubber = Scrubber(
-        compactor._components,
+        compactor.components,
         claims=compactor.claims,
         kept_sidecar=lambda row: None,
         forget_sidecar=lambda uuid: None,

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tierdex.errors import InvalidRequestError
-from tierdex.settings import MIB
+from tierdex.settings import MIB, load
 
 ScopeName = Literal["read", "write", "admin"]
 
@@ -73,8 +72,4 @@ class ServerSettings(BaseSettings):
 
 def load_server_settings(**overrides: object) -> ServerSettings:
     """Return the settings with `overrides` on top. Raises InvalidRequestError naming the setting."""
-    try:
-        return ServerSettings(**overrides)  # type: ignore[arg-type]
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidRequestError(str(first["msg"]), field=str(first["loc"][0])) from error
+    return load(ServerSettings, overrides)

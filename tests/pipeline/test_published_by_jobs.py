@@ -1,4 +1,4 @@
-"""What a Spark job published is seen through every other door after a refresh."""
+"""What a Spark job published is seen through every API after a refresh."""
 
 from __future__ import annotations
 
