@@ -70,7 +70,7 @@ def routes_of(router):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """Return the caller and the Authorization header of each caller."""
+    """Return the tierdex_service and the Authorization header of each caller."""
     path = tmp_path_factory.mktemp("keys") / "keys.json"
     clock = ManualClock()
     keys = KeyFile(LocalFileSystem(), path, clock=clock, ids=SeededIds(3))
@@ -93,20 +93,20 @@ def service(tmp_path_factory):
     }
     index = SmallIndex()
     index.put_batch(topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
-    caller = Caller(index, keys=keys)
-    caller.app.state.service.readiness.is_serving = True  # what the server's start does
-    return caller, headers
+    tierdex_service = Caller(index, keys=keys)
+    tierdex_service.app.state.service.readiness.is_serving = True  # what the server's start does
+    return tierdex_service, headers
 
 
 def test_every_route_is_in_the_matrix_and_nothing_else(service):
-    caller, _ = service
-    assert sorted(routes_of(caller.app)) == sorted(MATRIX)
+    tierdex_service, _ = service
+    assert sorted(routes_of(tierdex_service.app)) == sorted(MATRIX)
 
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("route", MATRIX, ids=" ".join)
 def test_caller_reaches_exactly_what_its_scope_covers(service, route, caller):
-    caller, headers = service
+    tierdex_service, headers = service
     method, path = route
     needed, has = MATRIX[route], CALLERS[caller]
     filled = path.replace("{file_id:file_id}", FILE["file_id"]).replace("{name}", "console.js")
@@ -114,7 +114,7 @@ def test_caller_reaches_exactly_what_its_scope_covers(service, route, caller):
     body = BODIES.get(route)
     if method == "POST":
         sent["content-type"] = "application/json"
-    response = caller.request(
+    response = tierdex_service.request(
         method,
         filled + QUERIES.get(route, ""),
         headers=sent,
@@ -134,19 +134,23 @@ def test_caller_reaches_exactly_what_its_scope_covers(service, route, caller):
 
 @pytest.mark.parametrize("scope", ["read", "write", "admin"])
 def test_anonymous_scope_reaches_exactly_what_it_covers(scope):
-    caller = Caller(SmallIndex(), allow_anonymous=scope)
-    caller.index.put_batch(topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
+    tierdex_service = Caller(SmallIndex(), allow_anonymous=scope)
+    tierdex_service.index.put_batch(
+        topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1
+    )
     for (method, path), needed in MATRIX.items():
         filled = path.replace("{file_id:file_id}", FILE["file_id"]).replace("{name}", "console.js")
-        status = caller.request(method, filled).status_code
+        status = tierdex_service.request(method, filled).status_code
         assert (status == 403) == (needed > Scope[scope.upper()]), (method, path, status)
         assert status != 401
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
 def test_no_other_method_reaches_a_handler(service, method):
-    caller, headers = service
+    tierdex_service, headers = service
     for path in {path for _, path in MATRIX}:
         filled = path.replace("{file_id:file_id}", FILE["file_id"]).replace("{name}", "console.js")
-        response = caller.request(method, filled, headers={"authorization": headers["admin"]})
+        response = tierdex_service.request(
+            method, filled, headers={"authorization": headers["admin"]}
+        )
         assert response.status_code == 405, (method, path)

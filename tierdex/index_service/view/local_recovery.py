@@ -1,8 +1,8 @@
-"""Opens what lies in a data folder: identifies, mends, and makes handles of its files.
+"""Opens the files of a data folder: identifies them, recovers them, makes their handles.
 
-Recovery itself is planned and carried out by `lifecycle.recovery`, which knows nothing of what is
-inside a file; this module is what it asks. Sealed and compacted files are opened by their footers,
-never scanned; an unsealed one is read batch by batch.
+`lifecycle.recovery` plans and executes the recovery and knows nothing of a file's content; it calls
+this module. Sealed and compacted files are opened by their footers and never scanned; an unsealed
+file is read batch by batch.
 
 Depends on fileparts, indexfile and lifecycle.
 """
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 class LocalMending:
-    """What recovery asks about single files (`lifecycle.recovery.Mending`)."""
+    """Reads single files for recovery (`lifecycle.recovery.Mending`)."""
 
     def __init__(self, filesystem: FileSystem) -> None:
         self._filesystem = filesystem
 
     def identify(self, state: FileState, path: Path) -> Identity:
-        """Return what header and footer say. Raises CorruptFileError when the file does not open."""
+        """Return a file's identity. Raises CorruptFileError when the file does not open."""
         form = Form.COMPACTED if state is FileState.COMPACTED else Form.CHAINED
         file = self._filesystem.open(path)
         try:
@@ -71,7 +71,7 @@ class LocalMending:
         file = ChainedFile.recover(self._filesystem, path)
         try:
             if file.sealed:
-                # Killed within its seal: the footer is there, its length perhaps not yet durable.
+                # Killed within its seal: the footer is there, but its length may not be durable.
                 sync_file(self._filesystem, path)
             elif file.item_count:
                 file.seal()
@@ -117,7 +117,7 @@ def _unsealed_handle(node: str, number: int, path: Path, file: ChainedFile) -> F
 
 
 def compacted_handle(node: str, number: int, path: Path, file: CompactedFile) -> FileHandle:
-    """Return the handle of a compacted file; its life's dates stand in its own statistics."""
+    """Return the handle of a compacted file; its statistics hold its dates."""
     extra = file.extra
     begin_ms, sealed_at_ms = extra.get("begin_ms"), extra.get("sealed_at_ms")
     if not isinstance(begin_ms, int) or not isinstance(sealed_at_ms, int):

@@ -1,7 +1,8 @@
-"""How far a queue of a node is published: the newest queue table, and what files since then tell.
+"""The published end offset of a queue: the newest queue table, and the files since.
 
-Read when it is first asked for: a table is one request, a file's sidecar one more unless it is here.
-Whether asked by the owner or by a reader, the manifest read last decides which.
+Read at its first use: a table is one request, the sidecar of a file one more unless it is cached.
+The manifest that was read last decides which table and files.
+
 Depends on compactor.queue_table, manifest_follower.
 """
 
@@ -25,14 +26,14 @@ class PublishedEnds:
         self._node = node
 
     def of(self, topic: str, queue_id: int) -> int | None:
-        """Return the queue's published end offset, None when nothing is.
+        """Return the queue's published end offset, None when nothing of it is published.
 
-        Raises what the store raises when it must be asked, CorruptFileError.
+        Raises CorruptFileError, and what the store raises.
         """
         try:
             return self._of(topic, queue_id)
         except NotFoundError:
-            # What the manifest named is gone: it is older than the grace time. Once more, anew.
+            # An object of the manifest is gone: the manifest is older than the grace time. Read it again.
             self._manifests.refresh()
             return self._of(topic, queue_id)
 

@@ -1,6 +1,6 @@
-"""Files that could not be opened or were found damaged: out of the way, kept, and never forgotten.
+"""Files that could not be opened or were found damaged: moved away, kept, and named in every answer.
 
-Every answer names them in `missing`, since nobody knows what they held: an unreadable file must not
+Every answer names them in `missing`, since their content is unknown: an unreadable file must not
 look like "not found". A file leaves the list when an operator removes it from `DATA/quarantine/`.
 
 Depends on manifest_follower, answer and lifecycle.
@@ -40,25 +40,25 @@ class Quarantine:
         self.tell: TellMissing = tell_nobody
         self._lock = threading.Lock()
         self._reasons: dict[str, str] = {}  # replaced, never changed: read without a lock
-        self._moving: dict[str, str] = {}  # on their way into the folder
+        self._moving: dict[str, str] = {}  # files that are about to be moved into the folder
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the folder again: an operator may have dealt with a file."""
+        """Read the folder again: an operator may have removed a file."""
         with self._lock:
             names = self._filesystem.list_folder(self._paths.quarantine)
             known = "in quarantine; see `tierdex verify`"
             self._name({name: self._reasons.get(name, known) for name in names} | self._moving)
 
     def note(self, path: Path, reason: str) -> None:
-        """Remember why a file that lies in the folder is there."""
+        """Note why a file is in the folder."""
         with self._lock:
             self._name({**self._reasons, path.name: reason})
 
     def put(self, handle: FileHandle, reason: str) -> None:
         """Move a damaged local file out of the table and into the folder."""
         assert handle.path is not None
-        # Named before it is gone from the table: no answer in between looks complete.
+        # Named before it leaves the table, so that no answer in between looks complete.
         self._announce(self._paths.quarantined(handle.state, handle.path.name), reason)
         self._table.remove(handle)
         self.put_path(handle.state, handle.path, reason)
@@ -74,7 +74,7 @@ class Quarantine:
         logger.error("quarantined", extra={"path": str(target), "reason": reason})
 
     def _announce(self, target: Path, reason: str) -> None:
-        """Name a file that is about to come; it stays named if its rename fails."""
+        """Name a file before its rename; it stays named if the rename fails."""
         with self._lock:
             self._moving[target.name] = reason
             self._name({**self._reasons, target.name: reason})
@@ -89,7 +89,7 @@ class Quarantine:
         return [Missing(*item) for item in reasons.items()] if reasons else []
 
     def numbers(self) -> set[int]:
-        """Return the numbers of the files, of those that had one."""
+        """Return the numbers of the files that have one."""
         found = map(parse_quarantined_name, self._reasons)
         return {number for number in found if number is not None}
 

@@ -1,9 +1,9 @@
-"""RocketMQ's index files as files of this view: found, asked, and named when they cannot be read.
+"""RocketMQ's index files as files of the read view: found, searched, and named when unreadable.
 
-They hold a 32-bit Java hash and no keys, so an entry from them says so (`hash_function`), and may
+They hold a 32-bit Java hash and no keys, so an entry from them is flagged (`hash_function`) and may
 belong to another key of the topic. A message ID is indexed there as a key of its topic; without a
-topic every topic of the metadata is tried. Their headers' times bound nothing, so each file is
-asked whatever the time range.
+topic every topic of the metadata is tried. The times in their headers bound nothing, so each file
+is searched for every time range.
 
 Depends on manifest_follower, answer, readers, requests, lifecycle and rocketmq.
 """
@@ -41,7 +41,7 @@ _TIMES: Final = np.iinfo(np.int64)
 
 
 class RocketmqReader:
-    """Asks one RocketMQ file. Safe to share between threads."""
+    """Searches one RocketMQ file. Safe to share between threads."""
 
     is_local = True
     hash_function: str | None = HASH_FUNCTION
@@ -96,7 +96,7 @@ class RocketmqReader:
         return ("offset", "size", "queue_id")
 
     def close(self) -> None:
-        """Nothing: the folder closes its files."""
+        """Do nothing: the folder closes its files."""
 
 
 class RocketmqView:
@@ -119,7 +119,7 @@ class RocketmqView:
             number = max(number + 1, file.begin_ms)
             fresh.append(_handle(self._folder, file, number))
         missing = [Missing(path, reason) for path, reason in unreadable]
-        # What is missing is named before it is gone from the table, and until it is back there.
+        # A missing file is named before it leaves the table, and until it is back.
         self._name(list(dict.fromkeys(self._missing + missing)))
         self._table.change(remove=gone, add=fresh)
         self._name(missing)

@@ -1,7 +1,8 @@
-"""Which topics the files of a view hold, by name. Names lie in the files; rows have hashes of them.
+"""The names of the topics of a view's files. Names lie in the files; manifest rows have their hashes.
 
-A file's dictionary is read only when it may hold a name that no other file has told: a node of a few
-topics costs a few reads, however many files it has. What is known is kept while a file holds it.
+A file's dictionary is read only when it may hold an unknown name: a node of a few topics costs a
+few reads, however many files it has. A name is kept while a file holds it.
+
 Depends on lifecycle.topic_set.
 """
 
@@ -27,9 +28,9 @@ class TopicNames:
         self._unlisted: dict[bytes, frozenset[int]] = {}  # files whose row lists no topics
 
     def of(self, handles: Iterable[FileHandle]) -> list[str]:
-        """Return the topics that any of these files holds, sorted.
+        """Return the topics of these files, sorted.
 
-        A published file may be asked for its dictionary. Raises what the store raises.
+        The dictionary of a published file may take a request. Raises what the store raises.
         """
         with self._lock:
             found: set[int] = set()
@@ -44,7 +45,7 @@ class TopicNames:
             return sorted(self._names.values())
 
     def known(self, handle: FileHandle) -> list[str] | None:
-        """Return a file's topics, sorted, when they are known without asking the store."""
+        """Return a file's topics, sorted, when they are known without a request, else None."""
         with self._lock:
             held = handle.topics if handle.topics is not None else self._unlisted.get(handle.uuid)
             if held is None:
