@@ -13,7 +13,7 @@ import pytest
 
 import tierdex
 from tierdex.compactor.worker import Compactor
-from tierdex.index_service.batch.executor import BatchQueryRunner
+from tierdex.index_service.batch.batch_queries import answer_batch
 from tierdex.index_service.ingest.writer import Writer
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +75,7 @@ def test_query_command_loads_nothing_that_only_writers_and_batches_need(tmp_path
         index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
         index.roll()
         index.run_compaction()
-    unwanted = ["pyarrow.compute", *(c.__module__ for c in (Writer, Compactor, BatchQueryRunner))]
+    unwanted = ["pyarrow.compute", *(c.__module__ for c in (Writer, Compactor, answer_batch))]
     code = """if True:
         import gc, sys
         from tierdex.app.cli import main

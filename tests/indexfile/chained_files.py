@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.indexfile.searches import find_all
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile.chained.file import ChainedFile, Lookup
 from tierdex.indexfile.columns import ItemColumns, StringColumn
@@ -46,7 +47,7 @@ def make_part(keys, *, topic="orders", first=0, kind=KIND_KEY, queue_id=0, **oth
 
 
 def offsets_of(file: ChainedFile, lookup: Lookup, **times) -> list[int]:
-    return [int(v) for chunk in file.find(lookup, **times) for v in chunk["offset"]]
+    return [int(v) for v in find_all(file, lookup, **times)["offset"]]
 
 
 def key(text: str, topic: str = "orders") -> Lookup:

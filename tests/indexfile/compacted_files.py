@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.indexfile.searches import find_all
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
-from tierdex.indexfile.compacted.file import CompactedFile, Lookup
-from tierdex.indexfile.compacted.pages import join_rows
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
-from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
+from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
@@ -102,8 +102,7 @@ def expected(rows, lookup: Lookup, begin=TIME_MIN, end=TIME_MAX, topics=TOPICS):
 
 
 def found(file: CompactedFile, lookup: Lookup, **times):
-    chunks = list(file.find(lookup, **times))
-    return join_rows([np.zeros(0, file.schema.dtype), *chunks])
+    return find_all(file, lookup, read=getattr(file, "_read", None), **times)
 
 
 def lookup_of(row, topics=TOPICS) -> Lookup:

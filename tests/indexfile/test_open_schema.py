@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.indexfile.chained_files import FILESYSTEM, key, make_file
+from tests.indexfile.searches import find_all
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.columns import ItemColumns, ItemRows, StringColumn
 from tierdex.indexfile.schema import Schema, SchemaField
@@ -28,11 +29,8 @@ def append_paths(file, paths, names, source):
 
 
 def located(file, text):
-    found = []
-    for rows in file.find(key(text)):
-        sources = file.dictionaries.strings("source")
-        found += [(sources[row["source"]], int(row["row_group"]), int(row["row"])) for row in rows]
-    return found
+    sources, rows = file.dictionaries.strings("source"), find_all(file, key(text))
+    return [(sources[row["source"]], int(row["row_group"]), int(row["row"])) for row in rows]
 
 
 def test_rows_of_parquet_files_are_found_by_key(tmp_path):
@@ -67,5 +65,5 @@ def test_smallest_item_has_no_fields_at_all(tmp_path):
     )
     file.append([part])
     assert file.schema.item_bytes == 24
-    assert [len(rows) for rows in file.find(key("a"))] == [1]
+    assert len(find_all(file, key("a"))) == 1
     assert file.check() == []

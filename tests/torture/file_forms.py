@@ -7,19 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.indexfile.searches import find_all
 from tests.torture.damages import Damages
 from tests.torture.form import PATH, REFUSALS, Form
 from tests.torture.guarded_memory import GuardedFiles, GuardedMemory
 from tests.torture.specimens import LARGE, NODE, TOPICS, make_specimens
 from tierdex.errors import CorruptFileError, NotFoundError
-from tierdex.index_service.batch.published_files import ask_published
-from tierdex.index_service.readers.file_reader import Budget, FileMeter
+from tierdex.index_service.readers.file_reader import Budget, FileMeter, FileSearch
 from tierdex.index_service.readers.page_cache import PageCache
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.readers.sidecar_cache import SidecarCache
+from tierdex.index_service.requests.lookups import Lookups
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
+from tierdex.indexfile.lookup import DONE, TIME_MAX, TIME_MIN, Lookup, Search
+from tierdex.indexfile.schema import join_rows
 from tierdex.lifecycle.paths import DataPaths
 from tierdex.testing.scheduler import InlineExecutor
 
@@ -48,8 +50,8 @@ class ChainedForm(Form):
     def ask(self, reader):
         lookups = self.lookups
         tags = np.append(reader.tags_of(TOPICS, 0), np.uint32(reader.tag_of(None, 1)))
-        found = reader.find_many(lookups.hashes, tags[lookups.topics], limit=MOST)
-        return found.offsets, found.rows, reader.rows(found.rows)
+        found = reader.search(Search.of(lookups.hashes, tags[lookups.topics], limit=MOST))
+        return found.offsets, found.places, found.rows
 
     def judge(self, data):
         self.files.place(PATH, data)
@@ -77,8 +79,7 @@ class ChainedForm(Form):
             )  # fmt: skip
             begin, end = self.offsets[self.turn], self.offsets[self.turn + 1]
             wanted = self.rows[begin:end][self.numbers[begin:end] <= reader.published]
-            found = list(reader.find(lookup))
-            got = np.concatenate(found) if found else wanted[:0]
+            got = find_all(reader, lookup, limit=7)
             assert _same(got, wanted), f"a single lookup gave {got}, not {wanted}"
             few = reader.find_few(lookup, TIME_MIN, TIME_MAX)
             assert few is None or few == wanted.tolist(), f"find_few gave {few}, not {wanted}"
@@ -161,7 +162,7 @@ class Compacted(Form):
         self.walk = np.concatenate(list(reader.rows_in_hash_order()))
 
     def ask(self, reader):
-        found = reader.find_many(self.lookups.hashes, self.tags(reader), limit=MOST)
+        found = reader.search(Search.of(self.lookups.hashes, self.tags(reader), limit=MOST))
         return found.offsets, found.rows
 
     def tags(self, reader):
@@ -196,6 +197,7 @@ class Compacted(Form):
             lookup = self.lookup(self.turn)
             few = reader.find_few(lookup, TIME_MIN, TIME_MAX)
             assert few is None or few == wanted.tolist(), f"find_few gave {few}, not {wanted}"
+            assert _same(find_all(reader, lookup, limit=7), wanted)
 
 
 class Published(Compacted):
@@ -222,14 +224,25 @@ class Published(Compacted):
 
     def ask_published(self, file):
         meter = FileMeter(Budget(requests=10_000, items=1 << 40))
-        hashes, count = self.lookups.hashes, len(self.lookups.hashes)
-        tags = file.with_sidecar(meter, self.tags)
-        begin, end = np.full(count, TIME_MIN), np.full(count, TIME_MAX)
-        offsets, rows, deferred = ask_published(
-            file, hashes, tags, begin, end, MOST, meter, InlineExecutor()
-        )
-        assert not len(deferred)
-        return offsets, rows
+        count = len(self.lookups.hashes)
+        lookups = Lookups(
+            self.lookups.hashes, self.lookups.kinds, TOPICS, self.lookups.topics.astype(np.int32),
+            np.full(count, TIME_MIN), np.full(count, TIME_MAX), np.full(count, MOST), str,
+        )  # fmt: skip
+        limits, items = np.full(count, MOST), 1 << 40
+        search = FileSearch(lookups, np.arange(count), limits, None, items)
+        answer = file.search(search, meter, InlineExecutor())
+        assert (answer.found.following == DONE).all()
+        rows = np.split(answer.found.rows, answer.found.offsets[1:-1])
+        return self.in_order(answer.wanted, rows, count)
+
+    @staticmethod
+    def in_order(wanted, rows, count):
+        """Return offsets and rows of all lookups in their own order."""
+        found = dict(zip(wanted.tolist(), rows, strict=True))
+        sizes = [len(found.get(number, ())) for number in range(count)]
+        in_order = [found[number] for number in range(count) if number in found]
+        return np.concatenate([[0], np.cumsum(sizes)]), join_rows(in_order)
 
     def judge(self, data):
         self.store.data = data

@@ -17,6 +17,7 @@ from itertools import pairwise
 import google_crc32c
 import numpy as np
 
+from tests.indexfile.searches import find_all
 from tests.torture.file_forms import Compacted, Published, Sealed
 from tests.torture.form import PATH, REFUSALS
 from tierdex.fileparts.checksums import checksum, unit_seed
@@ -243,7 +244,7 @@ class ForgedCompacted(Compacted):
         reader = CompactedFile.open_local(self.files, PATH)
         self.ask(reader)
         for number in range(0, len(self.lookups.hashes), 97):
-            list(reader.find(self.lookup(number)))
+            find_all(reader, self.lookup(number))
         for _ in reader.rows_in_hash_order():
             pass
         reader.row_bounds()

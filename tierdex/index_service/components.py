@@ -9,13 +9,11 @@ import logging
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tierdex.errors import ClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from tierdex.background import WorkerThread
@@ -23,13 +21,12 @@ if TYPE_CHECKING:
     from tierdex.compactor.worker import Compactor
     from tierdex.errors import TierdexError
     from tierdex.filesystem import FolderLock
-    from tierdex.index_service.batch.executor import BatchQueryRunner
     from tierdex.index_service.catalogue import Catalogue
     from tierdex.index_service.ingest.remote_flush import RemoteFlush
     from tierdex.index_service.ingest.watermark import Watermarks
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.maintenance import Maintenance
-    from tierdex.index_service.query.executor import QueryRunner
+    from tierdex.index_service.query.executor import LookupExecutor
     from tierdex.index_service.query.in_memory import LocalQueries
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.index_service.requests.put import PutChecker
@@ -64,9 +61,8 @@ class Components:
     table: FileTable
     sidecars: SidecarCache
     read_view: ReadView
-    queries: QueryRunner
+    queries: LookupExecutor
     local_queries: LocalQueries
-    make_batch_queries: Callable[[], BatchQueryRunner]
     catalogue: Catalogue
     watermarks: Watermarks
     checker: PutChecker
@@ -74,11 +70,6 @@ class Components:
     writing: WritingComponents | None = None
     threads: list[WorkerThread] = field(default_factory=list)
     refusal: TierdexError | None = None  # why every call is refused: closed, or a child of fork
-
-    @cached_property
-    def batch_queries(self) -> BatchQueryRunner:
-        """The runner of batches, imported with pyarrow at the first batch."""
-        return self.make_batch_queries()
 
     def close(self) -> None:
         """Sync what was received, stop the threads, close files and release the lock; once.

@@ -18,6 +18,7 @@ from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.index_service.operations import OperatedIndex
+from tierdex.index_service.query.answers import answer_query
 from tierdex.index_service.query_guard import QueryGuard
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, make_request
@@ -281,7 +282,7 @@ class Index(OperatedIndex):
         )
         fail = _check_on_error(on_error)
         with self._guard:
-            answer = self._queries.run(request, explain=explain, fail=fail)
+            answer = answer_query(self._queries, request, explain=explain, fail=fail)
         if topic is not None:
             self._components.local_queries.learn(topic)
         return answer
@@ -311,9 +312,11 @@ class Index(OperatedIndex):
         self, lookups: list[dict[str, Any]], *, on_error: str = "partial"
     ) -> list[Answer]:
         """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
+        from tierdex.index_service.batch.batch_queries import answer_batch
+
         fail = _check_on_error(on_error)
         with self._guard:
-            return self._components.batch_queries.run(lookups, fail=fail)
+            return answer_batch(self._queries, lookups, fail=fail)
 
     def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
         """Answer a table of lookups (columns topic and key, or message_id) as a table of entries.
@@ -323,17 +326,21 @@ class Index(OperatedIndex):
         schema has `missing` when some answer is incomplete, a JSON array of
         ``{"file", "reason", "lookups": [numbers], or null for all}``.
         """
+        from tierdex.index_service.batch.batch_queries import table_of_batch
+
         fail = _check_on_error(on_error)
         with self._guard:
-            return self._components.batch_queries.run_arrow(lookups, max_count=max_count, fail=fail)
+            return table_of_batch(self._queries, lookups, max_count=max_count, fail=fail)
 
     def query_batch_local(self, lookups: Any, *, max_count: int = 1) -> Any | None:
         """Return the answer of `query_batch_arrow` if memory alone has it; else None.
 
         For callers that must not block, like an event loop. None tells nothing about the keys.
         """
+        from tierdex.index_service.batch.batch_queries import table_at_once
+
         with self._guard:
-            return self._components.batch_queries.run_local(lookups, max_count=max_count)
+            return table_at_once(self._queries, lookups, max_count=max_count)
 
 
 def _check_level(level: str) -> None:

@@ -1,6 +1,6 @@
 """The view that every opened index has, for reading and for writing: store, table, caches, manifests.
 
-Depends on components, compactor, batch, ingest, query, readers, requests, view, lifecycle and
+Depends on components, compactor, ingest, query, readers, requests, view, lifecycle and
 storage_layer.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierdex.compactor.queue_table import QueueTables
 from tierdex.index_service.components import Components
 from tierdex.index_service.ingest.watermark import Watermarks
-from tierdex.index_service.query.executor import QueryRunner
+from tierdex.index_service.query.executor import LookupExecutor
 from tierdex.index_service.query.in_memory import LocalQueries
 from tierdex.index_service.readers.page_cache import PageCache
 from tierdex.index_service.readers.read_threads import ReadThreads
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.background import WorkerThread
-    from tierdex.index_service.batch.executor import BatchQueryRunner
     from tierdex.index_service.catalogue import Catalogue
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.view.read_view import ReadView
@@ -129,20 +128,13 @@ def make_components(
 ) -> Components:
     """Make the components of queries and status over the view; `writer` is None for a reader."""
     settings, seams = view.settings, view.seams
-    queries = QueryRunner(
+    queries = LookupExecutor(
         settings=settings,
         clock=seams.clock,
         table=view.table,
         read_view=read_view,
         executor=view.executor,
     )
-
-    def make_batch_queries() -> BatchQueryRunner:
-        from tierdex.index_service.batch.executor import BatchQueryRunner
-
-        return BatchQueryRunner(
-            settings, seams.clock, view.table, read_view, queries, view.executor
-        )
 
     return Components(
         settings=settings,
@@ -159,7 +151,6 @@ def make_components(
             settings=settings,
             writer=writer,
         ),
-        make_batch_queries=make_batch_queries,
         catalogue=catalogue,
         watermarks=Watermarks(
             view.table,

@@ -15,14 +15,14 @@ from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.indexfile.hashing import key_hash
-from tierdex.indexfile.lookup import Lookup
+from tierdex.indexfile.lookup import Search
 from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 
 def warm_up() -> None:
     """Look one key up in a compacted file of one row, singly and in a batch; import the batch modules."""
-    from tierdex.index_service.batch.executor import BatchQueryRunner  # noqa: F401 (its import is wanted)
+    from tierdex.index_service.batch import batch_queries  # noqa: F401 (its import is wanted)
 
     dictionaries = Dictionaries(MESSAGE_SCHEMA.dictionary_names)
     dictionaries.stage(TOPIC_DICTIONARY, ["warm"])
@@ -47,10 +47,9 @@ def warm_up() -> None:
     summary = writer.finish()
     tail = bytes(data[summary.sidecar_position :])
     file = CompactedFile.from_sidecar(tail, position=summary.sidecar_position)
-    wanted = Lookup(int(rows["key_hash"][0]), 0, "warm")
-    assert file.may_contain(wanted.key_hash)
-    for span in file.page_span(wanted.key_hash, -1, 1):
-        pages = bytes(data[span.position : span.position + span.length])
-        assert len(file.find_in_span(span, pages, wanted, -1, 1)) == 1
-        assert len(file.decode_span(span, pages)) == 1
-    assert file.plan_pages(rows["key_hash"]).shape == (1, 2)
+    assert file.may_contain(int(rows["key_hash"][0]))
+    wanted = Search.of(rows["key_hash"], 0)
+    ((first, last),) = file.plan_pages(wanted).tolist()
+    span = file.span(first, last - first + 1)
+    pages = bytes(data[span.position : span.position + span.length])
+    assert len(file.search_span(span, pages, wanted).rows) == 1

@@ -8,10 +8,9 @@
 
     memory: times i8 | offsets i8 | hashes u8 | places i4 | sizes u4 | queues i4 | found u1
 
-Row i belongs to key i; rows of keys that no file holds are not set (`found`). With `most_again` every
-file is asked for every key, and `found` is 2 where there is more than one entry; when these are too many,
-the keys are not plain. Only files of the message schema can be asked. One thread. Depends on plain_keys,
-compacted, fileparts, chain_columns, schema and work_limit.
+Row i belongs to key i; rows of keys that no file holds are not set (`found`). Only files of the message
+schema can be searched. One thread. Depends on plain_keys, compacted, fileparts, chain_columns, lookup,
+schema and work_limit.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ import numpy as np
 from tierdex.fileparts.memory import address
 from tierdex.indexfile.chained.kernels import chain_columns as k
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.lookup import DONE, Search
 from tierdex.indexfile.plain_keys import NotPlainError
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
-from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
+from tierdex.indexfile.work_limit import NO_LIMIT
 
 if TYPE_CHECKING:
     from tierdex.indexfile.chained.reader import ChainedReader
@@ -50,7 +50,6 @@ class NewestColumns:
         "_keys",
         "_missing",
         "_most",
-        "_most_again",
         "_place",
         "_wanted",
         "found",
@@ -63,15 +62,9 @@ class NewestColumns:
         memory: Any,
         place: int,
         most_items: int = NO_LIMIT.items,
-        most_again: int | None = None,
     ) -> None:
-        """Begin with nothing found; `memory` begins at address `place`.
-
-        At most `most_items` may be walked; `most_again` is how many entries of one file may be further
-        ones of their keys, None when only the newest is wanted.
-        """
+        """Begin with nothing found; `memory` begins at address `place`; `most_items` may be walked."""
         count = keys.key_count
-        self._most_again = most_again
         self._keys = keys
         self._hashed = False
         self._wanted: np.ndarray | None = None  # i8; None: all
@@ -87,11 +80,10 @@ class NewestColumns:
         """Say what the next call of the kernel asks for."""
         keys, wanted, place = self._keys, self._wanted, self._place
         count = keys.key_count
-        asks_all = self._most_again is not None
         arguments = np.frombuffer(self.memory, np.int64, k.COLUMN_ARGUMENTS, _BYTES * count)
         arguments[:] = (
             place + HASHES * count,
-            count if asks_all else self._missing,
+            self._missing,
             0 if wanted is None else address(wanted),
             tag,
             file.published,
@@ -106,7 +98,6 @@ class NewestColumns:
             0 if self._hashed else keys.offsets,
             *keys[1:4],
             *keys[5:8],
-            k.NEWEST if self._most_again is None else self._most_again,
         )  # fmt: skip
 
     @property
@@ -116,7 +107,7 @@ class NewestColumns:
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every key was found, once or more often."""
+        """Say whether every key was found."""
         return self._missing == 0
 
     def column(self, begin: int, dtype: type[np.generic]) -> np.ndarray:
@@ -135,7 +126,7 @@ class NewestColumns:
         Raises NotPlainError, CorruptFileError, BudgetExceededError.
         """
         assert file.schema == MESSAGE_SCHEMA, "another schema"
-        if self._most_again is None and self._missing < self._keys.key_count:
+        if self._missing < self._keys.key_count:
             self._wanted = np.flatnonzero(self.found == 0)
         if isinstance(file, CompactedFile):
             self.hash_keys()
@@ -153,25 +144,14 @@ class NewestColumns:
         hashes = self.column(HASHES, np.uint64)
         if self._wanted is not None:
             hashes = hashes[self._wanted]
-        limit = 1 if self._most_again is None else 2
-        offsets, rows = file.find_many(
-            hashes,
-            np.full(len(hashes), tag, np.uint32),
-            limit=limit,
-            most=WorkLimit(self._most),
-        )
-        self._most -= len(rows)
-        sizes = offsets[1:] - offsets[:-1]
-        which = np.flatnonzero(sizes)
-        if self._most_again is not None:
-            again = which[(self.found[which] > 0) | (sizes[which] > 1)]
-            if len(again) > self._most_again:
-                raise NotPlainError
-            which = which[self.found[which] == 0]
-            self.found[again] = 2
-        rows = rows[offsets[which]]
+        found = file.search(Search.of(hashes, tag, limit=1, most_items=self._most))
+        self._most -= found.items
+        has_one = found.offsets[1:] > found.offsets[:-1]
+        if self._most < 0 or (found.following[~has_one] != DONE).any():
+            raise NO_LIMIT.refuse()
+        which, rows = np.flatnonzero(has_one), found.rows
         lookup = which if self._wanted is None else self._wanted[which]
-        self.found[lookup] += self.found[lookup] == 0
+        self.found[lookup] = 1
         self.column(TIMES, np.int64)[lookup] = rows["timestamp"]
         self.column(OFFSETS, np.int64)[lookup] = rows["offset"]
         self.column(PLACES, np.int32)[lookup] = place

@@ -15,13 +15,16 @@ import re
 import struct
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.layout import round_up
 from tierdex.indexfile import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOPIC_DICTIONARY: Final = "topic"
 _PACK_CODES: Final = dict(
@@ -166,3 +169,10 @@ MESSAGE_OFFSET_POSITION: Final = MESSAGE_SCHEMA.position("offset")
 MESSAGE_SIZE_POSITION: Final = MESSAGE_SCHEMA.position("size")
 MESSAGE_QUEUE_POSITION: Final = MESSAGE_SCHEMA.position("queue_id")
 assert MESSAGE_BYTES == 40
+
+
+def join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return rows of one item dtype as one array; np.concatenate would repack a dtype with gaps."""
+    dtype = parts[0].dtype
+    plain = np.dtype((np.void, dtype.itemsize))
+    return np.concatenate([part.view(plain) for part in parts]).view(dtype)

@@ -1,7 +1,7 @@
-"""How much work one call on a file may cost, whatever keys it is asked for.
+"""How much work searches may cost, whatever the keys.
 
-Who picks colliding keys makes long chains, and who asks for them many at a time makes them walk side
-by side: a bound inside the call, not behind it. Depends on errors.
+Colliding keys make long chains, and a batch of them walks them side by side: so the bound is inside the
+search (`Search.most_items`), not behind it. Depends on errors.
 """
 
 from __future__ import annotations
@@ -16,24 +16,21 @@ class BudgetExceededError(TierdexError):
 
 
 class WorkLimit(NamedTuple):
-    """`items` may be looked at and `rows` be found by one call; beyond, BudgetExceededError."""
+    """`items` may be looked at and `rows` be found."""
 
     items: int = 1 << 62
     rows: int = 1 << 62
 
-    def share_of(self, lookups: int, rows: int) -> WorkLimit:
-        """Return what each of so many lookups may cost, that want up to `rows` rows each.
+    def share_of(self, lookups: int) -> WorkLimit:
+        """Return what each of so many lookups may cost in one search, at least one item and one row.
 
-        All together stay within a quarter of the items and the half of the rows: the rest is for those
-        that are given up here and asked one by one.
+        All together stay within a quarter of the items and the half of the rows: the rest is for other
+        files, and for the lookups that go on alone.
         """
-        each = self.rows // (2 * lookups)
-        return WorkLimit(
-            max(1, self.items // (4 * lookups)), rows if rows <= each else max(1, each)
-        )
+        return WorkLimit(max(1, self.items // (4 * lookups)), max(1, self.rows // (2 * lookups)))
 
     def refuse(self) -> BudgetExceededError:
-        """Return the error of a call that would have gone beyond."""
+        """Return the error of a search that would go beyond."""
         return BudgetExceededError(
             "the work budget is used up: more items or entries than query_max_items or "
             "query_max_entries"

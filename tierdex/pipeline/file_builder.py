@@ -26,9 +26,9 @@ from tierdex.compactor.rewrite import CHUNK_ITEMS, AppendingFile
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.filesystem import LocalFileSystem
-from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.compacted.writer import CompactedSummary, CompactedWriter, FilePlan
 from tierdex.indexfile.row_bounds import RowBounds
+from tierdex.indexfile.schema import join_rows
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.pipeline.entry_rows import name_row, rows_of
 

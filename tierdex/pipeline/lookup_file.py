@@ -1,27 +1,28 @@
 """One file in a task of `lookup`: which lookups it may answer, its pages, the rows that match.
 
-Filter, directory, near pages by one request, one merge of two sorted columns. The last page of a
-batch stays for the next one. Depends on remote_file, arrow_columns, indexfile and reader.
+Filter, directory, near pages by one request, and the search that every reader of compacted files has. The
+last page of a batch stays for the next one. Depends on remote_file, arrow_columns and indexfile.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile.layout import KIND_BIT, TAG_NONE, TOPIC_MASK
+from tierdex.indexfile.compacted.page_groups import group_pages
+from tierdex.indexfile.layout import TAG_NONE, TOPIC_MASK
+from tierdex.indexfile.lookup import NO_LIMIT, Search
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.pipeline.arrow_columns import RowColumns
-from tierdex.pipeline.reader import NEAR_PAGES
 from tierdex.pipeline.remote_file import RemoteFile
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+    from tierdex.indexfile.lookup import Found
     from tierdex.pipeline.lookup_batch import LookupBatch
     from tierdex.pipeline.lookup_matches import LookupMatches
     from tierdex.pipeline.scan_report import ScanReport
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.metered import MeteredStore
 
 READS_AT_ONCE: Final = 8
-_GROUP_PAGES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +72,32 @@ class LookupFile:
         file = self._remote.compacted
         tags = self._tags(asked)[asked.topic]
         wanted = wanted[tags[wanted] != TAG_NONE]
-        hashes = asked.hashes[wanted]
-        self._remote.need_filter(hashes)
-        pages = file.plan_pages(hashes)
+        self._remote.need_filter(asked.hashes[wanted])
+        search = Search.of(
+            asked.hashes[wanted], tags[wanted], begin=asked.begin[wanted], end=asked.end[wanted]
+        )
+        pages = file.plan_pages(search, NO_LIMIT)
         has = np.flatnonzero(pages[:, 1] >= pages[:, 0])
-        wanted, pages = wanted[has], pages[has]
-        groups = _groups(pages)
+        has = has[np.argsort(pages[has, 0], kind="stable")]
+        wanted, pages, search = wanted[has], pages[has], search.taken(has)
+        groups = group_pages(pages)
         self.was_read |= bool(groups)
         ahead: list[Any] = []
         waiting = iter(groups)
         for first, last, low, high in groups:
             while len(ahead) < READS_AT_ONCE and (group := next(waiting, None)) is not None:
                 ahead.append(self._begin_read(group[0], group[1], pool))
-            rows, data = self._rows(first, last, ahead.pop(0))
+            rows, data = self._search(first, last, ahead.pop(0), search.taken(slice(low, high)))
             if high == len(wanted):
                 self._keep(max(first, int(pages[-1, 0])), last, first, data)
-            members = wanted[low:high]
-            lookups, rows = _match(rows, asked, members, tags[members])
-            if self._head.file.is_fading and len(rows):
-                lookups, rows = self._visible(lookups, rows)
-            if len(rows):
-                found.add(lookups, rows, self._columns)
+            lookups = np.repeat(wanted[low:high], np.diff(rows.offsets))
+            self._add(lookups, rows.rows, found)
+
+    def _add(self, lookups: np.ndarray, rows: np.ndarray, found: LookupMatches) -> None:
+        if self._head.file.is_fading and len(rows):
+            lookups, rows = self._visible(lookups, rows)
+        if len(rows):
+            found.add(lookups, rows, self._columns)
 
     def _tags(self, asked: LookupBatch) -> np.ndarray:
         """Return the tag (u4) of each topic's keys; the last one stands for message IDs (-1)."""
@@ -132,21 +137,21 @@ class LookupFile:
             for page, position, length in places
         }
 
-    def _rows(self, first: int, last: int, read: Any) -> tuple[np.ndarray, bytes]:
-        """Return the rows of pages [first, last] and their bytes. Raises CorruptFileError."""
+    def _search(self, first: int, last: int, read: Any, search: Search) -> tuple[Found, bytes]:
+        """Return what lookups find in pages [first, last], and their bytes. Raises CorruptFileError."""
         assert self._remote is not None
         file = self._remote.compacted
         before, middle, after = read
         data = b"".join([*before, bytes(middle.result()) if middle else b"", *after])
         span = file.span(first, last - first + 1)
         try:
-            rows = file.decode_span(span, data)
+            found = file.search_span(span, data, search)
         except CorruptFileError:
             # The fault may lie on the way here: once more, whole.
             data = bytes(file.page_bytes(span))
-            rows = file.decode_span(span, data)
-        self._report.items_read += len(rows)
-        return rows, data
+            found = file.search_span(span, data, search)
+        self._report.items_read += found.items
+        return found, data
 
     def _visible(self, lookups: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         assert self._remote is not None
@@ -154,41 +159,3 @@ class LookupFile:
         shown = np.array([self._head.file.shows(name) for name in names])
         kept = shown[rows["tag"] & np.uint32(TOPIC_MASK)]
         return lookups[kept], rows[kept]
-
-
-def _groups(pages: np.ndarray) -> list[tuple[int, int, int, int]]:
-    """Return (first page, last page, first lookup, end lookup) of runs of near pages.
-
-    `pages` i8[n, 2] rises with n, since hashes do. A long run is cut where a lookup begins a new page.
-    """
-    if not len(pages):
-        return []
-    reach = np.maximum.accumulate(pages[:, 1])
-    apart = pages[1:, 0] > reach[:-1] + NEAR_PAGES
-    fresh = pages[1:, 0] > reach[:-1]
-    # Cut at every page-disjoint place where the number of the piece changes.
-    piece = (pages[:, 0] - pages[0, 0]) // _GROUP_PAGES
-    cuts = np.flatnonzero(apart | (fresh & (piece[1:] != piece[:-1]))) + 1
-    return [
-        (int(pages[low, 0]), int(reach[high - 1]), low, high)
-        for low, high in pairwise([0, *cuts.tolist(), len(pages)])
-    ]
-
-
-def _match(
-    rows: np.ndarray, asked: LookupBatch, members: np.ndarray, tags: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (lookup i8, row) of every match; `rows` and the hashes of `members` are sorted."""
-    hashes = asked.hashes[members]
-    stored = np.ascontiguousarray(rows["key_hash"])
-    low = np.searchsorted(stored, hashes, side="left")
-    sizes = np.searchsorted(stored, hashes, side="right") - low
-    member = np.repeat(np.arange(len(members)), sizes)
-    ends = np.cumsum(sizes)
-    number = np.arange(len(member)) - np.repeat(ends - sizes, sizes) + np.repeat(low, sizes)
-    tag, time = rows["tag"][number], rows["timestamp"][number]
-    lookups = members[member]
-    by_id = asked.topic[lookups] < 0
-    fits = np.where(by_id, tag >= KIND_BIT, tag == tags[member])
-    fits &= (time >= asked.begin[lookups]) & (time <= asked.end[lookups])
-    return lookups[fits], rows[number[fits]]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.indexfile.layout import KIND_BIT, TOPIC_MASK
+from tierdex.indexfile.lookup import NO_LIMIT, Search
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.pipeline.options import MAX_TIME, MIN_TIME
 
@@ -60,7 +61,8 @@ class Predicate:
         mine = file.directory.entries[first:last]
         wanted = (mine["min_time"] <= self.end) & (mine["max_time"] >= self.begin)
         if self.hashes is not None:
-            ranges = file.plan_pages(self.hashes)
+            times = {"begin": self.begin, "end": self.end}
+            ranges = file.plan_pages(Search.of(self.hashes, 0, **times), NO_LIMIT)
             steps = np.zeros(file.page_count + 1, np.int64)
             some = ranges[ranges[:, 1] >= ranges[:, 0]]
             np.add.at(steps, some[:, 0], 1)

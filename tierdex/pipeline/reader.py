@@ -31,6 +31,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
+from tierdex.indexfile.compacted.page_groups import NEAR_PAGES
 from tierdex.pipeline.arrow_columns import RowColumns
 from tierdex.pipeline.predicate import Predicate
 from tierdex.pipeline.scan_report import ScanReport, new_scan_name, note_plan, note_task
@@ -54,7 +55,6 @@ FILE_ERRORS: Final = (
     StoreRefusedError,
     OSError,
 )
-NEAR_PAGES: Final = 4  # pages between two wanted ones that are cheaper to read than a request
 _SPAN_PAGES: Final = 512  # of at most 4 KiB each: the pages of one request and one batch
 _LOOK_AHEAD: Final = 2
 

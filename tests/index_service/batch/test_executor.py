@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,7 +13,6 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError, TierdexError
 from tierdex.ids import SeededIds
-from tierdex.index_service.batch.uniform import uniform_batch_of
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
 
@@ -41,15 +38,6 @@ def lookup_of(topic, text, begin, end, max_count):
     return {"topic": topic, name: text, "max_count": max_count, **times}
 
 
-def with_next(index, asked, answers):
-    """Return the answers, and beside each what its cursor leads to: a batch's knows no place."""
-    pages = [
-        answer.next_cursor and index.query(**lookup, cursor=answer.next_cursor).entries
-        for lookup, answer in zip(asked, answers, strict=True)
-    ]
-    return [replace(answer, next_cursor=None) for answer in answers], pages
-
-
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=st.lists(STEP, min_size=1, max_size=8), lookups=st.lists(LOOKUP, min_size=1, max_size=12)
@@ -69,7 +57,7 @@ def test_batch_answers_are_those_of_single_queries(tmp_path_factory, steps, look
                     put(index, key, offset, topic=topic, message_id=key, timestamp=timestamp)
         asked = [lookup_of(*lookup) for lookup in lookups]
         singles = [index.query(**lookup) for lookup in asked]
-        assert with_next(index, asked, index.query_batch(asked)) == with_next(index, asked, singles)
+        assert index.query_batch(asked) == singles
         plain = [{"topic": lookup[0] or "a", "key": lookup[1]} for lookup in lookups]
         for alike in (plain, [{**lookup, "topic": "a"} for lookup in plain]):
             singles = [index.query(**lookup) for lookup in alike]
@@ -157,8 +145,6 @@ def test_plain_topic_column_answers_as_its_dictionary_does(index, topics, topic_
         found = index.query_batch_arrow(table).to_pylist()
         assert found == index.query_batch_arrow(coded).to_pylist()
         assert [row["topic"] for row in found] == topics[part]
-        batch = uniform_batch_of(index._settings, table, 1)
-        assert (batch is not None) == (len(set(topics[part])) == 1)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +154,8 @@ def test_topic_column_that_points_outside_its_text_is_not_read(index, offsets):
     text = pa.py_buffer(b"abab")
     places = pa.py_buffer(np.array(offsets, np.int32))
     topics = pa.StringArray.from_buffers(2, places, text)
-    table = pa.table({"topic": topics, "key": ["K", "K"]})
-    assert uniform_batch_of(index._settings, table, 1) is None
+    with pytest.raises(InvalidRequestError):
+        index.query_batch_arrow(pa.table({"topic": topics, "key": ["K", "K"]}))
 
 
 def test_arrow_answers_are_ordered_by_lookup_and_newest_first(index):

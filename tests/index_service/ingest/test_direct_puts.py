@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.indexfile.chained_files import FILESYSTEM, key, make_file, message_id, offsets_of
+from tests.indexfile.searches import find_all
 from tierdex.index_service.ingest import direct_puts as put_buffer
 from tierdex.index_service.ingest.direct_puts import DirectPuts
 from tierdex.index_service.requests.put import CheckedPut
@@ -119,7 +120,7 @@ def test_both_kernels_keep_every_bit(puts, given):
     assert (found.rows.tolist(), found.topics) == (expected.tolist(), ["t"])
     text = (message["keys"] or [None])[0]
     lookup = key(text, "t") if text else message_id(message["message_id"])
-    stored = next(puts.file.find(lookup))[0]
+    stored = find_all(puts.file, lookup)[0]
     for name in ("key_hash", "tag", "timestamp", "offset", "size", "queue_id"):
         assert stored[name] == expected[0][name], name
 

@@ -13,6 +13,7 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import BacklogFullError, TierdexError
 from tierdex.ids import SeededIds
+from tierdex.index_service.query.answers import answer_query
 from tierdex.index_service.requests.query import make_request
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
@@ -41,7 +42,7 @@ def index(make_index, store):
 
 def full_answer(index, **lookup):
     request = make_request(index._settings, **lookup)
-    return index._queries.run(request, explain=False, fail=False)
+    return answer_query(index._queries, request, explain=False, fail=False)
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,23 @@ def test_many_keys_of_one_page_share_a_request(index, store):
     answers = index.query_batch([{"topic": "orders", "key": f"K{n}"} for n in range(4)])
     assert [len(answer.entries) for answer in answers] == [10] * 4
     assert store.reads == 1
+
+
+def test_lookups_of_one_long_run_in_different_times_are_found_together(make_index, store):
+    index = make_index(store=store, item_capacity=20_000)
+    count = 6000
+    index.put_batch(
+        topic="orders", keys=["hot"] * count, queue_id=0, offset=list(range(count)), size=1,
+        timestamp=list(range(count)),
+    )  # fmt: skip
+    index.roll()
+    index.run_compaction()
+    lookups = [
+        {"topic": "orders", "key": "hot", "begin": begin, "end": begin + 700, "max_count": 1000}
+        for begin in (10, 5000, 300, 4000, 5300, 0)
+    ]
+    answers = index.query_batch(lookups)
+    for lookup, answer in zip(lookups, answers, strict=True):
+        first = min(count, lookup["end"] + 1) - 1
+        assert offsets(answer) == list(range(first, lookup["begin"] - 1, -1))
+        assert answer.complete

@@ -14,11 +14,13 @@ from tests.indexfile.chained_files import (
     message_id,
     offsets_of,
 )
+from tests.indexfile.searches import find_all
 from tierdex.errors import ClosedError, InvalidRequestError, ReadOnlyError
 from tierdex.indexfile.chained.file import ChainedFile, FileFullError, Lookup
 from tierdex.indexfile.columns import ItemColumns, ItemRows, StringColumn
 from tierdex.indexfile.hashing import key_hash, key_hashes
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE
+from tierdex.indexfile.lookup import DONE, Search
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 
@@ -87,7 +89,7 @@ def test_topic_and_kind_are_compared_besides_the_hash(file):
 
 def test_message_id_is_found_without_its_topic_which_the_item_has(file):
     file.append([make_part(["k"]), make_part(["id-1"], kind=KIND_MESSAGE_ID, topic="t9")])
-    (rows,) = file.find(message_id("id-1"))
+    rows = find_all(file, message_id("id-1"))
     assert file.topics[rows["tag"][0] & 0x7FFFFFFF] == "t9"
     assert offsets_of(file, key("id-1")) == []
 
@@ -156,38 +158,33 @@ def test_batch_without_items_changes_nothing(file):
     assert file.topics == []
 
 
-def test_find_hands_out_chunks_and_says_what_it_walked(file):
+def test_search_goes_on_where_it_stopped_and_says_what_it_walked(file):
     for _ in range(3):
         file.append([make_part(["hot"] * 1000 + ["other"])])
-    walked = []
-    chunks = list(file.find(key("hot"), on_walked=walked.append))
-    assert [len(chunk) for chunk in chunks] == [16, 256, 2728]
-    assert sum(walked) >= 3000
-    first = next(iter(file.find(key("hot"))))
-    assert len(first) == 16
+    hot = key("hot").key_hash
+    tag = file.tag_of("orders", 0)
+    found = file.search(Search.of([hot], tag, limit=16))
+    assert len(found.rows) == 16
+    assert found.items == 16
+    rest = file.search(Search.of([hot], tag, places=found.following))
+    assert (len(rest.rows), rest.following.tolist()) == (2984, [DONE])
+    again = file.search(Search.of([hot], tag, places=found.places[7:8], limit=9))
+    assert np.array_equal(again.rows, found.rows[7:])
+    for place in (0, -7, 1 << 40, file.published + 1):
+        assert file.search(Search.of([hot], tag, places=place)).following.tolist() == [DONE]
 
 
-def test_budget_may_stop_a_find_from_within(file):
-    file.append([make_part(["hot"] * 1000)])
-
-    def stop(items: int) -> None:
-        raise InterruptedError(items)
-
-    with pytest.raises(InterruptedError):
-        next(file.find(key("hot"), on_walked=stop))
-
-
-def test_rows_above_the_snapshot_are_not_seen(file):
-    published = file.append([make_part(["a"])])
-    file.append([make_part(["a"], first=1)])
-    assert offsets_of(file, key("a"), published=published) == [0]
-    found = file.find_many(
-        np.array([key("a").key_hash], np.uint64), file.tags_of(["orders"], 0), published=published
-    )
-    assert file.rows(found.rows)["offset"].tolist() == [0]
+@pytest.mark.parametrize("most_items", [1, 7, 1000])
+def test_search_is_cut_after_the_items_that_it_may_look_at(file, most_items):
+    file.append([make_part([f"k{n}" for n in range(1000)] + ["hot"] * 500)])
+    tag = file.tag_of("orders", 0)
+    found = file.search(Search.of([key("absent").key_hash], tag, most_items=most_items))
+    assert found.items <= 2 * most_items
+    assert offsets_of(file, key("k7"), most_items=most_items) == [700]
+    assert len(offsets_of(file, key("hot"), most_items=most_items)) == 500
 
 
-def test_find_many_equals_find_for_each(file):
+def test_many_lookups_find_what_each_finds_alone(file):
     rng = np.random.default_rng(3)
     for first in range(0, 3000, 1000):
         names = [f"k{number}" for number in rng.zipf(1.3, 1000) % 200]
@@ -196,34 +193,32 @@ def test_find_many_equals_find_for_each(file):
     hashes = key_hashes(StringColumn.from_values(names), ["orders"])
     tags = np.repeat(file.tags_of(["orders"], 0), len(names))
     for limit in (1, 2, 7, 9, 5000):
-        found = file.find_many(hashes, tags, limit=limit, begin=1100, end=3700)
-        offsets = file.rows(found.rows)["offset"]
+        found = file.search(Search.of(hashes, tags, limit=limit, begin=1100, end=3700))
+        offsets = found.rows["offset"]
         for i, name in enumerate(names):
             expected = offsets_of(file, key(name), begin=1100, end=3700)[:limit]
             assert offsets[found.offsets[i] : found.offsets[i + 1]].tolist() == expected
 
 
-def test_find_many_takes_a_time_range_for_each_lookup(file):
+def test_search_takes_a_time_range_for_each_lookup(file):
     file.append([make_part(["a"] * 4)])
     hashes = np.full(3, key("a").key_hash, np.uint64)
     tags = np.repeat(file.tags_of(["orders"], 0), 3)
-    found = file.find_many(
-        hashes, tags, begin=np.array([0, 0, 5000]), end=np.array([9999, 1001, 1])
-    )
+    found = file.search(Search.of(hashes, tags, begin=[0, 0, 5000], end=[9999, 1001, 1], limit=1))
     assert found.offsets.tolist() == [0, 1, 2, 2]
-    assert file.rows(found.rows)["offset"].tolist() == [300, 100]
+    assert found.rows["offset"].tolist() == [300, 100]
 
 
 def test_unknown_topic_matches_nothing(file):
     file.append([make_part(["a"])])
     tags = file.tags_of(["absent", "orders"], 0)
     assert tags[0] == TAG_NONE
-    found = file.find_many(np.full(2, key("a").key_hash, np.uint64), tags)
+    found = file.search(Search.of(np.full(2, key("a").key_hash, np.uint64), tags))
     assert found.offsets.tolist() == [0, 0, 1]
 
 
 def test_no_lookups_give_no_matches(file):
-    found = file.find_many(np.empty(0, np.uint64), np.empty(0, np.uint32), limit=3)
+    found = file.search(Search.of(np.empty(0, np.uint64), np.empty(0, np.uint32), limit=3))
     assert (found.offsets.tolist(), len(found.rows)) == ([0], 0)
 
 
@@ -283,7 +278,7 @@ def test_closed_file_refuses_every_use(tmp_path):
     file.close()
     file.close()
     with pytest.raises(ClosedError):
-        file.find(key("a"))
+        offsets_of(file, key("a"))
     with pytest.raises(ClosedError):
         file.append([make_part(["a"])])
 
@@ -364,8 +359,8 @@ def test_many_lookups_with_more_matches_than_were_expected_get_all(file):
     hashes = np.array([key(name).key_hash for name in names], np.uint64)
     tags = np.full(len(names), file.tag_of(key("a").topic, 0), np.uint32)
     for limit in (1, 7, 8, 9, 99, 100, 101):
-        matches = file.find_many(hashes, tags, limit=limit)
-        offsets = file.rows(matches.rows)["offset"]
+        matches = file.search(Search.of(hashes, tags, limit=limit))
+        offsets = matches.rows["offset"]
         for i, name in enumerate(names):
             found = offsets[matches.offsets[i] : matches.offsets[i + 1]].tolist()
             assert found == offsets_of(file, key(name))[:limit], (name, limit)

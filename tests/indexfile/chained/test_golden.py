@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.indexfile.chained_files import FILESYSTEM, key, message_id
+from tests.indexfile.searches import find_all
 from tierdex.indexfile.chained.file import ChainedFile
 
 DATA = Path(__file__).parents[2] / "data"
@@ -52,8 +53,7 @@ def test_golden_file_gives_the_answers_of_its_day(form, tmp_path):
         found = [
             {"topic": file.topics[int(row["tag"]) & 0x7FFFFFFF]}
             | {name: int(row[name]) for name in ("queue_id", "offset", "size", "timestamp")}
-            for rows in file.find(lookup)
-            for row in rows
+            for row in find_all(file, lookup)
         ]
         assert found == wanted["found"]
     assert file.check() == []

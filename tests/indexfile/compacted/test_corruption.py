@@ -8,7 +8,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile.check import check_compacted, check_file
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
+from tierdex.indexfile.lookup import Search
 
 ROWS = files.make_rows(900, distinct=600)
 DATA = files.write(ROWS)
@@ -19,7 +19,7 @@ ASKED = ROWS[::40]
 def answers(file: CompactedFile):
     """What single lookups, a batch and a walk give."""
     single = [files.found(file, files.lookup_of(row)) for row in ASKED]
-    many = file.find_many(ASKED["key_hash"], ASKED["tag"], limit=100)
+    many = file.search(Search.of(ASKED["key_hash"], ASKED["tag"], limit=100))
     return [*single, many.rows, *file.rows_in_hash_order()]
 
 
@@ -106,16 +106,16 @@ def test_tail_of_another_file_is_refused():
 
 def test_damaged_sidecar_is_noticed_before_it_answers():
     tail = SOUND.sidecar_bytes().tobytes()
-    plan = SOUND.plan_pages(ASKED["key_hash"])
+    wanted = Search.of(ASKED["key_hash"], ASKED["tag"])
+    plan = SOUND.plan_pages(wanted)
     for position in range(0, len(tail), 11):
         damaged = bytearray(tail)
         damaged[position] ^= 0x10
         try:
             file = CompactedFile.from_sidecar(bytes(damaged))
-            assert np.array_equal(file.plan_pages(ASKED["key_hash"]), plan)
-            for row in ASKED[:3]:
-                spans = file.page_span(int(row["key_hash"]), TIME_MIN, TIME_MAX)
-                assert spans == SOUND.page_span(int(row["key_hash"]), TIME_MIN, TIME_MAX)
+            assert np.array_equal(file.plan_pages(wanted), plan)
+            for first, last in plan.tolist():
+                assert file.span(first, last - first + 1) == SOUND.span(first, last - first + 1)
         except CorruptFileError:
             continue
 

@@ -4,11 +4,11 @@ import pytest
 from tests.indexfile import compacted_files as files
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.dictionary import Dictionaries
-from tierdex.indexfile.compacted.file import CompactedFile, Lookup
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.merge_rows import RowMerge
-from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, SchemaField
+from tierdex.indexfile.lookup import Lookup
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, SchemaField, join_rows
 
 TOPICS = [("orders", "payments"), ("payments", "refunds"), ("refunds", "orders", "audit")]
 

@@ -4,9 +4,8 @@ import pytest
 from tests.indexfile import compacted_files as files
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.row_bounds import RowBounds, RowMeasure
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, SchemaField
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, SchemaField, join_rows
 
 CODES = ["<i8", "<u8", "<i4", "<u4", "<i2", "<u2", "|i1", "|u1"]
 EVERY_CODE = Schema(tuple(SchemaField(f"f{i}", code) for i, code in enumerate(CODES)))

@@ -41,7 +41,7 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_file_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from tierdex.index_service.requests.repeats import Identity
     from tierdex.lifecycle.file_handle import FileHandle
@@ -61,15 +61,13 @@ class Page:
     def __init__(self, cursor: Cursor | None, files: FileList, *, may_jump: bool) -> None:
         """`files` are all of the snapshot. Raises CursorExpiredError when they cannot bridge."""
         self._before = self._cursor = cursor
-        self._cursors = CursorMaker(files)
-        self._file = None if cursor is None else self._cursors.file_of(cursor)
+        self._file = None if cursor is None else CursorMaker(files).file_of(cursor)
         self._floors = Floors() if cursor is None else cursor.floors
         self._jumps = may_jump and self._may_jump()
         self._passed: list[np.ndarray] = []  # fingerprints, hidden ones left out
         self._passed_here: list[np.ndarray] = []  # in the cursor's file
         self._passed_count = 0
         self._returned: set[tuple[int, int]] = set()
-        self._entries: dict[Identity, int] = {}  # and the place of each
 
     def _may_jump(self) -> bool:
         cursor, file = self._cursor, self._file
@@ -83,9 +81,10 @@ class Page:
         return self._file.key if self._jumps and self._file is not None else None
 
     def place_in(self, handle: FileHandle) -> int | None:
-        """Return where to begin in a file; None: at its newest item."""
-        jumps_here = self._jumps and self._cursor is not None and handle is self._file
-        return self._cursor.place if jumps_here and self._cursor is not None else None
+        """Return the place where the search of a file begins; None: at its newest item."""
+        if self._jumps and self._cursor is not None and handle is self._file:
+            return self._cursor.place
+        return None
 
     @property
     def is_begun(self) -> bool:
@@ -142,20 +141,24 @@ class Page:
         self._returned = set(map(tuple, returned.tolist()))
         self._passed, self._passed_here = [], []
 
-    def takes(self, identity: Identity, place: int, *, is_hidden: bool) -> bool:
-        """Say whether an entry behind the cursor is one of this page; it then counts as returned.
+    @property
+    def owes_all(self) -> bool:
+        """Say whether every entry behind the cursor is owed: no page came before."""
+        return self._before is None
+
+    def owes(self, identities: Sequence[Identity]) -> np.ndarray:
+        """Return which entries behind the cursor (b1[n]) no page before has returned.
 
         Raises WalkNeededError.
         """
-        if is_hidden or identity in self._entries:
-            return False
-        if not self._floors.clears(identity):
-            if self._jumps:
-                raise WalkNeededError
-            if tuple(fingerprints_of([identity])[0].tolist()) in self._returned:
-                return False
-        self._entries[identity] = place
-        return True
+        unsure = np.array([not self._floors.clears(identity) for identity in identities], bool)
+        if self._jumps and unsure.any():
+            raise WalkNeededError
+        owed = ~unsure
+        for number in np.flatnonzero(unsure).tolist():
+            found = fingerprints_of([identities[number]])[0]
+            owed[number] = tuple(found.tolist()) not in self._returned
+        return owed
 
     def begins_in(self, handle: FileHandle) -> bool:
         """Say whether the cursor's entry must be in this file, and was not met so far."""
@@ -175,11 +178,6 @@ class Page:
                 field="cursor",
             )
 
-    def next_cursor(self, digest: bytes, file_id: str) -> str:
-        """Return where the page after this one begins: behind its last entry, in `file_id`."""
-        place = next(reversed(self._entries.values()))
-        return self._cursors.after(digest, file_id, self._entries, place, self._before)
-
 
 def _form_of(handle: FileHandle) -> bytes:
     """Return what changes when a file is compacted or merged, and at no other time."""
@@ -198,15 +196,14 @@ class CursorMaker:
         self,
         digest: bytes,
         file_id: str,
-        page: Iterable[Identity],
-        place: int = NO_PLACE,
-        before: Cursor | None = None,
+        identities: Sequence[Identity],
+        place: int,
+        before: Cursor | None,
     ) -> str:
-        """Return the cursor behind the last entry of `page`, which is in file `file_id` at `place`.
+        """Return the cursor behind the last of a page's entries, which is in file `file_id` at `place`.
 
         `before` is the cursor that the page began with.
         """
-        identities = list(page)
         found = fingerprints_of(identities)
         floors, total = Floors(), sum(found[:, 0].tolist())
         if before is not None:

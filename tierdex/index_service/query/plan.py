@@ -1,4 +1,4 @@
-"""Which files a query must ask, newest first, and why the others need not be.
+"""Which files lookups must search, newest first, and why the others need not be.
 
 Pure, and lazy: the list of files is walked as far as the query goes, past whole runs of files whose times
 lie elsewhere. A file is asked when its **[min, max] entry time
@@ -6,20 +6,23 @@ overlaps** the query's range (not when it began inside it: late messages and bac
 and its topics, where the manifest lists them, include the one asked for. Filters are not looked at
 here, since a published file's filter may have to be fetched.
 
-Depends on lifecycle.
+Depends on lookups and lifecycle.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from tierdex.index_service.requests.lookups import NO_TOPIC
 from tierdex.lifecycle.paths import parse_file_id
 from tierdex.lifecycle.topic_set import topic_hash
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from tierdex.index_service.requests.query import QueryRequest
+    from tierdex.index_service.requests.lookups import Lookups
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList
 
@@ -33,12 +36,17 @@ class Rest(NamedTuple):
 
 
 class Plan:
-    """What one query has to ask of the files of one snapshot. One thread."""
+    """What some lookups of a batch need of the files of one snapshot. One thread."""
 
-    def __init__(self, files: FileList, request: QueryRequest) -> None:
+    def __init__(self, files: FileList, lookups: Lookups, which: np.ndarray | slice) -> None:
+        """Plan the lookups `which`, at least one."""
         self._files = files
-        self._begin, self._end = request.begin, request.end
-        self._topic = None if request.topic is None else topic_hash(request.topic)
+        self._begin = int(lookups.begin[which].min())
+        self._end = int(lookups.end[which].max())
+        topics = [0] if lookups.is_of_one_topic else np.unique(lookups.topic_index[which]).tolist()
+        self._topics = None  # hashes; None: any
+        if NO_TOPIC not in topics:
+            self._topics = [topic_hash(lookups.topics[number]) for number in topics]
 
     def candidates(self, newest: tuple[int, str] | None = None) -> Iterator[FileHandle]:
         """Yield the files to ask, newest first, as far as the caller goes; from `newest` on."""
@@ -61,7 +69,9 @@ class Plan:
         return rest
 
     def _may_hold_topic(self, handle: FileHandle) -> bool:
-        return self._topic is None or handle.topics is None or self._topic in handle.topics
+        if self._topics is None or handle.topics is None:
+            return True
+        return any(topic in handle.topics for topic in self._topics)
 
 
 def find_covering(files: FileList, file_id: str) -> FileHandle | None:

@@ -1,10 +1,10 @@
 """What a query needs of a file, whatever its form or state.
 
-A reader yields *chunks*: rows of the schema's item dtype and where they lie, newest arrival first. It
-raises a typed error when it cannot read (never yields less instead), and charges what it did to the
-meter of this query and file. A meter belongs to one thread at a time.
+A reader answers `search`: rows of the schema's item dtype and where they lie, newest arrival first. It
+raises a typed error when it cannot read (never returns less instead), and charges requests to the meter
+of this query and file. A meter belongs to one thread at a time.
 
-Depends on indexfile.work_limit and numpy.
+Depends on indexfile, requests and numpy.
 """
 
 from __future__ import annotations
@@ -12,24 +12,21 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+
+from tierdex.index_service.requests.lookups import NO_TOPIC
+from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
+from tierdex.indexfile.lookup import Search
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.work_limit import NO_LIMIT, BudgetExceededError, WorkLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor
 
-    import numpy as np
-
-    from tierdex.index_service.requests.query import QueryRequest
-
-
-__all__ = [
-    "Budget",
-    "BudgetExceededError",
-    "Candidate",
-    "Chunk",
-    "FileMeter",
-    "QueryReader",
-]
+    from tierdex.fileparts.dictionary import Dictionaries
+    from tierdex.index_service.requests.lookups import Lookups
+    from tierdex.indexfile.lookup import Found
+    from tierdex.indexfile.schema import Schema
 
 
 class Budget:
@@ -55,9 +52,15 @@ class Budget:
         self._closed = False
 
     def work_limit(self) -> WorkLimit:
-        """Return what one more call on a file may cost."""
+        """Return what one more search of a file may cost. Raises BudgetExceededError: nothing."""
         with self._lock:
-            return WorkLimit(max(0, self._items), max(0, self._entries))
+            left = WorkLimit(self._items, self._entries)
+        if left.items <= 0 or left.rows <= 0:
+            raise left.refuse()
+        if self._parent is None:
+            return left
+        above = self._parent.work_limit()
+        return WorkLimit(min(left.items, above.items), min(left.rows, above.rows))
 
     def close(self) -> None:
         """Let no further request be sent: the answer is complete, or nobody waits for it."""
@@ -76,22 +79,13 @@ class Budget:
         if self._parent is not None:
             self._parent.take_request()
 
-    def take_items(self, count: int) -> None:
+    def take(self, *, items: int = 0, entries: int = 0) -> None:
+        """Count items that were looked at and entries that were found: `work_limit` bounds the next."""
         with self._lock:
-            self._items -= count
-            if self._items < 0:
-                raise BudgetExceededError("the query's work budget (query_max_items) is used up")
+            self._items -= items
+            self._entries -= entries
         if self._parent is not None:
-            self._parent.take_items(count)
-
-    def take_entries(self, count: int) -> None:
-        """Take leave for entries of the answer; only a batch's are bounded beyond `max_count`."""
-        with self._lock:
-            self._entries -= count
-            if self._entries < 0:
-                raise BudgetExceededError(
-                    "the batch's entry budget (query_max_entries) is used up: ask for less at once"
-                )
+            self._parent.take(items=items, entries=entries)
 
 
 class FileMeter:
@@ -107,9 +101,10 @@ class FileMeter:
         self.items = 0
         self.filtered = False  # the filter said no: nothing else was read
 
-    def charge_items(self, count: int) -> None:
-        self.items += count
-        self.budget.take_items(count)
+    def charge(self, items: int, entries: int) -> None:
+        """Count what a search looked at, and the entries that it found."""
+        self.items += items
+        self.budget.take(items=items, entries=entries)
 
     def charge_request(self, length: int) -> None:
         """Take leave for one page read, before it is sent."""
@@ -124,43 +119,70 @@ class FileMeter:
         self.bytes += length
 
 
-class Candidate(NamedTuple):
-    """One matching item, decoded as far as every form of a file agrees: its location and time."""
+class FileSearch(NamedTuple):
+    """What one file is asked for: some lookups of a batch."""
 
-    location: tuple[Any, ...]  # topic, then the schema's fields in order
-    timestamp: int
+    lookups: Lookups
+    wanted: np.ndarray  # i8, numbers of the lookups
+    limits: np.ndarray  # i8, rows wanted of each
+    places: np.ndarray | None  # i8, where each goes on in this file; None: at its newest item
+    most_items: int  # that each may look at before it is cut
+
+    def columns(self, which: Any, tags: np.ndarray) -> Search:
+        """Return the lookups `wanted[which]` as columns; `tags` are what this file calls their topics."""
+        lookups, numbers = self.lookups, self.wanted[which]
+        return Search(
+            lookups.hashes[numbers],
+            tags[which],
+            lookups.begin[numbers],
+            lookups.end[numbers],
+            self.limits[which],
+            None if self.places is None else self.places[which],
+            self.most_items,
+        )
+
+    def tags(self, dictionaries: Dictionaries) -> np.ndarray:
+        """Return the tag (u4) that items of each wanted lookup have in a file with these dictionaries."""
+        lookups, wanted = self.lookups, self.wanted
+        known = dictionaries.indexes(TOPIC_DICTIONARY, lookups.topics)
+        tags = np.array([*known, -1], np.int64)  # NO_TOPIC is the last
+        tags[tags < 0] = TAG_NONE
+        found: np.ndarray = tags[lookups.topic_index[wanted]]
+        is_id = lookups.kinds[wanted] == KIND_MESSAGE_ID
+        if is_id.any():
+            found[is_id & (found != TAG_NONE)] |= KIND_BIT
+            found[is_id & (lookups.topic_index[wanted] == NO_TOPIC)] = TAG_ANY_MESSAGE_ID
+        return np.asarray(found, np.uint32)
 
 
-class Chunk(NamedTuple):
-    """Some matching rows; `places[i]` is where a later query finds row i again, see `Cursor.place`."""
+class FileRows(NamedTuple):
+    """What a file found: rows of lookup `wanted[i]` are `found.rows[offsets[i] : offsets[i + 1]]`.
 
-    rows: Any
-    places: Sequence[int] | np.ndarray
+    Lookups that the file cannot hold may be left out of `wanted`; its order is the reader's.
+    """
+
+    schema: Schema
+    dictionaries: Dictionaries
+    wanted: np.ndarray  # i8
+    found: Found
 
 
 class QueryReader(Protocol):
-    """A file that can be asked. Safe to share between threads."""
+    """A file that can be searched. Safe to share between threads."""
 
     is_local: bool
     hash_function: str | None  # set when a match is by hash only, and not by our 64-bit one
 
-    def chunks(
-        self, request: QueryRequest, meter: FileMeter, place: int | None = None
-    ) -> Iterator[Chunk]:
-        """Yield the matching items' rows, newest arrival first; from `place` on, or shortly before.
+    def excludes(self, key_hash: int) -> bool:
+        """Say whether memory alone tells that the file has no item of this hash; it may not know."""
+        ...
 
-        None: from the newest on. A place that this file cannot have yields nothing.
+    def search(
+        self, wanted: FileSearch, meter: FileMeter, executor: Executor | None = None
+    ) -> FileRows:
+        """Return the newest matching rows of each lookup. `executor` reads ranges side by side.
+
+        Requests are charged to `meter`. Raises CorruptFileError and what the store raises: a file that
+        cannot be read never looks like one without matches.
         """
-        ...
-
-    def location_names(self) -> tuple[str, ...]:
-        """Return the schema's field names, in order."""
-        ...
-
-    def candidates(self, rows: Any) -> list[Candidate]:
-        """Decode rows: dictionary indices become strings."""
-        ...
-
-    def fingerprints(self, rows: Any) -> np.ndarray:
-        """Return what `repeats.fingerprints` (u8[n, 2]) gives for the rows' identities."""
         ...

@@ -5,42 +5,46 @@ key is there (a run longer than `max_get_bytes` goes on as long as the query wan
 one request more: the whole sidecar, once, counted apart. A page that arrives damaged is fetched a
 second time before the file is called corrupt: the fault may lie in between.
 
-Depends on compactor (how a published file is opened), indexfile, lifecycle rows, the store, the two
-caches.
+Depends on compactor (how a published file is opened), file_reader, local_file, indexfile, lifecycle rows,
+the store, the two caches.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from tierdex.compactor.merged_file import open_published
 from tierdex.errors import CorruptFileError
-from tierdex.index_service.readers.entries import RowDecoder
-from tierdex.index_service.readers.file_reader import Chunk
+from tierdex.index_service.readers.file_reader import FileRows
+from tierdex.index_service.readers.local_file import in_hash_order
+from tierdex.indexfile.compacted.page_groups import group_pages
 from tierdex.indexfile.compacted.sidecar import read_topics
+from tierdex.indexfile.layout import TAG_NONE
+from tierdex.indexfile.lookup import DONE, Found, Search
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from tierdex.index_service.readers.file_reader import Candidate, FileMeter
+    from tierdex.index_service.readers.file_reader import FileMeter, FileSearch
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
-    from tierdex.index_service.requests.query import QueryRequest
-    from tierdex.indexfile.compacted.file import CompactedFile, Lookup
+    from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.indexfile.compacted.sidecar import PageSpan
+    from tierdex.indexfile.lookup import Lookup
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_FEW_ROWS = 16  # most keys have fewer; what has more is decoded by columns
+_FEW_ROWS: Final = 16  # that a lookup in one step returns at most
+_RUN_BYTES: Final = 32 * 1024  # that one of many lookups reads of a long run at once
 
 
 class PublishedFile:
@@ -64,7 +68,6 @@ class PublishedFile:
         self._sidecars = sidecars
         self._pages = pages
         self._max_get_bytes = max_get_bytes
-        self._decoder: RowDecoder | None = None
 
     def sidecar(self, meter: FileMeter | None = None) -> CompactedFile:
         """Return the open sidecar, fetching it when it is not here. Raises what the store raises."""
@@ -76,42 +79,75 @@ class PublishedFile:
 
         return self._sidecars.get(self.row, self._node, fetch)
 
-    def chunks(
-        self, request: QueryRequest, meter: FileMeter, place: int | None = None
-    ) -> Iterator[Chunk]:
-        """Places are pages."""
+    def excludes(self, key_hash: int) -> bool:
+        sidecar = self._sidecars.opened(self.row.uuid)
+        try:
+            return sidecar is not None and not sidecar.may_contain(key_hash)
+        except CorruptFileError:
+            return False  # the search fetches the sidecar anew
 
-        def spans_in(
-            sidecar: CompactedFile,
-        ) -> tuple[CompactedFile, PageSpan | None, Iterator[PageSpan]]:
-            if not sidecar.may_contain(request.key_hash):
-                meter.filtered = True
-                return sidecar, None, iter(())
-            spans = sidecar.page_spans(
-                request.key_hash,
-                request.begin,
-                request.end,
-                max_bytes=self._max_get_bytes,
-                first_page=place,
-            )
-            return sidecar, next(spans, None), spans  # the first one here: it verifies the sidecar
+    def search(
+        self, wanted: FileSearch, meter: FileMeter, executor: Executor | None = None
+    ) -> FileRows:
+        """Search the pages that the filter and the directory name; near ones come with one request.
 
-        compacted, span, spans = self.with_sidecar(meter, spans_in)
-        self._decoder = self._decoder or RowDecoder(compacted.schema, compacted.dictionaries)
-        asked = request.lookup(), request.begin, request.end
-        while span is not None:
-            data = self.read(span.position, span.length, meter)
-            for page in range(span.first_page, span.first_page + span.page_count):
-                try:
-                    rows = compacted.find_in_page(page, span, data, *asked)
-                except CorruptFileError:
-                    self.discard(span.position, span.length)
-                    data = self.read(span.position, span.length, meter)
-                    rows = compacted.find_in_page(page, span, data, *asked)
-                meter.charge_items(len(rows))
-                if len(rows):
-                    yield Chunk(rows, np.full(len(rows), page))
-            span = next(spans, None)
+        Without `executor` ranges are read one after the other. A place is a page and a row in it.
+        """
+        is_single = len(wanted.wanted) == 1
+        most_bytes = self._max_get_bytes if is_single else min(self._max_get_bytes, _RUN_BYTES)
+
+        def plan(sidecar: CompactedFile) -> tuple[CompactedFile, Any, Search, np.ndarray]:
+            which: Any = slice(None)
+            if is_single and self._is_filtered(sidecar, wanted, meter):
+                which = np.empty(0, np.int64)
+            tags = wanted.tags(sidecar.dictionaries)
+            if not (tags[which] != TAG_NONE).all():
+                which = np.flatnonzero(tags != TAG_NONE)
+            which = in_hash_order(wanted, which)
+            search = wanted.columns(which, tags)
+            return sidecar, which, search, sidecar.plan_pages(search, most_bytes)
+
+        file, which, search, pages = self.with_sidecar(meter, plan)
+        members = np.flatnonzero(pages[:, 1] >= pages[:, 0])
+        if (np.diff(pages[members, 0]) < 0).any():  # lookups of one long run, in different times
+            members = members[np.argsort(pages[members, 0], kind="stable")]
+        found = self._search_pages(file, search.taken(members), pages[members], meter, executor)
+        return FileRows(file.schema, file.dictionaries, wanted.wanted[which][members], found)
+
+    @staticmethod
+    def _is_filtered(sidecar: CompactedFile, wanted: FileSearch, meter: FileMeter) -> bool:
+        meter.filtered = not sidecar.may_contain(int(wanted.lookups.hashes[wanted.wanted[0]]))
+        return meter.filtered
+
+    def _search_pages(
+        self,
+        file: CompactedFile,
+        search: Search,
+        pages: np.ndarray,
+        meter: FileMeter,
+        executor: Executor | None,
+    ) -> Found:
+        """Read the pages (i8[n, 2]) of the lookups, whose first ones rise, and search them."""
+        groups = group_pages(pages)
+        if not groups:
+            return Found.nothing(0, file.schema.dtype)
+        spans = [file.span(first, last - first + 1) for first, last, _, _ in groups]
+        buffers = self._read_spans(spans, meter, executor)
+        pieces = [
+            self._search_span(file, span, data, search.taken(slice(low, high)), meter)
+            for (_, _, low, high), span, data in zip(groups, spans, buffers, strict=True)
+        ]
+        return Found.joined(pieces)
+
+    def _search_span(
+        self, file: CompactedFile, span: PageSpan, data: bytes, search: Search, meter: FileMeter
+    ) -> Found:
+        try:
+            return file.search_span(span, data, search)
+        except CorruptFileError:
+            self._pages.discard(self.row.object_key, span.position, span.length)
+            (again,) = self._read_spans([span], meter, None)
+            return file.search_span(span, again, search)
 
     def find_few(
         self, lookup: Lookup, begin: int, end: int
@@ -130,15 +166,17 @@ class PublishedFile:
         names = sidecar.dictionaries.strings(TOPIC_DICTIONARY)
         if sidecar.schema != MESSAGE_SCHEMA:
             return None
-        spans = sidecar.page_spans(lookup.key_hash, begin, end, max_bytes=self._max_get_bytes)
-        span = next(spans, None)
-        if span is None:
+        tag = sidecar.tag_of(lookup.topic, lookup.kind)
+        wanted = Search.of([lookup.key_hash], tag, begin=begin, end=end, limit=_FEW_ROWS)
+        ((first, last),) = sidecar.plan_pages(wanted, self._max_get_bytes).tolist()
+        if last < first or tag == TAG_NONE:
             return names, []
+        span = sidecar.span(first, last - first + 1)
         data = self._pages.get(self.row.object_key, span.position, span.length)
-        if data is None or next(spans, None) is not None:
+        if data is None:
             return None
-        rows = sidecar.find_in_span(span, data, lookup, begin, end)
-        return (names, rows.tolist()) if len(rows) <= _FEW_ROWS else None
+        found = sidecar.search_span(span, data, wanted)
+        return (names, found.rows.tolist()) if found.following[0] == DONE else None
 
     def with_sidecar(self, meter: FileMeter, use: Callable[[CompactedFile], T]) -> T:
         """Return `use(sidecar)`; a sidecar that turns out to be damaged is fetched anew, once."""
@@ -149,24 +187,24 @@ class PublishedFile:
             self._sidecars.forget(self.row.uuid)
             return use(self.sidecar(meter))
 
-    def read_many(
-        self, ranges: list[tuple[int, int]], meter: FileMeter, executor: Executor
+    def _read_spans(
+        self, spans: Sequence[PageSpan], meter: FileMeter, executor: Executor | None
     ) -> list[bytes]:
-        """Return ranges of pages, those that are not in memory read side by side."""
+        """Return ranges of pages; those that are not in memory are read by a request each."""
         key = self.row.object_key
-        data = [self._pages.get(key, *place) for place in ranges]
+        data = [self._pages.get(key, span.position, span.length) for span in spans]
         absent = [number for number, found in enumerate(data) if found is None]
         for number in absent:
-            meter.charge_request(ranges[number][1])
-        fetched = executor.map(lambda n: self._store.get(key, *ranges[n]), absent)
-        for number, found in zip(absent, fetched, strict=True):
-            self._pages.put(key, ranges[number][0], found)
+            meter.charge_request(spans[number].length)
+
+        def fetch(number: int) -> bytes:
+            return self._store.get(key, spans[number].position, spans[number].length)
+
+        each = map if executor is None or len(absent) == 1 else executor.map
+        for number, found in zip(absent, each(fetch, absent), strict=True):
+            self._pages.put(key, spans[number].position, found)
             data[number] = found
         return [found for found in data if found is not None]
-
-    def discard(self, position: int, length: int) -> None:
-        """Forget a range that turned out to be damaged on its way here."""
-        self._pages.discard(self.row.object_key, position, length)
 
     @property
     def topics(self) -> list[str]:
@@ -193,28 +231,6 @@ class PublishedFile:
     def whole(self) -> CompactedFile:
         """Open the object for reading it from end to end. Raises as `open_published`."""
         return open_published(self._store, self.row)
-
-    def read(self, position: int, length: int, meter: FileMeter) -> bytes:
-        """Return a range of pages, from memory or with one request."""
-        key = self.row.object_key
-        data = self._pages.get(key, position, length)
-        if data is None:
-            meter.charge_request(length)
-            data = self._store.get(key, position, length)
-            self._pages.put(key, position, data)
-        return data
-
-    def location_names(self) -> tuple[str, ...]:
-        assert self._decoder is not None, "rows come before their names"
-        return self._decoder.names
-
-    def candidates(self, rows: np.ndarray) -> list[Candidate]:
-        assert self._decoder is not None, "rows come before their decoding"
-        return self._decoder.decode(rows)
-
-    def fingerprints(self, rows: np.ndarray) -> np.ndarray:
-        assert self._decoder is not None, "rows come before their decoding"
-        return self._decoder.fingerprints(rows)
 
     def close(self) -> None:
         """Nothing is held open here: sidecars belong to their cache."""

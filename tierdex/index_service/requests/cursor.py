@@ -36,7 +36,7 @@ class Cursor(NamedTuple):
     `returned` is the sum of the fingerprints' first halves over this page and those before it, `merges`
     stands for the merged files with parts on both sides of `file_id`. `form` is the uuid of its file if
     that was compacted already, else zeros; `place` is where the entry lies in this form: a row number of
-    a chained file, a page of a compacted one, or NO_PLACE. `floors` bound what was returned from below.
+    a chained file, page and row of a compacted one, or NO_PLACE. `floors` bound what was returned from below.
     """
 
     query_digest: bytes

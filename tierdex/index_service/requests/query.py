@@ -21,7 +21,6 @@ from tierdex.index_service.requests.entry_rules import (
     check_topic,
 )
 from tierdex.indexfile import hashing
-from tierdex.indexfile.lookup import Lookup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,10 +43,6 @@ class QueryRequest:
     end: int
     max_count: int
     cursor: Cursor | None = None
-
-    def lookup(self) -> Lookup:
-        """Return what a file compares: hash, kind and (for a key) topic."""
-        return Lookup(self.key_hash, self.kind, self.topic)
 
     def digest(self) -> bytes:
         """Return what binds a cursor to this query; `max_count` may change from page to page."""

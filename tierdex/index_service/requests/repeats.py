@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tierdex.indexfile.kernels.fingerprint import mix_rows
+from tierdex.indexfile.kernels.fingerprint import add_keys, mix_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,6 +32,7 @@ Identity = tuple[tuple[Any, ...], int]
 _BITS: Final = (1 << 64) - 1
 _MOST_FLOORS: Final = 16  # queues; a cursor stays short enough for a query string
 _MESSAGE_FIELDS: Final = 4  # topic, offset, size, queue
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def identity_of(entry: Entry) -> Identity:
@@ -90,6 +91,34 @@ def text_number(text: str) -> int:
 
 def _number(value: Any) -> int:
     return text_number(value) if isinstance(value, str) else value & _BITS
+
+
+class EntrySet:
+    """Entries of many lookups, by fingerprint: which of those that come are there already. One thread."""
+
+    def __init__(self) -> None:
+        self._table = np.zeros((64, 2), np.uint64)
+        self._count = 0
+
+    def add(self, lookups: np.ndarray, found: np.ndarray) -> np.ndarray:
+        """Add entries of `lookups` (i8[n]) with the fingerprints `found` (u8[n, 2]).
+
+        Returns which of them (b1[n]) no entry of the same lookup repeats, here or before.
+        """
+        keys = found.copy()
+        keys[:, 0] += lookups.astype(np.uint64) * _SPREAD
+        keys[(keys == 0).all(1)] = 1  # zeros stand for an empty place
+        if 2 * (self._count + len(keys)) > len(self._table):
+            self._grow(self._count + len(keys))
+        is_new = np.empty(len(keys), np.bool_)
+        add_keys(self._table, keys, is_new)
+        self._count += int(np.count_nonzero(is_new))
+        return is_new
+
+    def _grow(self, count: int) -> None:
+        known = self._table[self._table.any(1)]
+        self._table = np.zeros((1 << (4 * count).bit_length(), 2), np.uint64)
+        add_keys(self._table, known, np.empty(len(known), np.bool_))
 
 
 # -- floors -----------------------------------------------------------------------------------------

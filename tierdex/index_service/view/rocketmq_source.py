@@ -5,7 +5,7 @@ belong to another key of the topic. A message ID is indexed there as a key of it
 topic every topic of the metadata is tried. The times in their headers bound nothing, so each file
 is searched for every time range.
 
-Depends on manifest_follower, answer, readers, requests, lifecycle and rocketmq.
+Depends on manifest_follower, answer, readers, requests, fileparts, indexfile, lifecycle and rocketmq.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tierdex.errors import UnavailableError
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.readers.file_reader import Candidate, Chunk
+from tierdex.index_service.readers.file_reader import FileRows
 from tierdex.index_service.requests.cursor import NO_PLACE
-from tierdex.index_service.requests.repeats import fingerprints_of
 from tierdex.index_service.view.manifest_follower import tell_nobody
+from tierdex.indexfile.lookup import DONE, START, Found
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY, join_rows
 from tierdex.lifecycle.file_handle import FileHandle, Lease
 from tierdex.lifecycle.file_state import FileState
 from tierdex.rocketmq.folder import RocketmqFolder
@@ -27,11 +29,12 @@ from tierdex.rocketmq.layout import HASH_FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
-    from tierdex.index_service.readers.file_reader import FileMeter
-    from tierdex.index_service.requests.query import QueryRequest
+    from tierdex.index_service.readers.file_reader import FileMeter, FileSearch
+    from tierdex.index_service.requests.lookups import Lookups
     from tierdex.index_service.view.manifest_follower import TellMissing
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.rocketmq.file import RocketmqIndexFile
@@ -50,32 +53,57 @@ class RocketmqReader:
         self._folder = folder
         self._file = file
 
-    def chunks(
-        self, request: QueryRequest, meter: FileMeter, place: int | None = None
-    ) -> Iterator[Chunk]:
-        """There are no places: pages are taken by a walk."""
-        assert place is None, place
+    def excludes(self, key_hash: int) -> bool:
+        """Say no: there is no filter, and the hash is another one."""
+        del key_hash
+        return False
+
+    def search(
+        self, wanted: FileSearch, meter: FileMeter, executor: Executor | None = None
+    ) -> FileRows:
+        """Search the file by the lookups' own texts, one after the other.
+
+        Rows have no places: pages of a query are taken by a walk. A search goes on behind the matches
+        that it had returned, counted from the newest.
+        """
+        del meter, executor
         numbers = self._folder.topics()
-        if request.topic is None and not numbers:
+        dictionaries = Dictionaries((TOPIC_DICTIONARY,))
+        pieces = [Found.nothing(0, MESSAGE_SCHEMA.dtype)]
+        for i, number in enumerate(wanted.wanted.tolist()):
+            begin = START if wanted.places is None else int(wanted.places[i])
+            rows = _Rows(max(0, begin), int(wanted.limits[i]))
+            for block in self._matches(wanted.lookups, number, numbers, dictionaries):
+                if rows.take(block):
+                    break
+            pieces.append(rows.found())
+        return FileRows(MESSAGE_SCHEMA, dictionaries, wanted.wanted, Found.joined(pieces))
+
+    def _matches(
+        self, lookups: Lookups, number: int, numbers: dict[str, int], dictionaries: Dictionaries
+    ) -> Iterator[np.ndarray]:
+        """Yield the rows of one lookup, newest first, as rows of messages."""
+        asked = lookups.topic_of(number)
+        if asked is None and not numbers:
             raise UnavailableError(
                 "a message ID is found by its topic here, and there is no metadata: give `topic`"
             )
-        for topic in [request.topic] if request.topic is not None else sorted(numbers):
+        text, times = (
+            lookups.text_of(number),
+            (int(lookups.begin[number]), int(lookups.end[number])),
+        )
+        for topic in [asked] if asked is not None else sorted(numbers):
             others = np.array([n for name, n in numbers.items() if name != topic], np.int32)
-            blocks = self._file.find_blocks(topic, request.text, request.begin, request.end)
-            for rows in blocks:
-                meter.charge_items(len(rows))
-                wanted = numbers.get(topic)
-                keep = (
-                    ~np.isin(rows["topic_id"], others)
-                    if wanted is None
-                    else rows["topic_id"] == wanted
-                )
-                found = [
-                    Candidate((topic, offset, size, queue_id), timestamp)
-                    for _, _, queue_id, offset, size, timestamp in rows[keep].tolist()
-                ]
-                yield Chunk(found, [NO_PLACE] * len(found))
+            own = numbers.get(topic)
+            (tag,) = dictionaries.stage(TOPIC_DICTIONARY, [topic])
+            for block in self._file.find_blocks(topic, text, *times):
+                is_other = np.isin(block["topic_id"], others)
+                kept = block[~is_other if own is None else block["topic_id"] == own]
+                rows = np.zeros(len(kept), MESSAGE_SCHEMA.dtype)
+                rows["tag"] = tag
+                for name in ("queue_id", "offset", "size", "timestamp"):
+                    rows[name] = kept[name]
+                yield rows
 
     @property
     def topics(self) -> frozenset[str]:
@@ -86,17 +114,38 @@ class RocketmqReader:
         """Return every broken invariant of the file, in words."""
         return self._file.check()
 
-    def candidates(self, rows: list[Candidate]) -> list[Candidate]:
-        return rows
-
-    def fingerprints(self, rows: list[Candidate]) -> np.ndarray:
-        return fingerprints_of(rows)
-
-    def location_names(self) -> tuple[str, ...]:
-        return ("offset", "size", "queue_id")
-
     def close(self) -> None:
         """Do nothing: the folder closes its files."""
+
+
+class _Rows:
+    """Up to `limit` rows of one lookup behind the first `skipped` ones."""
+
+    def __init__(self, skipped: int, limit: int) -> None:
+        self._skipped, self._limit = skipped, limit
+        self._pieces = [np.empty(0, MESSAGE_SCHEMA.dtype)]
+        self._count = self._passed = 0
+        self._has_more = False
+
+    def take(self, rows: np.ndarray) -> bool:
+        """Take what belongs to them; say whether there is more behind."""
+        begin = max(0, self._skipped - self._passed)
+        self._passed += len(rows)
+        piece = rows[begin:][: self._limit - self._count]
+        self._has_more = len(rows) - begin > len(piece)
+        self._pieces.append(piece)
+        self._count += len(piece)
+        return self._has_more
+
+    def found(self) -> Found:
+        following = self._skipped + self._count if self._has_more else DONE
+        return Found(
+            np.array([0, self._count]),
+            join_rows(self._pieces),
+            np.full(self._count, NO_PLACE),
+            np.array([following]),
+            self._passed,
+        )
 
 
 class RocketmqView:

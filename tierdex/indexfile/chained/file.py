@@ -28,7 +28,7 @@ from tierdex.indexfile.chained.check import check_chained
 from tierdex.indexfile.chained.old_pages import write_recovered
 from tierdex.indexfile.chained.reader import Published
 from tierdex.indexfile.chained.seal import read_tail
-from tierdex.indexfile.chained.view import ChainedView, Matches
+from tierdex.indexfile.chained.view import ChainedView
 from tierdex.indexfile.chained.writer import ChainedWriter, FileFullError
 from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
 from tierdex.indexfile.layout import Form
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem, OpenFile
     from tierdex.indexfile.schema import Schema
 
-__all__ = ["ChainedFile", "FileFullError", "Lookup", "Matches", "Published"]
+__all__ = ["ChainedFile", "FileFullError", "Lookup", "Published"]
 
 _SPARE_ROWS = 4096  # rows beyond two an item: the longest dictionary string always fits a new file
 

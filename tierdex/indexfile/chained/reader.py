@@ -3,8 +3,7 @@
 The reading half of `ChainedFile`. It sees what was published: one value that the writing half replaces
 in one step, after the batch is real. Never waits for a writer.
 
-Depends on fileparts, proof, chain_lookup, single_gets, layout, lookup, schema, row_bounds,
-batch_statistics and work_limit.
+Depends on fileparts, proof, single_gets, layout, lookup, schema, row_bounds and batch_statistics.
 """
 
 from __future__ import annotations
@@ -12,19 +11,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable  # noqa: TC003 (MessageFinder's field)
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.kernels import chain_lookup as k
 from tierdex.indexfile.chained.proof import Proof, prove
-from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.row_bounds import RowBounds, RowMeasure
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,8 +28,9 @@ if TYPE_CHECKING:
 
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.chained.batch_statistics import BatchStatistics
-    from tierdex.indexfile.chained.view import ChainedView, Matches
+    from tierdex.indexfile.chained.view import ChainedView
     from tierdex.indexfile.header import FileHeader
+    from tierdex.indexfile.lookup import Found, Lookup, Search
     from tierdex.indexfile.schema import Schema
 
 
@@ -113,7 +110,7 @@ class ChainedReader:
 
     @property
     def published(self) -> int:
-        """Rows that are visible; what `find` takes as its snapshot."""
+        """Rows that are visible."""
         return self._published[0]
 
     @property
@@ -143,56 +140,16 @@ class ChainedReader:
 
     # -- queries -----------------------------------------------------------------------------------
 
-    def find(
-        self,
-        lookup: Lookup,
-        *,
-        begin: int | None = None,
-        end: int | None = None,
-        published: int | None = None,
-        on_walked: Callable[[int], None] | None = None,
-    ) -> Iterator[np.ndarray]:
-        """Yield copies of the matching rows, newest first, in chunks of growing size.
+    def search(self, wanted: Search) -> Found:
+        """Return the newest matching rows of each lookup; a place is a row number.
 
-        Hash, kind and topic are compared; `begin` and `end` (ms) are inclusive. `on_walked` hears how
-        many items were looked at, before each chunk and every 65,536 items; it may raise. Raises
+        Hash, kind, topic and times are compared. Sees what is published when it begins. Raises
         CorruptFileError.
         """
-        found = self.find_from(
-            None, lookup, begin=begin, end=end, published=published, on_walked=on_walked
-        )
-        return (rows for rows, _ in found)
-
-    def find_from(
-        self,
-        number: int | None,
-        lookup: Lookup,
-        *,
-        begin: int | None = None,
-        end: int | None = None,
-        published: int | None = None,
-        on_walked: Callable[[int], None] | None = None,
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Do as `find` from row `number` on (None: the newest), and yield the rows' numbers (i8), too.
-
-        `number` is one that was yielded for this lookup; another one may yield nothing, or a part.
-        """
-        tag = self.tag_of(lookup.topic, lookup.kind)
-        most = self.published if published is None else published
-        if tag == layout.TAG_NONE or (number is not None and not 1 <= number <= most):
-            return iter(())
-        return self._view.find(
-            lookup.key_hash,
-            tag,
-            begin=TIME_MIN if begin is None else begin,
-            end=TIME_MAX if end is None else end,
-            published=most,
-            on_walked=on_walked,
-            start=k.START if number is None else number,
-        )
+        return self._view.search(wanted, self.published)
 
     def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:
-        """Return what `find` yields as tuples, in one step; None when that may be too much for one."""
+        """Return what one lookup finds as tuples, in one step; None when that may be too much for one."""
         tag = self.tag_of(lookup.topic, lookup.kind)
         if tag == layout.TAG_NONE:
             return []
@@ -214,69 +171,9 @@ class ChainedReader:
         arguments = np.array([address(self._view_place), place, tag, seed, most_bytes], np.int64)
         return MessageFinder(partial(single_gets.load(), address(arguments)), (self, arguments))
 
-    def find_many(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        *,
-        begin: Any = None,
-        end: Any = None,
-        limit: int = 1,
-        published: int | None = None,
-        most: WorkLimit = NO_LIMIT,
-    ) -> Matches:
-        """Return the row numbers of up to `limit` newest matches of each lookup.
-
-        `hashes` u8, `tags` u4 (`tags_of`, by topic), `begin` and `end` one time (ms) or one a
-        lookup. `rows` turns row numbers into rows. Raises CorruptFileError, BudgetExceededError.
-        """
-        assert limit >= 1, limit
-        hashes = np.ascontiguousarray(hashes, np.uint64)
-        tags = np.ascontiguousarray(tags, np.uint32)
-        assert hashes.shape == tags.shape
-        begins = np.ascontiguousarray(TIME_MIN if begin is None else begin, np.int64)
-        ends = np.ascontiguousarray(TIME_MAX if end is None else end, np.int64)
-        return self._view.find_many(
-            hashes,
-            tags,
-            begin=begins if np.ndim(begin) else begins.reshape(()),
-            end=ends if np.ndim(end) else ends.reshape(()),
-            limit=limit,
-            published=self.published if published is None else published,
-            most=most,
-        )
-
-    def find_within_share(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        *,
-        begin: np.ndarray,
-        end: np.ndarray,
-        limit: int,
-        share: WorkLimit,
-    ) -> tuple[Matches, np.ndarray]:
-        """Return what `find_many` does, and the lookups (i8) that need more than their share.
-
-        Those have no rows. Columns are contiguous, one value a lookup. Raises CorruptFileError.
-        """
-        return self._view.find_within_share(
-            hashes,
-            tags,
-            begin=begin,
-            end=end,
-            limit=limit,
-            published=self.published,
-            share=share,
-        )
-
     def take_newest(self, arguments: int) -> tuple[int, int]:
         """Fill columns with the newest match of many keys; what `NewestColumns` calls."""
         return self._view.take_newest(arguments)
-
-    def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return copies of the rows that `find_many` gave the numbers of."""
-        return self._view.gather(numbers)
 
     def tag_of(self, topic: str | None, kind: int) -> int:
         """Return the tag that items of (topic, kind) have; TAG_NONE when there are none."""
@@ -289,7 +186,7 @@ class ChainedReader:
         return index | (layout.KIND_BIT if kind == layout.KIND_MESSAGE_ID else 0)
 
     def tags_of(self, topics: Sequence[str | None], kind: int) -> np.ndarray:
-        """Return the tags (u4) of several topics; index them by a lookup's topic for find_many."""
+        """Return the tags (u4) of several topics; index them by a lookup's topic for `search`."""
         return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
 
     def rows_in_hash_order(self, chunk_items: int = 65_536) -> Iterator[np.ndarray]:

@@ -22,29 +22,18 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.chained.kernels import chain_columns as columns_k
 from tierdex.indexfile.chained.kernels import chain_lookup as k
 from tierdex.indexfile.chained.kernels import chain_walk as walk_k
-from tierdex.indexfile.lookup import without_long
-from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
+from tierdex.indexfile.lookup import START, Found, Search
+from tierdex.indexfile.work_limit import NO_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
     from tierdex.indexfile.header import FileHeader
 
-_STEPS = 65_536  # items that one call of the kernel walks at most: a hot chain reports on its way
+_STEPS = 65_536  # items of a long chain that are collected at once
 _FEW_STEPS = 256  # items that a lookup in one step walks at most
-_CHUNKS = (16, 256, 4096)  # rows of the first, second and later chunks of a find
+_FEW = 16  # rows that a lookup in one step returns at most
 _DISTINCT = 64  # hashes of a long chain that are walked for one by one
-
-
-class Matches(NamedTuple):
-    """What many lookups found: lookup i has row numbers `rows[offsets[i] : offsets[i + 1]]`.
-
-    Newest first. `walked` counts the items looked at.
-    """
-
-    offsets: np.ndarray
-    rows: np.ndarray
-    walked: int
 
 
 class BlockChecksums(NamedTuple):
@@ -53,35 +42,6 @@ class BlockChecksums(NamedTuple):
     checksums: np.ndarray  # u4
     verified: np.ndarray  # u1, 0 or 1
     seed: int
-
-
-def _lookup_words(
-    hashes: np.ndarray,
-    tags: np.ndarray,
-    begin: np.ndarray,
-    end: np.ndarray,
-    published: int,
-    limit: int,
-    most_items: int,
-) -> np.ndarray:
-    """Return what `find_matches` takes: columns by address, and that no lookup is given up."""
-    return np.array(
-        [
-            address(hashes),
-            address(tags),
-            address(begin),
-            8 * begin.ndim,
-            address(end),
-            8 * end.ndim,
-            published,
-            len(hashes),
-            limit,
-            most_items,
-            0,
-            NO_LIMIT.items,
-        ],
-        np.int64,
-    )
 
 
 class ChainedView:
@@ -142,54 +102,14 @@ class ChainedView:
 
     # -- one key ----------------------------------------------------------------------------------
 
-    def find(
-        self,
-        key_hash: int,
-        tag: int,
-        *,
-        begin: int,
-        end: int,
-        published: int,
-        on_walked: Callable[[int], None] | None,
-        start: int = k.START,
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield copies of matching rows, newest first, and their numbers; see ChainedFile.find."""
-        signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
-        cursor, chunk = start, 0
-        while cursor:
-            limit = _CHUNKS[chunk]
-            # Nothing of this thread's buffer is used after a yield: its next find may write there.
-            buffer, place = thread_buffer(limit * (8 + self.item_bytes))
-            count, cursor, walked = k.walk_chain(
-                self.array,
-                signed,
-                tag,
-                begin,
-                end,
-                published,
-                cursor,
-                limit,
-                _STEPS,
-                place,
-                place + 8 * limit,
-            )
-            if count < 0:
-                raise self.damage(count)
-            found = buffer[8 * limit : 8 * limit + count * self.item_bytes]
-            if on_walked is not None:
-                on_walked(walked)
-            if count:
-                chunk = min(chunk + 1, len(_CHUNKS) - 1)
-                yield np.frombuffer(found, self.dtype), np.frombuffer(buffer[: 8 * count], np.int64)
-
     def find_few(
         self, key_hash: int, tag: int, begin: int, end: int, published: int
     ) -> list[tuple[int, ...]] | None:
         """Return the matching rows as tuples in the order of the dtype, newest first, in one step.
 
-        None when there are many, or the chain is long: then `find` does it in pieces.
+        None when there are many, or the chain is long: then `search` does it in pieces.
         """
-        limit = _CHUNKS[0]
+        limit = _FEW
         buffer, place = thread_buffer(limit * (8 + self.item_bytes))
         count, cursor, _ = k.walk_chain(
             self.array,
@@ -198,7 +118,7 @@ class ChainedView:
             begin,
             end,
             published,
-            k.START,
+            START,
             limit,
             _FEW_STEPS,
             place,
@@ -213,13 +133,6 @@ class ChainedView:
         rows: list[tuple[int, ...]] = np.frombuffer(buffer, self.dtype, count, 8 * limit).tolist()
         return rows
 
-    def gather(self, numbers: np.ndarray) -> np.ndarray:
-        """Return copies of the rows with these numbers (as a lookup gave them)."""
-        numbers = np.ascontiguousarray(numbers, np.int64)
-        raw = np.empty(len(numbers) * self.item_bytes, np.uint8)
-        k.gather_rows(self.array, address(numbers), len(numbers), address(raw))
-        return raw.view(self.dtype)
-
     def damage(self, answer: int) -> CorruptFileError:
         """Return the error that a kernel's negative answer stands for."""
         if answer == k.BAD_CHAIN:
@@ -228,61 +141,36 @@ class ChainedView:
 
     # -- many keys -----------------------------------------------------------------------------------
 
-    def find_many(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        *,
-        begin: np.ndarray,
-        end: np.ndarray,
-        limit: int,
-        published: int,
-        most: WorkLimit = NO_LIMIT,
-    ) -> Matches:
-        """Return up to `limit` newest row numbers of each lookup; see ChainedFile.find_many."""
-        lookups = _lookup_words(hashes, tags, begin, end, published, limit, most.items)
-        return self._find_all(lookups, most)
+    def search(self, wanted: Search, published: int) -> Found:
+        """Return the newest matches of each lookup among the rows up to `published`.
 
-    def find_within_share(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        *,
-        begin: np.ndarray,
-        end: np.ndarray,
-        limit: int,
-        published: int,
-        share: WorkLimit,
-    ) -> tuple[Matches, np.ndarray]:
-        """Do the same without the lookups (i8, returned) that need more; see ChainedReader."""
-        given_up = np.zeros(len(hashes), bool)
-        most_rows = min(limit, share.rows + 1)
-        lookups = _lookup_words(hashes, tags, begin, end, published, most_rows, NO_LIMIT.items)
-        lookups[k.L_LONG], lookups[k.L_STEPS] = address(given_up), share.items
-        found = self._find_all(lookups, NO_LIMIT)
-        keep, offsets, long = without_long(np.diff(found.offsets), given_up, share.rows)
-        return Matches(offsets, found.rows[keep], found.walked), long
-
-    def _find_all(self, lookups: np.ndarray, most: WorkLimit) -> Matches:
-        count = int(lookups[k.L_COUNT])
-        offsets = np.zeros(count + 1, np.int64)
-        numbers = np.empty(count + count // 4 + 16, np.int64)
-        done, walked = 0, 0
+        Places are row numbers. Raises CorruptFileError.
+        """
+        count = len(wanted.hashes)
+        offsets, following = np.zeros(count + 1, np.int64), np.empty(count, np.int64)
+        columns = (*wanted[:5], wanted.places, following)
+        places = [0 if column is None else address(column) for column in columns]
+        search = np.array([*places, published, count, wanted.most_items], np.int64)
+        numbers = np.empty(wanted.room, np.int64)
+        done, items = 0, 0
         while True:
-            done, steps = k.find_matches(
-                self.array, lookups, done, address(offsets), address(numbers), len(numbers)
+            done, walked = k.find_matches(
+                self.array, search, done, address(offsets), address(numbers), len(numbers)
             )
-            walked += steps
-            if done == k.TOO_MUCH or (done >= 0 and offsets[done] > most.rows):
-                raise most.refuse()
+            items += walked
             if done < 0:
                 raise self.damage(done)
             if done == count:
-                return Matches(offsets, numbers[: offsets[-1]], walked)
-            if len(numbers) > 2 * most.rows + count:
-                raise most.refuse()
-            lookups[k.L_MOST_ITEMS] = most.items - walked
+                break
             numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
+        numbers = numbers[: offsets[-1]]
+        return Found(offsets, self._gather(numbers), numbers, following, items)
+
+    def _gather(self, numbers: np.ndarray) -> np.ndarray:
+        """Return copies of the rows with these numbers (i8)."""
+        raw = np.empty(len(numbers) * self.item_bytes, np.uint8)
+        k.gather_rows(self.array, address(numbers), len(numbers), address(raw))
+        return raw.view(self.dtype)
 
     def take_newest(self, arguments: int) -> tuple[int, int]:
         """Fill columns with the newest match of many keys; see kernels.chain_columns.

@@ -6,31 +6,28 @@ searches what was read. Small parts are verified when the file is opened, direct
 partitions and mapped pages when first used, fetched pages always: damage raises CorruptFileError and
 is never an answer.
 
-Depends on fileparts, check, page_batch, page_lookup, pages, sidecar, header, layout, lookup, schema and
-work_limit.
+Depends on fileparts, check, page_batch, page_lookup, sidecar, header, layout, lookup and schema.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
-from tierdex.fileparts.memory import thread_buffer
+from tierdex.fileparts.memory import address, thread_buffer
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.check import find_damage
 from tierdex.indexfile.compacted.kernels import page_batch as batch
 from tierdex.indexfile.compacted.kernels import page_lookup as k
-from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.compacted.sidecar import PageSpan, Sidecar
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
-from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup, without_long
-from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.work_limit import NO_LIMIT, WorkLimit
+from tierdex.indexfile.lookup import Found
+from tierdex.indexfile.schema import TOPIC_DICTIONARY, join_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,21 +36,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.filesystem import FileSystem, Mapping
+    from tierdex.indexfile.lookup import Lookup, Search
 
-__all__ = ["CompactedFile", "Lookup", "PageSpan", "RowMatches"]
+__all__ = ["CompactedFile", "PageSpan"]
 
 MAX_GET_BYTES = 256 * 1024
-_FIRST_ROWS = 16  # of the first chunk: most keys have fewer
-
-
-class RowMatches(NamedTuple):
-    """What many lookups found: lookup i has the rows `rows[offsets[i] : offsets[i + 1]]`.
-
-    Newest first; rows are copies in the schema's item dtype.
-    """
-
-    offsets: np.ndarray
-    rows: np.ndarray
+_FEW_ROWS = 16  # that a lookup in one step returns at most
 
 
 class CompactedFile(Sidecar):
@@ -153,141 +141,8 @@ class CompactedFile(Sidecar):
         """Return the tag (u4[n]) of each topic, as `tag_of` does."""
         return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
 
-    def page_span(
-        self, key_hash: int, begin: int, end: int, *, max_bytes: int = MAX_GET_BYTES
-    ) -> list[PageSpan]:
-        """Return the ranges that hold items of `key_hash` within [begin, end], newest end first.
-
-        One range of at most two pages for an ordinary key; a long run is cut into ranges of at most
-        `max_bytes`, which begin and end with pages whose times are not all outside. Does not ask the
-        filter.
-        """
-        return list(self.page_spans(key_hash, begin, end, max_bytes=max_bytes))
-
-    def page_spans(
-        self,
-        key_hash: int,
-        begin: int,
-        end: int,
-        *,
-        max_bytes: int = MAX_GET_BYTES,
-        first_page: int | None = None,
-    ) -> Iterator[PageSpan]:
-        """Yield what `page_span` returns, from `first_page` on, as far as the caller goes on."""
-        if not self.item_count:
-            return
-        first, last = self._page_range(key_hash)
-        begun: PageSpan | None = None
-        for page in range(first if first_page is None else max(first, first_page), last + 1):
-            if not k.page_in_span(self.address, page, begin, end):
-                continue
-            position, length = self.page_place(page)
-            if begun is not None:
-                # Pages in between that are outside cost bytes, another range a whole request.
-                joined = position + length - begun.position
-                if joined <= max(max_bytes, 2 * layout.PAGE_BYTES_MAX):
-                    pages = page + 1 - begun.first_page
-                    begun = PageSpan(begun.position, joined, begun.first_page, pages)
-                    continue
-                yield begun
-            begun = PageSpan(position, length, page)
-        if begun is not None:
-            yield begun
-
-    def _page_range(self, key_hash: int) -> tuple[int, int]:
-        """Return the first and the last page that may hold `key_hash`. Raises CorruptFileError."""
-        first, last = k.page_range(self.address, np.uint64(key_hash))
-        if first < 0:
-            raise self.damage(k.DAMAGED_DIRECTORY, last * layout.DIRECTORY_ENTRY_BYTES // 4096)
-        return first, last
-
-    def find_in_span(
-        self, span: PageSpan, data: Buffer, lookup: Lookup, begin: int, end: int
-    ) -> np.ndarray:
-        """Return the matching rows in the bytes of `span`, newest first. Raises CorruptFileError."""
-        pages = range(span.first_page, span.first_page + span.page_count)
-        found = [self.find_in_page(page, span, data, lookup, begin, end) for page in pages]
-        return found[0] if len(found) == 1 else join_rows(found)
-
-    def find_in_page(
-        self, page: int, span: PageSpan, data: Buffer, lookup: Lookup, begin: int, end: int
-    ) -> np.ndarray:
-        """Return what `find_in_span` does, of one page of the span."""
-        buffer = np.frombuffer(memoryview(data), np.uint8)
-        if len(buffer) != span.length:
-            raise CorruptFileError(
-                self.path, f"{len(buffer)} bytes of pages, {span.length} were asked for"
-            )
-        position, length = self.page_place(page)
-        rows = np.zeros(self.statistics.items_per_page + 1, self.schema.dtype)
-        count = k.collect_from_page(
-            buffer.ctypes.data + position - span.position,
-            length,
-            self.plan.address,
-            page,
-            np.uint64(lookup.key_hash),
-            np.uint32(self.tag_of(lookup.topic, lookup.kind)),
-            begin,
-            end,
-            rows.ctypes.data,
-        )
-        if count < 0:
-            raise self.damage(k.DAMAGED_PAGE, page)
-        return rows[:count]
-
-    def find(
-        self, lookup: Lookup, *, begin: int = TIME_MIN, end: int = TIME_MAX
-    ) -> Iterator[np.ndarray]:
-        """Yield arrays of matching rows, newest first; hash, kind, topic and time are compared.
-
-        Reads only as far as the caller goes on. Raises CorruptFileError, and what `read` raises.
-        """
-        if self._pages is not None:
-            return (rows for rows, _ in self.find_from(None, lookup, begin=begin, end=end))
-        return self._find_fetched(lookup, begin, end)
-
-    def _find_fetched(self, lookup: Lookup, begin: int, end: int) -> Iterator[np.ndarray]:
-        if self.may_contain(lookup.key_hash):
-            for span in self.page_span(lookup.key_hash, begin, end):
-                rows = self.find_in_span(span, self.page_bytes(span), lookup, begin, end)
-                if len(rows):
-                    yield rows
-
-    def find_from(
-        self, first_page: int | None, lookup: Lookup, *, begin: int = TIME_MIN, end: int = TIME_MAX
-    ) -> Iterator[tuple[np.ndarray, int]]:
-        """Do as `find` in a mapped file from a page on (None: the first that may hold the key).
-
-        Yields, with each array, the page in which its first row lies at the earliest.
-        """
-        if not self.item_count:
-            return
-        page, row, room = -1, -1, _FIRST_ROWS
-        first, last = self._page_range(lookup.key_hash)
-        if first_page is not None:
-            if not first <= first_page <= last:
-                return
-            page = first = first_page
-        key_hash, tag = lookup.key_hash, self.tag_of(lookup.topic, lookup.kind)
-        if key_hash >> 63:
-            key_hash -= 1 << 64
-        dtype = self.schema.dtype
-        while True:
-            # Nothing of this thread's buffer is used after a yield: its next find may write there.
-            buffer, place = thread_buffer(room * dtype.itemsize)
-            count, page, row = k.find_rows(
-                self.address, key_hash, tag, begin, end, page, row, place, room
-            )
-            if count < 0:
-                raise self.damage(count, page)
-            if count:
-                yield np.frombuffer(buffer[: count * dtype.itemsize], dtype), first
-            if page < 0:
-                return
-            first, room = page, self.statistics.items_per_page
-
     def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:
-        """Return what `find` yields as tuples, in one step; None when that may be too much for one.
+        """Return what one lookup finds as tuples, in one step; None when that may be too much for one.
 
         For a file that is mapped. Raises CorruptFileError.
         """
@@ -295,22 +150,13 @@ class CompactedFile(Sidecar):
         if tag == layout.TAG_NONE or not self.item_count:
             return []
         key_hash, dtype = lookup.key_hash, self.schema.dtype
-        buffer, place = thread_buffer(_FIRST_ROWS * dtype.itemsize)
-        count, page, _ = k.find_rows(
-            self.address,
-            key_hash - (1 << 64) if key_hash >> 63 else key_hash,
-            tag,
-            begin,
-            end,
-            -1,
-            -1,
-            place,
-            _FIRST_ROWS,
-        )
-        if count < 0:
-            raise self.damage(count, page)
-        if page >= 0:
+        buffer, place = thread_buffer(_FEW_ROWS * dtype.itemsize)
+        signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
+        count, number = k.find_few_rows(self.address, signed, tag, begin, end, place, _FEW_ROWS)
+        if count == k.TOO_MANY:
             return None
+        if count < 0:
+            raise self.damage(count, number)
         if not count:
             return []
         rows: list[tuple[int, ...]] = np.frombuffer(buffer, dtype, count).tolist()
@@ -318,111 +164,81 @@ class CompactedFile(Sidecar):
 
     # -- many keys ------------------------------------------------------------------------------------
 
-    def find_many(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        *,
-        begin: np.ndarray | int = TIME_MIN,
-        end: np.ndarray | int = TIME_MAX,
-        limit: int,
-        most: WorkLimit = NO_LIMIT,
-    ) -> RowMatches:
-        """Return up to `limit` newest rows of each lookup of a mapped file.
+    def search(self, wanted: Search) -> Found:
+        """Return the newest matching rows of each lookup of a mapped file.
 
-        `hashes` u8[n], `tags` u4[n] (see `tag_of`), `begin` and `end` i8[n] or one for all. Raises
-        CorruptFileError, BudgetExceededError. Fastest when the hashes are sorted.
+        Hash, kind, topic and times are compared. A place is a page and a row in it. Raises
+        CorruptFileError. Fastest when the hashes are sorted.
         """
-        assert self._pages is not None, "fetched files are asked by plan_pages and find_in_span"
-        count = len(hashes)
-        offsets = np.zeros(count + 1, np.int64)
+        assert self._pages is not None, "a file in a store is searched span by span"
+        return self._search(self.address, wanted)
+
+    def search_span(self, span: PageSpan, data: Buffer, wanted: Search) -> Found:
+        """Return what `search` does from the bytes of a span; lookups go on where it ends.
+
+        `plan_pages` led each lookup there. Raises CorruptFileError.
+        """
+        pages = np.frombuffer(memoryview(data), np.uint8)
+        if len(pages) != span.length:
+            raise CorruptFileError(
+                self.path, f"{len(pages)} bytes of pages, {span.length} were asked for"
+            )
+        verified = np.zeros(span.page_count, np.uint8)
+        words = self._words.copy()
+        words[k.PAGES] = address(pages) - span.position
+        words[k.PAGES_VERIFIED] = address(verified) - span.first_page
+        words[k.FIRST_PAGE] = span.first_page
+        words[k.END_PAGE] = span.first_page + span.page_count
+        return self._search(address(words), wanted)
+
+    def _search(self, file: int, wanted: Search) -> Found:
+        count, dtype = len(wanted.hashes), self.schema.dtype
         if not self.item_count or not count:
-            return RowMatches(offsets, np.zeros(0, self.schema.dtype))
-        columns = (
-            np.ascontiguousarray(hashes, np.uint64),
-            np.ascontiguousarray(tags, np.uint32),
-            np.ascontiguousarray(np.broadcast_to(np.asarray(begin, np.int64), count)),
-            np.ascontiguousarray(np.broadcast_to(np.asarray(end, np.int64), count)),
-        )
-        words = np.zeros(batch.LOOKUP_WORDS, np.int64)
-        words[: len(columns)] = [column.ctypes.data for column in columns]
-        words[batch.COUNT], words[batch.ROWS_PER_LOOKUP] = count, limit
-        words[batch.MOST_PAGES] = most.items // max(1, self.statistics.items_per_page)
-        rows = np.zeros(count + count // 4 + 16, self.schema.dtype)
-        done = 0
+            return Found.nothing(count, dtype)
+        offsets, following = np.zeros(count + 1, np.int64), np.empty(count, np.int64)
+        per_page = max(1, self.statistics.items_per_page)
+        search = _arguments(wanted, following, wanted.most_items // per_page)
+        rows = np.zeros(wanted.room, dtype)
+        places = np.empty(len(rows), np.int64)
+        done, items = 0, 0
         while True:
-            done, damage, number = batch.find_many(
-                self.address,
-                words.ctypes.data,
+            done, damage, number, walked = batch.search_pages(
+                file,
+                address(search),
                 done,
-                offsets.ctypes.data,
+                address(offsets),
                 rows.ctypes.data,
+                address(places),
                 len(rows),
             )
             if damage:
                 raise self.damage(damage, number)
-            if done == batch.TOO_MUCH or offsets[done] > most.rows:
-                raise most.refuse()
+            items += walked
             if done == count:
-                return RowMatches(offsets, rows[: offsets[-1]])
-            if len(rows) > 2 * most.rows + count:
-                raise most.refuse()
-            rows = join_rows([rows, np.zeros(len(rows), rows.dtype)])
+                break
+            rows = join_rows([rows, np.zeros(len(rows), dtype)])
+            places = np.concatenate([places, np.empty(len(places), np.int64)])
+        total = offsets[-1]
+        return Found(offsets, rows[:total], places[:total], following, items)
 
-    def find_within_share(
-        self,
-        hashes: np.ndarray,
-        tags: np.ndarray,
-        *,
-        begin: np.ndarray,
-        end: np.ndarray,
-        limit: int,
-        share: WorkLimit,
-    ) -> tuple[RowMatches, np.ndarray]:
-        """Return what `find_many` does, and the lookups (i8) that need more than their share.
+    def plan_pages(self, wanted: Search, most_bytes: int = MAX_GET_BYTES) -> np.ndarray:
+        """Return first and last page (i8[n, 2]) that each lookup must read; last < first where none.
 
-        Those have no rows. Raises CorruptFileError.
+        The filter and the times of pages are asked. Of a long run it is the next `most_bytes`. Sorted
+        hashes give sorted pages, so that near pages are read together. Raises CorruptFileError.
         """
-        count, pages = len(hashes), self.plan_pages(hashes)
-        most_pages = share.items // max(1, self.statistics.items_per_page) + 1
-        short = pages[:, 1] - pages[:, 0] <= most_pages
-        found = self.find_many(
-            hashes[short],
-            tags[short],
-            begin=begin[short],
-            end=end[short],
-            limit=min(limit, share.rows + 1),
-        )
-        sizes = np.zeros(count, np.int64)
-        sizes[short] = np.diff(found.offsets)
-        keep, offsets, long = without_long(sizes, ~short, share.rows)
-        return RowMatches(offsets, found.rows[keep]), long
-
-    def plan_pages(
-        self, hashes: np.ndarray, *, begin: int | None = None, end: int | None = None
-    ) -> np.ndarray:
-        """Return first and last page (i8[n, 2]) that each hash needs; last < first where none.
-
-        Asks the filter first. Sorted hashes give sorted pages, so near pages can be read together.
-        `begin` and `end` leave out lookups all of whose pages are outside. Raises CorruptFileError.
-        """
-        hashes = np.ascontiguousarray(hashes, np.uint64)
-        ranges = np.zeros((len(hashes), 2), np.int64)
+        ranges = np.zeros((len(wanted.hashes), 2), np.int64)
         ranges[:, 1] = -1
-        wanted = np.flatnonzero(self.may_contain_many(hashes))
-        some = hashes[wanted]
-        found = np.zeros((len(some), 2), np.int64)
-        if len(some) and k.page_ranges(
-            self.address, some.ctypes.data, len(some), found.ctypes.data
+        maybe = self.may_contain_many(wanted.hashes)
+        which = slice(None) if maybe.all() else np.flatnonzero(maybe)
+        some = wanted.taken(which)
+        found = np.empty((len(some.hashes), 2), np.int64)
+        search = _arguments(some, None, 0)
+        if len(found) and batch.plan_pages(
+            self.address, address(search), most_bytes, address(found)
         ):
             raise self.damage(k.DAMAGED_DIRECTORY, -1)
-        if begin is not None and end is not None:
-            entries = self.directory.entries
-            single = found[:, 0] == found[:, 1]
-            pages = np.clip(found[:, 0], 0, max(self.page_count - 1, 0))
-            outside = (entries["min_time"][pages] > end) | (entries["max_time"][pages] < begin)
-            found[single & outside] = (0, -1)
-        ranges[wanted] = found
+        ranges[which] = found
         return ranges
 
     # -- all rows -------------------------------------------------------------------------------------
@@ -440,3 +256,10 @@ class CompactedFile(Sidecar):
     def check(self) -> list[str]:
         """Return every broken rule, in words, reading the whole file; empty means it is sound."""
         return find_damage(self)
+
+
+def _arguments(wanted: Search, following: np.ndarray | None, most_pages: int) -> np.ndarray:
+    """Return what the kernels take: columns by address, see page_batch."""
+    columns = (*wanted[:5], wanted.places, following)
+    places = [0 if column is None else address(column) for column in columns]
+    return np.array([*places, len(wanted.hashes), most_pages], np.int64)

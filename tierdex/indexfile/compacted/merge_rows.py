@@ -9,7 +9,7 @@ the length of a run: a hash at which some file's chunk ends is streamed file by 
     file A  [.. 3 5 | 5 5 9 ..]     all rows below 5 are sorted together,
     file B  [.. 4 8 ..]             then the rows of 5: A's chunk by chunk, then B's
 
-Repeated entries are dropped by the writer. Depends on compacted, dictionary, row_bounds, layout and schema.
+Repeated entries are dropped by the writer. Depends on dictionary, row_bounds, layout and schema.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import numpy as np
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
-from tierdex.indexfile.compacted.pages import join_rows
 from tierdex.indexfile.row_bounds import RowBounds
-from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.schema import TOPIC_DICTIONARY, join_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

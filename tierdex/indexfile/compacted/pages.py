@@ -22,8 +22,6 @@ from tierdex.indexfile.compacted.kernels import page_codec as codec
 from tierdex.indexfile.row_bounds import KEYS, MESSAGE_IDS, RowBounds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tierdex.indexfile.schema import Schema
 
 _FILE_FRAME_BITS = 8  # a column at most this wide is not worth a frame a page
@@ -212,10 +210,3 @@ def identity_masks(schema: Schema) -> np.ndarray:
         begin = schema.position(name)
         mask[begin : begin + schema.dtype[name].itemsize] = 0xFF
     return mask[layout.ITEM_TIME_POSITION :].view(np.uint64)
-
-
-def join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return rows of one item dtype as one array; np.concatenate would repack a dtype with gaps."""
-    dtype = parts[0].dtype
-    plain = np.dtype((np.void, dtype.itemsize))
-    return np.concatenate([part.view(plain) for part in parts]).view(dtype)

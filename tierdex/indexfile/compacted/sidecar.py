@@ -291,6 +291,7 @@ class Sidecar:
         words[k.FILTER] = self.filter.address
         words[k.PAGES_VERIFIED] = self._pages_verified.ctypes.data
         words[k.PAGES_END] = self.sidecar_position
+        words[k.END_PAGE] = self.page_count if mapped else 0
         return words
 
     def damage(self, what: int, number: int) -> CorruptFileError:

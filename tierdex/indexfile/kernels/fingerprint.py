@@ -14,6 +14,7 @@ from tierdex.fileparts.kernels.compile import kernel
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
 _ROUNDS = 2
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @kernel
@@ -35,3 +36,21 @@ def mix_rows(values: Any, found: Any) -> None:
             first = _mixed(first, values[i, c], _FIRST)
             second = _mixed(second, values[i, c], _SECOND)
         found[i, 0], found[i, 1] = first, second
+
+
+@kernel
+def add_keys(table: Any, keys: Any, is_new: Any) -> None:
+    """Add `keys` (u8[n, 2], not zero) to an open hash table; note which were not there (b1[n]).
+
+    `table` (u8[size, 2], zero where empty) is a power of two long, and longer than all its keys together.
+    """
+    mask = np.uint64(table.shape[0] - 1)
+    for i in range(keys.shape[0]):
+        first, second = keys[i, 0], keys[i, 1]
+        place = first & mask
+        while (table[place, 0] != first or table[place, 1] != second) and (
+            table[place, 0] != _ZERO or table[place, 1] != _ZERO
+        ):
+            place = (place + _ONE) & mask
+        is_new[i] = table[place, 0] == _ZERO and table[place, 1] == _ZERO
+        table[place, 0], table[place, 1] = first, second

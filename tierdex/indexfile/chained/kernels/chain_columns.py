@@ -1,8 +1,7 @@
 """The newest match of many keys in a chained file, written as columns at once.
 
 Nearly every batch of lookups wants one entry of each key, at any time, in the fields of the message
-schema; or all entries of each key, nearly always one: then a chain is walked to its end, and keys with
-several matches are flagged. Keys that have no hash yet are hashed while the loop waits for memory.
+schema. Keys that have no hash yet are hashed while the loop waits for memory.
 
 ::
 
@@ -28,7 +27,6 @@ from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.hashing import xxh64
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
-    load_u8,
     load_u32,
     load_u64,
     prefetch,
@@ -64,7 +62,7 @@ C_WANTED = 2  # i8 lookups to ask for; 0: all
 C_TAG = 3
 C_PUBLISHED = 4
 C_PLACE = 5  # number of this file, for the column of places
-C_FOUND = 6  # u1: matches, 2 for more
+C_FOUND = 6  # u1: 1 for a match
 C_PLACES = 7  # i4
 C_TIMES = 8  # i8
 C_OFFSETS = 9  # i8
@@ -78,12 +76,10 @@ C_KEY_DATA_BYTES = 16
 C_KEY_MOST_BYTES = 17
 C_KEY_SEED = 18
 C_KEY_IS_TEXT = 19
-C_MOST_AGAIN = 20  # matches beyond a lookup's first; above it NOT_PLAIN; NEWEST: none is looked for
-COLUMN_ARGUMENTS = 21
+COLUMN_ARGUMENTS = 20
 
-NEWEST = -1
 NOT_PLAIN = -(1 << 61)
-"""What `take_newest` answers when some key is not plain, or has too many matches."""
+"""What `take_newest` answers when some key is not plain."""
 
 _LANES = 32
 _AHEAD = 32
@@ -120,13 +116,9 @@ def _first_key(arguments: int) -> Any:
 
 
 @kernel
-def _take_item(arguments: int, place: int, lookup: int) -> Any:
-    """Copy the fields of the item at `place` to the columns of a lookup; 1 when it has some already."""
-    found = argument(arguments, C_FOUND) + lookup
-    if load_u8(found) != 0:
-        store_u8(found, np.uint8(2))
-        return 1
-    store_u8(found, np.uint8(1))
+def _take_item(arguments: int, place: int, lookup: int) -> None:
+    """Copy the fields of the item at `place` to the columns of a lookup."""
+    store_u8(argument(arguments, C_FOUND) + lookup, np.uint8(1))
     store_u32(argument(arguments, C_PLACES) + 4 * lookup, np.uint32(argument(arguments, C_PLACE)))
     store_i64(argument(arguments, C_TIMES) + 8 * lookup, load_i64(place + _TIME))
     store_u64(
@@ -141,14 +133,13 @@ def _take_item(arguments: int, place: int, lookup: int) -> Any:
         argument(arguments, C_QUEUES) + 4 * lookup,
         load_u32(place + MESSAGE_QUEUE_POSITION),
     )
-    return 0
 
 
 @kernel
 def take_newest(view: Any, arguments: int) -> Any:
     """Write the newest match of each wanted lookup to the columns (see C_*, at address `arguments`).
 
-    Returns (lookups found here first, or an error; items walked).
+    Returns (lookups found, or an error; items walked).
     """
     slots = Slots(view[V_SLOTS], np.uint64(view[V_SLOT_COUNT]))
     item_bytes, base, row_limit = view[V_ITEM_BYTES], view[V_ROWS], view[V_ROW_LIMIT]
@@ -158,8 +149,7 @@ def take_newest(view: Any, arguments: int) -> Any:
     lookups, hashes = np.empty(_LANES, np.int64), np.empty(_LANES, np.uint64)
     places = np.empty(_LANES, np.int64)
     hits, hit_places = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
-    found, again, walked, running, hit = 0, 0, 0, 0, 0
-    most_again = argument(arguments, C_MOST_AGAIN)
+    found, walked, running, hit = 0, 0, 0, 0
     hash_column, wanted = argument(arguments, C_HASHES), argument(arguments, C_WANTED)
     offsets, width, data = (
         argument(arguments, C_KEY_OFFSETS),
@@ -208,13 +198,11 @@ def take_newest(view: Any, arguments: int) -> Any:
             running += row != 0
             taken += 1
         for a in range(hit):
-            again += _take_item(arguments, hit_places[a], hits[a])
+            _take_item(arguments, hit_places[a], hits[a])
         found += hit
         hit = 0
-        if most_again != NEWEST and again > most_again:
-            return np.int64(NOT_PLAIN), walked
         if running == 0:
-            return found - again, walked
+            return found, walked
         if walked > argument(arguments, C_MOST_ITEMS):
             return TOO_MUCH, walked
         still = 0
@@ -237,7 +225,7 @@ def take_newest(view: Any, arguments: int) -> Any:
                 prefetch(place + item_bytes - 1)
                 hits[hit], hit_places[hit] = lookups[a], place
                 hit += 1
-                goes_on &= most_again != NEWEST
+                goes_on = False
             if goes_on:
                 prefetch(following)
                 prefetch(following + _HEAD_BYTES - 1)

@@ -6,7 +6,7 @@ is believed, and a mismatch ends the lookup with an error, never with "not found
 
 Errors are negative answers: BAD_CHAIN, or BAD_BLOCK - number of the block.
 A dependent cache miss costs hundreds of nanoseconds, an overlapped one ten to twenty: hence groups.
-Depends on intrinsics, checksum, fileparts and layout.
+Depends on intrinsics, checksum, fileparts, layout and lookup.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tierdex.fileparts.kernels.intrinsics import (
     mul_high,
     prefetch,
     store_i64,
-    store_u8,
     store_u64,
 )
 from tierdex.fileparts.layout import BLOCK_BYTES
 from tierdex.indexfile import layout
+from tierdex.indexfile.lookup import DONE, START
 
 # Places of a view (i8 each).
 V_SLOTS = 0  # address of slot 0
@@ -46,22 +46,19 @@ VIEW_LENGTH = 9
 BAD_CHAIN = -1
 BAD_BLOCK = -2  # and below: BAD_BLOCK - block
 TOO_MUCH = -(1 << 62)  # more items would have to be walked than the caller allows
-START = -1  # a cursor that begins at the slot
 
-# Places of a batch of lookups (i8 each): columns by address; a step of 0 means one time for all.
-L_HASHES = 0  # u8
-L_TAGS = 1  # u4
-L_BEGINS = 2  # i8
-L_BEGIN_STEP = 3
-L_ENDS = 4
-L_END_STEP = 5
-L_PUBLISHED = 6  # rows above it are passed over
-L_COUNT = 7
-L_LIMIT = 8  # matches wanted of each lookup
-L_MOST_ITEMS = 9  # that may be walked; above it TOO_MUCH
-L_LONG = 10  # u1 a lookup: set to 1 for one that would walk more than L_STEPS; 0: none is given up
-L_STEPS = 11
-LOOKUP_WORDS = 12
+# Places of a search (i8 each): columns of n lookups by address, see `lookup.Search` and `Found`.
+S_HASHES = 0  # u8
+S_TAGS = 1  # u4
+S_BEGINS = 2  # i8, as all that follow
+S_ENDS = 3
+S_LIMITS = 4
+S_PLACES = 5  # where each lookup begins; 0: all at their slots
+S_FOLLOWING = 6  # written: where each lookup goes on, or DONE
+S_PUBLISHED = 7  # rows above it are passed over
+S_COUNT = 8
+S_MOST_ITEMS = 9  # that each lookup walks before it is cut
+SEARCH_LENGTH = 10
 
 _GROUP = 64
 _KEPT = 8  # matches that are found side by side; a lookup with more goes on alone
@@ -162,20 +159,27 @@ def walk_chain(
 
 
 @kernel
-def _enter(view: Any, hashes: int, count: int, rows: Any) -> Any:
-    """Fill `rows` with the heads of the chains of up to 64 hashes and ask for those items."""
+def _enter(view: Any, search: Any, first: int, count: int, rows: Any) -> Any:
+    """Fill `rows` with where the chains of up to 64 lookups begin and ask for those items."""
     slots, slot_count = view[V_SLOTS], np.uint64(view[V_SLOT_COUNT])
+    hashes, places = search[S_HASHES] + 8 * first, search[S_PLACES]
     for j in range(count):
         prefetch(slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count)))
     for j in range(count):
-        slot = slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count))
-        error = bad_block(view, slot, 4)
-        if error:
-            return error
-        row = np.int64(load_u32(slot))
+        row = np.int64(START)
+        if places != 0:
+            row = load_i64(places + 8 * (first + j))
+        if row == START:
+            slot = slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count))
+            error = bad_block(view, slot, 4)
+            if error:
+                return error
+            row = np.int64(load_u32(slot))
+            if row > view[V_ROW_LIMIT]:
+                return BAD_CHAIN
+        elif row < 1 or row > search[S_PUBLISHED]:
+            row = np.int64(0)  # a place that this file cannot have
         rows[j] = row
-        if row > view[V_ROW_LIMIT]:
-            return BAD_CHAIN
         place = view[V_ROWS] + (row - 1) * view[V_ITEM_BYTES]
         prefetch(place)
         prefetch(place + _TIME + 7)
@@ -184,29 +188,26 @@ def _enter(view: Any, hashes: int, count: int, rows: Any) -> Any:
 
 @kernel
 def _walk_group(
-    view: Any, lookups: Any, start: int, size: int, rows: Any, numbers: Any, taken: Any, most: int
+    view: Any, search: Any, start: int, size: int, rows: Any, numbers: Any, taken: Any
 ) -> Any:
-    """Walk up to 64 chains side by side from `rows` on; return the items walked, or an error.
+    """Walk up to 64 chains side by side from `rows` on.
 
-    TOO_MUCH when these are more than `most`.
+    Returns (items walked or an error, items that a lookup may still walk).
 
-    Lookup j has its first taken[j] matches in numbers[j]. rows[j] is 0 when there can be no more,
-    else where the walk goes on: numbers[j] is full and more were asked for, or L_STEPS were walked.
+    Lookup j has its first taken[j] matches in numbers[j]. rows[j] is 0 when there can be no more, else
+    where the walk goes on: it has enough, numbers[j] is full, or S_MOST_ITEMS were walked.
     """
     item_bytes, base, row_limit = view[V_ITEM_BYTES], view[V_ROWS], view[V_ROW_LIMIT]
-    hashes, tags = lookups[L_HASHES] + 8 * start, lookups[L_TAGS] + 4 * start
-    begin_step, end_step = lookups[L_BEGIN_STEP], lookups[L_END_STEP]
-    begins, ends = lookups[L_BEGINS] + begin_step * start, lookups[L_ENDS] + end_step * start
-    published, limit = lookups[L_PUBLISHED], lookups[L_LIMIT]
+    hashes, tags = search[S_HASHES] + 8 * start, search[S_TAGS] + 4 * start
+    begins, ends = search[S_BEGINS] + 8 * start, search[S_ENDS] + 8 * start
+    limits, published = search[S_LIMITS] + 8 * start, search[S_PUBLISHED]
     active = np.empty(_GROUP, np.int64)
-    running, walked, steps_left = 0, 0, lookups[L_STEPS]
+    running, walked, steps_left = 0, 0, search[S_MOST_ITEMS]
     for j in range(size):
         taken[j] = 0
         active[running] = j
         running += rows[j] != 0
     while running and steps_left:
-        if walked > most:
-            return TOO_MUCH
         steps_left -= 1
         still = 0
         for a in range(running):
@@ -215,54 +216,52 @@ def _walk_group(
             place = base + (row - 1) * item_bytes
             error = bad_block(view, place, item_bytes)
             if error:
-                return error
+                return error, steps_left
             walked += 1
             following = np.int64(load_u32(place + _LINK))
             if following >= row or following > row_limit:
-                return BAD_CHAIN
+                return BAD_CHAIN, steps_left
+            goes_on = following != 0
             if row <= published and _matches(
                 place,
                 load_u64(hashes + 8 * j),
                 load_u32(tags + 4 * j),
-                load_i64(begins + begin_step * j),
-                load_i64(ends + end_step * j),
+                load_i64(begins + 8 * j),
+                load_i64(ends + 8 * j),
             ):
                 prefetch(place + item_bytes - 1)  # somebody will want the whole row
                 numbers[j, taken[j]] = row
                 taken[j] += 1
-                if taken[j] == limit:
-                    following = np.int64(0)
+                goes_on &= taken[j] < min(_KEPT, load_i64(limits + 8 * j))
             rows[j] = following
-            if following and taken[j] < _KEPT:
+            if goes_on:
                 place = base + (following - 1) * item_bytes
                 prefetch(place)
                 prefetch(place + _TIME + 7)
                 active[still] = j
                 still += 1
         running = still
-    return walked
+    return walked, steps_left
 
 
 @kernel
-def find_matches(view: Any, lookups: Any, start: int, offsets: int, numbers: int, room: int) -> Any:
+def find_matches(view: Any, search: Any, start: int, offsets: int, numbers: int, room: int) -> Any:
     """Write the matching row numbers, newest first, of the lookups from `start` on to `numbers` (i8).
 
-    `lookups` is i8[LOOKUP_WORDS]. offsets[i + 1] (i8) is where the numbers of lookup i end;
+    `search` is i8[SEARCH_LENGTH]. offsets[i + 1] (i8) is where the numbers of lookup i end;
     offsets[start] is given. Returns (next lookup or an error, items walked). The next lookup is below
-    the number of lookups when `room` numbers did not suffice: call again with more, and with it. A
-    lookup that is given up as long has no numbers.
+    the number of lookups when `room` numbers did not suffice: call again with more, and with it.
     """
     rows = np.empty(_GROUP, np.int64)
     taken = np.empty(_GROUP, np.int64)
     kept = np.empty((_GROUP, _KEPT), np.int64)
-    count, limit, total = lookups[L_COUNT], lookups[L_LIMIT], 0
-    most = lookups[L_MOST_ITEMS]
+    count, total = search[S_COUNT], 0
     for first in range(start, count, _GROUP):
         size = min(_GROUP, count - first)
-        error = _enter(view, lookups[L_HASHES] + 8 * first, size, rows)
+        error = _enter(view, search, first, size, rows)
         if error:
             return error, total
-        walked = _walk_group(view, lookups, first, size, rows, kept, taken, most - total)
+        walked, steps_left = _walk_group(view, search, first, size, rows, kept, taken)
         if walked < 0:
             return walked, total
         total += walked
@@ -274,33 +273,31 @@ def find_matches(view: Any, lookups: Any, start: int, offsets: int, numbers: int
             for m in range(taken[j]):
                 store_i64(numbers + 8 * (done + m), kept[j, m])
             done += taken[j]
-            row, left = rows[j], limit - taken[j]
-            if row != 0 and lookups[L_LONG] != 0:
-                store_u8(lookups[L_LONG] + i, np.uint8(1))
-                done, row = done - taken[j], np.int64(0)
-            while row != 0 and left:  # one with many matches goes on alone
+            row, left = rows[j], load_i64(search[S_LIMITS] + 8 * i) - taken[j]
+            if row != 0 and left and steps_left:  # one with many matches goes on alone
                 if done == room:
                     return i, total
-                if total > most:
-                    return TOO_MUCH, total
                 found, row, walked = walk_chain(
                     view,
-                    np.int64(load_u64(lookups[L_HASHES] + 8 * i)),
-                    np.int64(load_u32(lookups[L_TAGS] + 4 * i)),
-                    load_i64(lookups[L_BEGINS] + lookups[L_BEGIN_STEP] * i),
-                    load_i64(lookups[L_ENDS] + lookups[L_END_STEP] * i),
-                    lookups[L_PUBLISHED],
+                    np.int64(load_u64(search[S_HASHES] + 8 * i)),
+                    np.int64(load_u32(search[S_TAGS] + 4 * i)),
+                    load_i64(search[S_BEGINS] + 8 * i),
+                    load_i64(search[S_ENDS] + 8 * i),
+                    search[S_PUBLISHED],
                     row,
                     min(left, room - done),
-                    most - total + 1,
+                    steps_left,
                     numbers + 8 * done,
                     0,
                 )
                 total += walked
                 if found < 0:
                     return found, total
-                done, left = done + found, left - found
+                done += found
+                if row != 0 and done == room and found < left:
+                    return i, total
             store_i64(offsets + 8 * (i + 1), done)
+            store_i64(search[S_FOLLOWING] + 8 * i, row if row != 0 else np.int64(DONE))
     return count, total
 
 

@@ -1,10 +1,11 @@
-"""Many lookups in one mapped compacted file: groups of hashes in stages, misses overlapped.
+"""Many lookups in the pages of a compacted file that are in memory, misses overlapped.
 
 Each stage (filter, directory, page, row) asks the cache for what the next one will need, for a whole
-group, so that a group waits once a stage instead of once a hash. `lookups` is the address of
-LOOKUP_WORDS numbers: where the columns of the lookups lie and how much is wanted of each.
+group, so that a group waits once a stage instead of once a hash. The pages are those of a mapped file, or
+of a span that was fetched (FIRST_PAGE, END_PAGE): a lookup stops where they end. `plan_pages` says which
+ones a lookup needs. `search` is the address of SEARCH_LENGTH numbers: where the columns of the lookups lie.
 
-Depends on the kernel decorator, intrinsics, page_codec, page_lookup, fuse_filter and layout.
+Depends on the kernel decorator, intrinsics, page_codec, page_lookup, fuse_filter, layout and lookup.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ from tierdex.indexfile.compacted.kernels.page_lookup import (
     DAMAGED_FILTER,
     DAMAGED_PAGE,
     DIRECTORY,
+    END_PAGE,
     FILTER,
+    FIRST_PAGE,
     PAGE_COUNT,
     PAGES,
     PLAN,
@@ -55,16 +58,19 @@ from tierdex.indexfile.compacted.kernels.page_lookup import (
     page_place,
     page_range,
 )
+from tierdex.indexfile.lookup import DONE, START
 
-# The words of a batch: addresses of the columns, then how many rows a lookup may give, and how many
-# pages behind the first one of each run may be looked at by all lookups together.
-HASHES, TAGS, BEGINS, ENDS, COUNT, ROWS_PER_LOOKUP, MOST_PAGES = range(7)
-LOOKUP_WORDS = 8
-TOO_MUCH = -1
+# Places of a search (i8 each): columns of n lookups by address, see `lookup.Search` and `Found`.
+HASHES, TAGS, BEGINS, ENDS, LIMITS, PLACES, FOLLOWING, COUNT, MOST_PAGES = range(9)
+SEARCH_LENGTH = 9
+
+# A place: the page, then the row in it; row 0 stands for the first row of the hash in that page.
+PLACE_BITS = 16
 
 _GROUP = 32
 _ENTRY = layout.DIRECTORY_ENTRY_BYTES
 _LINE = 64
+_DONE = np.int64(DONE)
 # Columns of the group's scratch: fingerprint addresses or pages, and the first row.
 _VALUE, _FIRST, _LAST, _ADDRESS, _ROW = range(5)
 _SCRATCH = 5
@@ -105,8 +111,8 @@ def _ask_filter(file: int, hashes: int, count: int, scratch: Any, wanted: Any) -
 
 
 @kernel
-def _find_pages(file: int, hashes: int, count: int, scratch: Any, wanted: Any) -> Any:
-    """Fill in first and last page of each wanted hash; return (0 or damage, entry)."""
+def _find_pages(file: int, hashes: int, places: int, count: int, scratch: Any, wanted: Any) -> Any:
+    """Fill in first and last page, and row, of each wanted hash; return (0 or damage, entry)."""
     directory = file_word(file, DIRECTORY)
     pages = np.uint64(file_word(file, PAGE_COUNT))
     for i in range(count):
@@ -117,6 +123,17 @@ def _find_pages(file: int, hashes: int, count: int, scratch: Any, wanted: Any) -
             first, last = page_range(file, load_u64(hashes + 8 * i))
             if first < 0:
                 return np.int64(DAMAGED_DIRECTORY), last
+            place = np.int64(START)
+            if places != 0:
+                place = load_i64(places + 8 * i)
+            scratch[i, _ROW] = 0
+            if place != START:
+                page = place >> PLACE_BITS
+                if page < first or page > last:
+                    first, last = np.int64(0), np.int64(-1)  # a place that this run cannot have
+                else:
+                    first = page
+                    scratch[i, _ROW] = place & ((1 << PLACE_BITS) - 1)
             scratch[i, _FIRST] = first
             scratch[i, _LAST] = last
             wanted[i] = first <= last
@@ -133,6 +150,8 @@ def _ask_for_hashes(file: int, key_hash: Any, page: int) -> None:
 
     The page may not be verified yet, so what its header says is used only to name cache lines.
     """
+    if page < file_word(file, FIRST_PAGE) or page >= file_word(file, END_PAGE):
+        return
     position, _ = page_place(file, page)
     address = file_word(file, PAGES) + position
     directory = file_word(file, DIRECTORY)
@@ -168,23 +187,24 @@ def _ask_for_columns(plan: int, page: int, row: int) -> None:
 def _find_first_rows(
     file: int, hashes: int, begins: int, ends: int, count: int, scratch: Any, wanted: Any
 ) -> Any:
-    """Fill in where each run begins in its first page; return (0 or damage, page)."""
+    """Fill in where each run begins in its first page, -1: not there; return (0 or damage, page)."""
     for i in range(count):
         if wanted[i]:
             _ask_for_hashes(file, load_u64(hashes + 8 * i), scratch[i, _FIRST])
     for i in range(count):
-        scratch[i, _ROW] = -1
         if not wanted[i]:
             continue
         page = scratch[i, _FIRST]
         if not page_in_span(file, page, load_i64(begins + 8 * i), load_i64(ends + 8 * i)):
             wanted[i] = page < scratch[i, _LAST]
+            scratch[i, _ROW] = -1
             continue
         address = mapped_page(file, page)
         if address == 0:
             return np.int64(DAMAGED_PAGE), page
         scratch[i, _ADDRESS] = address
-        scratch[i, _ROW] = first_row(address, load_u64(hashes + 8 * i))
+        if scratch[i, _ROW] == 0:
+            scratch[i, _ROW] = first_row(address, load_u64(hashes + 8 * i))
         _ask_for_columns(file_word(file, PLAN), address, scratch[i, _ROW])
     return np.int64(0), np.int64(0)
 
@@ -201,70 +221,90 @@ def _collect_run(
     address: Any,
     row: Any,
     rows: int,
+    places: int,
     room: int,
+    most_pages: int,
 ) -> Any:
-    """Write one lookup's rows; return (rows or damage, page, whether `room` sufficed)."""
-    plan = file_word(file, PLAN)
+    """Write one lookup's rows and their places.
+
+    Returns (rows, where the run goes on or DONE, rows looked at), or (DAMAGED_PAGE, page, 0).
+    """
+    plan, end_page = file_word(file, PLAN), file_word(file, END_PAGE)
     step = plan_word(plan, ITEM_BYTES)
-    written = np.int64(0)
+    written, walked, first = np.int64(0), np.int64(0), page
     if row < 0:  # the first page is out of the time span
         page += 1
         row = np.int64(0)
         address = np.int64(0)
     while page <= last:
         if page_in_span(file, page, begin, end):
+            if written == room or page - first > most_pages or page >= end_page:
+                return written, page << PLACE_BITS, walked
             if address == 0:
                 address = mapped_page(file, page)
                 if address == 0:
-                    return np.int64(DAMAGED_PAGE), page, True
+                    return np.int64(DAMAGED_PAGE), page, np.int64(0)
+            out = places + 8 * written
             target = rows + written * step
+            begun = row
             found, row = collect_rows(
-                address, plan, row, key_hash, tag, begin, end, target, room - written
+                address, plan, row, key_hash, tag, begin, end, target, room - written, out
             )
+            for i in range(found):
+                store_i64(out + 8 * i, (page << PLACE_BITS) + load_i64(out + 8 * i))
             written += found
             if row < 0:
-                break
+                return written, _DONE, walked + found
+            walked += row - begun
             if row < np.int64(load_u16(address + 4)):
-                return written, page, False
+                return written, (page << PLACE_BITS) + row, walked
         page += 1
         row = np.int64(0)
         address = np.int64(0)
-    return written, page, True
+    return written, _DONE, walked
 
 
 @kernel
-def find_many(file: int, lookups: int, start: int, offsets: int, rows: int, room: int) -> Any:
-    """Answer the lookups from `start` on into `rows` (room for `room`) and `offsets` (i8[n + 1]).
+def search_pages(
+    file: int, search: int, start: int, offsets: int, rows: int, places: int, room: int
+) -> Any:
+    """Answer the lookups from `start` on into `rows`, `places` (i8) and `offsets` (i8[n + 1]).
 
     offsets[i + 1] is where the rows of lookup i end; offsets[start] is given. Returns (next lookup,
-    0, 0); it is below the number of lookups when the rows did not fit: give more room and call again
-    with it as `start`. Or (lookup, DAMAGED_..., its number), or (TOO_MUCH, 0, 0).
+    0, 0, rows looked at); it is below the number of lookups when the rows did not fit in `room`: give
+    more and call again with it as `start`. Or (lookup, DAMAGED_..., its number, 0).
     """
-    pages_left = load_i64(lookups + 8 * MOST_PAGES)
-    count = load_i64(lookups + 8 * COUNT)
-    most = load_i64(lookups + 8 * ROWS_PER_LOOKUP)
+    most_pages = load_i64(search + 8 * MOST_PAGES)
+    count = load_i64(search + 8 * COUNT)
     step = plan_word(file_word(file, PLAN), ITEM_BYTES)
     scratch = np.zeros((_GROUP, _SCRATCH), np.int64)
     wanted = np.zeros(_GROUP, np.bool_)
+    total = np.int64(0)
     for first in range(start, count, _GROUP):
         group = min(_GROUP, count - first)
-        hashes = load_i64(lookups + 8 * HASHES) + 8 * first
-        tags = load_i64(lookups + 8 * TAGS) + 4 * first
-        begins = load_i64(lookups + 8 * BEGINS) + 8 * first
-        ends = load_i64(lookups + 8 * ENDS) + 8 * first
+        hashes = load_i64(search + 8 * HASHES) + 8 * first
+        tags = load_i64(search + 8 * TAGS) + 4 * first
+        begins = load_i64(search + 8 * BEGINS) + 8 * first
+        ends = load_i64(search + 8 * ENDS) + 8 * first
+        limits = load_i64(search + 8 * LIMITS) + 8 * first
+        begun = load_i64(search + 8 * PLACES)
+        if begun != 0:
+            begun += 8 * first
+        following = load_i64(search + 8 * FOLLOWING) + 8 * first
         damage, number = _ask_filter(file, hashes, group, scratch, wanted)
         if damage == 0:
-            damage, number = _find_pages(file, hashes, group, scratch, wanted)
+            damage, number = _find_pages(file, hashes, begun, group, scratch, wanted)
         if damage == 0:
             damage, number = _find_first_rows(file, hashes, begins, ends, group, scratch, wanted)
         if damage != 0:
-            return np.int64(first), damage, number
+            return np.int64(first), damage, number, np.int64(0)
         for i in range(group):
             done = load_i64(offsets + 8 * (first + i))
-            found = np.int64(0)
+            found, goes_on = np.int64(0), _DONE
             if wanted[i]:
-                fits = min(room - done, most)
-                found, number, complete = _collect_run(
+                limit = load_i64(limits + 8 * i)
+                fits = min(room - done, limit)
+                found, goes_on, walked = _collect_run(
                     file,
                     load_u64(hashes + 8 * i),
                     load_u32(tags + 4 * i),
@@ -275,14 +315,52 @@ def find_many(file: int, lookups: int, start: int, offsets: int, rows: int, room
                     scratch[i, _ADDRESS],
                     scratch[i, _ROW],
                     rows + done * step,
+                    places + 8 * done,
                     fits,
+                    most_pages,
                 )
                 if found < 0:
-                    return np.int64(first + i), found, number
-                pages_left -= max(0, number - scratch[i, _FIRST] - 1)
-                if pages_left < 0:
-                    return np.int64(TOO_MUCH), np.int64(0), np.int64(0)
-                if not complete and fits < most:
-                    return np.int64(first + i), np.int64(0), np.int64(0)
+                    return np.int64(first + i), found, goes_on, np.int64(0)
+                if goes_on != _DONE and found == fits and fits < limit:
+                    return np.int64(first + i), np.int64(0), np.int64(0), total
+                total += walked
+            store_i64(following + 8 * i, goes_on)
             store_i64(offsets + 8 * (first + i + 1), done + found)
-    return np.int64(count), np.int64(0), np.int64(0)
+    return np.int64(count), np.int64(0), np.int64(0), total
+
+
+@kernel
+def plan_pages(file: int, search: int, most_bytes: int, ranges: int) -> Any:
+    """Write the first and last page (i8[n, 2]) that each lookup must read; (0, -1) for none.
+
+    A range begins and ends with pages whose times overlap the lookup's, and has `most_bytes` or one page:
+    the search of a longer run goes on behind. Asks no filter. Returns 0, or DAMAGED_DIRECTORY.
+    """
+    for i in range(load_i64(search + 8 * COUNT)):
+        first_out, last_out = np.int64(0), np.int64(-1)
+        first, last = page_range(file, load_u64(load_i64(search + 8 * HASHES) + 8 * i))
+        if first < 0:
+            return np.int64(DAMAGED_DIRECTORY)
+        if load_i64(search + 8 * PLACES) != 0:
+            place = load_i64(load_i64(search + 8 * PLACES) + 8 * i)
+            if place != START:
+                page = place >> PLACE_BITS
+                if page < first or page > last:
+                    page, last = np.int64(0), np.int64(-1)  # a place that this run cannot have
+                first = page
+        begin = load_i64(load_i64(search + 8 * BEGINS) + 8 * i)
+        end = load_i64(load_i64(search + 8 * ENDS) + 8 * i)
+        position = np.int64(0)
+        for page in range(first, last + 1):
+            if page_in_span(file, page, begin, end):
+                at, length = page_place(file, page)
+                if length == 0:
+                    return np.int64(DAMAGED_DIRECTORY)
+                if last_out < 0:
+                    first_out, position = np.int64(page), at
+                elif at + length - position > most_bytes:
+                    break
+                last_out = np.int64(page)
+        store_i64(ranges + 16 * i, first_out)
+        store_i64(ranges + 16 * i + 8, last_out)
+    return np.int64(0)

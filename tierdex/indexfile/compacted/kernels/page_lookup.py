@@ -23,6 +23,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     load_u32,
     load_u64,
     mul_high,
+    store_i64,
     store_u8,
     store_u64,
 )
@@ -39,14 +40,15 @@ from tierdex.indexfile.compacted.kernels.page_codec import (
 
 # The words of an open compacted file.
 PLAN, PAGES, DIRECTORY, PAGE_COUNT, CHECKSUMS, DIRECTORY_VERIFIED = range(6)
-DIRECTORY_SEED, FILTER, PAGES_VERIFIED, PAGES_END = range(6, 10)
+DIRECTORY_SEED, FILTER, PAGES_VERIFIED, PAGES_END, FIRST_PAGE, END_PAGE = range(6, 12)
 FILE_WORDS = 16
 # What is damaged, as negative results; the number of the block, partition or page comes beside it.
 DAMAGED_DIRECTORY, DAMAGED_FILTER, DAMAGED_PAGE = -2, -3, -4
+TOO_MANY = -5  # rows or pages, for a lookup in one step
 
 _ENTRY = layout.DIRECTORY_ENTRY_BYTES
 _ENTRIES_PER_BLOCK = layout.DIRECTORY_BLOCK_BYTES // layout.DIRECTORY_ENTRY_BYTES
-_GROUP = 32
+_FEW_PAGES = 2  # behind the first, that a lookup in one step looks at
 _TAG_ANY_MESSAGE_ID = np.uint32(layout.TAG_ANY_MESSAGE_ID)
 _KIND_BIT = np.uint32(layout.KIND_BIT)
 _U0 = np.uint64(0)
@@ -130,18 +132,6 @@ def page_range(file: int, key_hash: Any) -> Any:
 
 
 @kernel
-def page_ranges(file: int, hashes: int, count: int, ranges: int) -> Any:
-    """Write first and last page (i8[count, 2]) of each hash; return 0 or DAMAGED_DIRECTORY."""
-    for i in range(count):
-        first, last = page_range(file, load_u64(hashes + 8 * i))
-        if first < 0:
-            return first
-        store_u64(ranges + 16 * i, np.uint64(first))
-        store_u64(ranges + 16 * i + 8, np.uint64(last))
-    return 0
-
-
-@kernel
 def page_place(file: int, page: int) -> Any:
     """Return (position, length) of a page, length 0 when the directory is damaged there."""
     if not entry_is_sound(file, page) or not entry_is_sound(file, page + 1):
@@ -155,7 +145,12 @@ def page_place(file: int, page: int) -> Any:
 
 @kernel
 def mapped_page(file: int, page: int) -> Any:
-    """Return the address of a mapped page, verified when first used; 0 when it is damaged."""
+    """Return the address of a page in memory, verified when first used; 0 when it is damaged.
+
+    In memory are the pages from FIRST_PAGE up to END_PAGE: all of a mapped file, or those of a fetched span.
+    """
+    if page < file_word(file, FIRST_PAGE) or page >= file_word(file, END_PAGE):
+        return 0
     position, length = page_place(file, page)
     if length == 0:
         return 0
@@ -221,11 +216,12 @@ def collect_rows(
     end: int,
     rows: int,
     room: int,
+    places: int,
 ) -> Any:
     """Write the matching rows of a verified page, from row `row` on, to `rows` (room for `room`).
 
-    Returns (rows written, row to go on with: the page's item count once the page is done, -1 when a
-    greater hash was met, so that the run ends here).
+    Their numbers go to the i8 array at `places`, unless it is 0. Returns (rows written, row to go on with:
+    the page's item count once the page is done, -1 when a greater hash was met, so that the run ends here).
     """
     count = np.int64(load_u16(page + 4))
     width = np.int64(load_u8(page + 6))
@@ -243,30 +239,11 @@ def collect_rows(
         decode_item(page, plan, row, target)
         time = load_i64(target + layout.ITEM_TIME_POSITION)
         if begin <= time <= end and tag_matches(load_u32(target + layout.ITEM_TAG_POSITION), tag):
+            if places != 0:
+                store_i64(places + 8 * written, np.int64(row))
             written += 1
         row += 1
     return written, row
-
-
-@kernel
-def collect_from_page(
-    page: int,
-    length: int,
-    plan: int,
-    number: int,
-    key_hash: Any,
-    tag: Any,
-    begin: int,
-    end: int,
-    rows: int,
-) -> Any:
-    """Verify a fetched page and write its matching rows to `rows`; -1 when it is damaged."""
-    if page_item_count(page, length, plan, number) < 0:
-        return -1
-    room = np.int64(load_u16(page + 4)) + 1
-    return collect_rows(
-        page, plan, first_row(page, key_hash), key_hash, tag, begin, end, rows, room
-    )[0]
 
 
 @kernel
@@ -300,56 +277,39 @@ def page_in_span(file: int, page: int, begin: int, end: int) -> Any:
 
 
 @kernel
-def find_rows(
-    file: int,
-    hash_bits: int,
-    tag_bits: int,
-    begin: int,
-    end: int,
-    page: Any,
-    row: Any,
-    rows: int,
-    room: int,
+def find_few_rows(
+    file: int, hash_bits: int, tag_bits: int, begin: int, end: int, rows: int, room: int
 ) -> Any:
-    """Write matching rows of a mapped file to `rows`, newest first, at most `room`.
+    """Write the matching rows of a mapped file to `rows`, newest first.
 
-    `hash_bits` is the hash as i8: Python hands over plain integers several times faster than u8.
-
-    Begins at `page` and `row`, which an earlier call returned, or anew when `page` is -1. Returns
-    (rows written, next page or -1 at the end, next row), or (DAMAGED_..., its number, 0).
+    `hash_bits` is the hash as i8: Python hands over plain integers several times faster than u8. Returns
+    (rows written, 0), (TOO_MANY, 0) when they are more than `room`, or (DAMAGED_..., its number).
     """
     key_hash, tag = np.uint64(hash_bits), np.uint32(tag_bits)
-    if page < 0:
-        answer = contains(file_word(file, FILTER), key_hash)
-        if answer == DAMAGED:
-            partition = partition_of(file_word(file, FILTER), key_hash)
-            return np.int64(DAMAGED_FILTER), partition, np.int64(0)
-        if answer == NO:
-            return np.int64(0), np.int64(-1), np.int64(0)
+    answer = contains(file_word(file, FILTER), key_hash)
+    if answer == DAMAGED:
+        return np.int64(DAMAGED_FILTER), partition_of(file_word(file, FILTER), key_hash)
+    if answer == NO:
+        return np.int64(0), np.int64(0)
     first, last = page_range(file, key_hash)
     if first < 0:
-        return np.int64(DAMAGED_DIRECTORY), last // _ENTRIES_PER_BLOCK, np.int64(0)
-    if page < 0:
-        page = first
-        row = np.int64(-1)
+        return np.int64(DAMAGED_DIRECTORY), last // _ENTRIES_PER_BLOCK
     plan = file_word(file, PLAN)
     step = plan_word(plan, ITEM_BYTES)
     written = np.int64(0)
-    while page <= last:
-        if page_in_span(file, page, begin, end):
-            address = mapped_page(file, page)
-            if address == 0:
-                return np.int64(DAMAGED_PAGE), page, np.int64(0)
-            if row < 0:
-                row = first_row(address, key_hash)
-            found, row = collect_rows(
-                address, plan, row, key_hash, tag, begin, end, rows + written * step, room - written
-            )
-            written += found
-            if row < 0:
-                break
-            if row < np.int64(load_u16(address + 4)):
-                return written, page, row
-        page += 1
-        row = np.int64(0)
-    return written, np.int64(-1), np.int64(0)
+    for page in range(first, last + 1):
+        if not page_in_span(file, page, begin, end):
+            continue
+        address = mapped_page(file, page)
+        if address == 0:
+            return np.int64(DAMAGED_PAGE), np.int64(page)
+        row = first_row(address, key_hash)
+        found, row = collect_rows(
+            address, plan, row, key_hash, tag, begin, end, rows + written * step, room - written, 0
+        )
+        written += found
+        if row < 0:
+            break
+        if row < np.int64(load_u16(address + 4)) or first + _FEW_PAGES <= page < last:
+            return np.int64(TOO_MANY), np.int64(0)
+    return written, np.int64(0)

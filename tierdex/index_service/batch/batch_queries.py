@@ -1,0 +1,77 @@
+"""Many lookups in one call: checked, looked up together, answered as entries or as one Arrow table.
+
+Loaded when the first batch comes, with pyarrow. Depends on lookup_columns, arrow_table, newest, query
+(answers, executor), requests and indexfile.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tierdex.index_service.batch.arrow_table import table_of
+from tierdex.index_service.batch.lookup_columns import (
+    lookups_of_dicts,
+    lookups_of_table,
+    plain_lookups_of,
+)
+from tierdex.index_service.batch.newest import newest_table
+from tierdex.index_service.query.answers import answers_of
+from tierdex.indexfile.plain_keys import NotPlainError
+
+if TYPE_CHECKING:
+    from tierdex.index_service.answer import Answer
+    from tierdex.index_service.query.executor import LookupExecutor
+    from tierdex.index_service.requests.lookups import Lookups
+
+
+def answer_batch(executor: LookupExecutor, lookups: object, *, fail: bool) -> list[Answer]:
+    """Return one answer a lookup (a dict), in order.
+
+    Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
+    """
+    result = executor.run(lookups_of_dicts(executor.settings, lookups))
+    if fail:
+        result.refuse_incomplete()
+    return answers_of(result)
+
+
+def table_of_batch(executor: LookupExecutor, table: Any, *, max_count: int, fail: bool) -> Any:
+    """Return the entries of a table of lookups as a table, see `table_of`.
+
+    Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
+    """
+    newest, lookups = _newest_or_lookups(executor, table, max_count, at_once=False)
+    if lookups is None:
+        return newest
+    result = executor.run(lookups)
+    if fail:
+        result.refuse_incomplete()
+    return table_of(result)
+
+
+def table_at_once(executor: LookupExecutor, table: Any, *, max_count: int) -> Any | None:
+    """Return the same when local files tell it quickly and nothing is missing, else None.
+
+    Raises InvalidRequestError.
+    """
+    newest, lookups = _newest_or_lookups(executor, table, max_count, at_once=True)
+    if lookups is None:
+        return newest
+    result = executor.run_at_once(lookups)
+    return None if result is None else table_of(result)
+
+
+def _newest_or_lookups(
+    executor: LookupExecutor, table: Any, max_count: int, *, at_once: bool
+) -> tuple[Any, Lookups | None]:
+    """Return the table that the fast path makes, or what the general path needs."""
+    plain = plain_lookups_of(executor.settings, table, max_count)
+    if plain is not None:
+        with suppress(NotPlainError):  # some key is wrong, or beyond ASCII: each is looked at
+            if max_count == 1:
+                newest = newest_table(executor, plain, at_once=at_once)
+                if newest is not None:
+                    return newest, None
+            return None, plain.columns()
+    return None, lookups_of_table(executor.settings, table, max_count)
