@@ -6,6 +6,7 @@ Depends on fileparts, layout and extras.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,8 +18,10 @@ from tierdex.logfile.extras import NO_EXTRA, Extra, decode_extra
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_WORD = 8  # bytes of a time or an offset
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a queue. `body` is empty where it was forgotten; the offset stays."""
 
@@ -41,53 +44,82 @@ class MessageBatch:
     """Consecutive messages of one queue: message i has the offset `first_offset + i`.
 
     Columns: `times` i8[n], `flags` u1[n], body i = `bodies[body_offsets[i] : body_offsets[i + 1]]`
-    (u1, i8[n + 1]), extras likewise, empty where there is none. Owns its memory. Immutable.
+    (u1, i8[n + 1]), extras likewise, empty where there is none. All lie in one run of bytes that the batch
+    owns, and are made arrays when they are asked for: a read of ten messages pays for one allocation.
     """
 
-    __slots__ = (
-        "bodies", "body_offsets", "extra_offsets", "extras", "first_offset", "flags", "times",
-    )  # fmt: skip
+    __slots__ = ("_count", "_ends", "_memory", "first_offset")
 
     def __init__(self, first_offset: int, count: int, body_bytes: int, extra_bytes: int) -> None:
         """Make room for `count` messages, which a kernel fills."""
         self.first_offset = first_offset
-        self.times = np.empty(count, np.int64)
-        self.flags = np.empty(count, np.uint8)
-        self.body_offsets = np.zeros(count + 1, np.int64)
-        self.bodies = np.empty(body_bytes, np.uint8)
-        self.extra_offsets = np.zeros(count + 1, np.int64)
-        self.extras = np.empty(extra_bytes, np.uint8)
+        self._count = count
+        offsets = _WORD * (count + 1)
+        lengths = (_WORD * count, offsets, offsets, count, body_bytes, extra_bytes)
+        self._ends = tuple(accumulate(lengths))  # of times, body and extra offsets, flags, bytes
+        self._memory = np.empty(self._ends[-1], np.uint8)
+        if not count:
+            self._memory[:] = 0
+
+    @property
+    def times(self) -> np.ndarray:
+        return self._memory[: self._ends[0]].view(np.int64)
+
+    @property
+    def body_offsets(self) -> np.ndarray:
+        return self._memory[self._ends[0] : self._ends[1]].view(np.int64)
+
+    @property
+    def extra_offsets(self) -> np.ndarray:
+        return self._memory[self._ends[1] : self._ends[2]].view(np.int64)
+
+    @property
+    def flags(self) -> np.ndarray:
+        return self._memory[self._ends[2] : self._ends[3]]
+
+    @property
+    def bodies(self) -> np.ndarray:
+        return self._memory[self._ends[3] : self._ends[4]]
+
+    @property
+    def extras(self) -> np.ndarray:
+        return self._memory[self._ends[4] :]
+
+    @property
+    def content_bytes(self) -> int:
+        """Bytes of all bodies and extras: what a read's budget counts."""
+        return self._ends[5] - self._ends[3]
 
     def __len__(self) -> int:
-        return len(self.times)
+        return self._count
 
     def __iter__(self) -> Iterator[Message]:
-        return (self[i] for i in range(len(self)))
-
-    def __getitem__(self, i: int) -> Message:
-        if not 0 <= i < len(self):
-            raise IndexError(i)
-        flags = int(self.flags[i])
-        begin, end = self.extra_offsets[i : i + 2].tolist()
-        return Message(
-            self.first_offset + i,
-            int(self.times[i]),
-            self.body(i),
-            decode_extra(self.extras[begin:end].tobytes()) if end > begin else NO_EXTRA,
-            is_forgotten=bool(flags & layout.MESSAGE_FORGOTTEN),
-            is_held=bool(flags & layout.MESSAGE_HELD),
-        )
+        times, flags = self.times.tolist(), self.flags.tolist()
+        bodies, body_ends = self.bodies.tobytes(), self.body_offsets.tolist()
+        extras, extra_ends = self.extras.tobytes(), self.extra_offsets.tolist()
+        for i in range(self._count):
+            extra = extras[extra_ends[i] : extra_ends[i + 1]]
+            yield Message(
+                self.first_offset + i,
+                times[i],
+                bodies[body_ends[i] : body_ends[i + 1]],
+                decode_extra(extra) if extra else NO_EXTRA,
+                is_forgotten=bool(flags[i] & layout.MESSAGE_FORGOTTEN),
+                is_held=bool(flags[i] & layout.MESSAGE_HELD),
+            )
 
     @property
     def next_offset(self) -> int:
-        return self.first_offset + len(self)
+        return self.first_offset + self._count
 
     def addresses(self) -> tuple[int, ...]:
-        """Return where the columns lie, in the order in which kernels take them."""
-        columns = (
-            self.times, self.flags, self.body_offsets, self.bodies, self.extra_offsets, self.extras,
+        """Return where times, flags, body offsets, bodies, extra offsets, extras lie, for kernels."""
+        place = address(self._memory)
+        times, body_offsets, extra_offsets, flags, bodies, _ = self._ends
+        return (
+            place, place + extra_offsets, place + times, place + flags, place + body_offsets,
+            place + bodies,
         )  # fmt: skip
-        return tuple(address(column) for column in columns)
 
     def body(self, i: int) -> bytes:
         begin, end = self.body_offsets[i : i + 2].tolist()
@@ -98,12 +130,16 @@ class MessageBatch:
         """Return batches that follow each other as one; an empty one at `first_offset` without any."""
         if len(batches) == 1:
             return batches[0]
-        joined = cls(first_offset, 0, 0, 0)
-        if not batches:
+        bodies = sum(len(batch.bodies) for batch in batches)
+        extras = sum(len(batch.extras) for batch in batches)
+        joined = cls(first_offset, sum(map(len, batches)), bodies, extras)
+        if not len(joined):
             return joined
         for name in ("times", "flags", "bodies", "extras"):
-            setattr(joined, name, np.concatenate([getattr(batch, name) for batch in batches]))
+            np.concatenate([getattr(batch, name) for batch in batches], out=getattr(joined, name))
         for name in ("body_offsets", "extra_offsets"):
             lengths = np.concatenate([np.diff(getattr(batch, name)) for batch in batches])
-            setattr(joined, name, np.concatenate([[0], np.cumsum(lengths)]))
+            offsets = getattr(joined, name)
+            offsets[0] = 0
+            np.cumsum(lengths, out=offsets[1:])
         return joined

@@ -195,7 +195,7 @@ def test_slot_of_another_queue_is_an_error_and_no_answer(specimen, tmp_path):
     begin = sealed.footer.parts[Part.SLOTS].position
     slots = writable[begin : begin + 4 * sealed.message_count].view(np.uint32)
     slots[first] = slots[second]
-    words = sealed._words
+    words = sealed._open_index.words
     words[0] = writable.ctypes.data
     topic = sealed.topics.name(int(queues["topic"][0]))
     with pytest.raises(CorruptFileError, match="no row of its queue"):

@@ -117,7 +117,7 @@ class GroupedFile(GroupedSidecar):
             )
             batches.append(batch)
             at, wanted = batch.next_offset, wanted - len(batch)
-            left -= len(batch.bodies) + len(batch.extras)
+            left -= batch.content_bytes
             number += 1
             if self.page_first(number) != (place.queue, at - place.first_offset):
                 break  # the budget is used up, or the page lacks a message: the next read meets it

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tierdex.logfile.grouped.sources import Source
     from tierdex.logfile.header import LogHeader
 
-_CHUNK_MESSAGES = 65_536
+_CHUNK_MESSAGES = 8_192  # whose rows stay in the cache between the passes over them
 
 
 class MergePlan(NamedTuple):

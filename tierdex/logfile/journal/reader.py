@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import ClosedError
-from tierdex.fileparts.memory import address
+from tierdex.fileparts.memory import address, thread_buffer
 from tierdex.logfile.journal.kernels import locate as k
 from tierdex.logfile.journal.kernels import state as s
 from tierdex.logfile.journal.scan import ArrivedRows, BatchEnd, scan_rows
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tierdex.logfile.journal.tables import Tables
 
 _EVERYTHING = np.iinfo(np.int64).max
+_ROOM = 4096  # messages whose places are looked up at first
 
 
 class JournalReader:
@@ -87,7 +88,7 @@ class JournalReader:
             return None
         bound = self.published if limit is None else limit
         count = int(k.messages_below(words, number, bound))
-        first = self._first_offset(words, number)
+        first = int(k.first_offset(words, number))
         return Extent(first, first + count) if count else None
 
     # -- messages --------------------------------------------------------------------------------------
@@ -107,28 +108,32 @@ class JournalReader:
         Empty when the queue has no message there. `limit` as in `extent`.
         """
         array = self._mapped
-        tables, stage = self.tables, self._stage
-        words, _keep = tables.snapshot
-        number = tables.find(topic, queue_id)
-        if number < 0 or max_count <= 0:
+        words, keep = self.tables.snapshot
+        published = self.published
+        bound = published if limit is None else limit
+        name = np.frombuffer(topic, np.uint8)
+        if not len(name) or max_count <= 0:
             return MessageBatch(offset, 0, 0, 0)
-        bound = self.published if limit is None else limit
-        first = self._first_offset(words, number)
-        if offset < first:
-            return MessageBatch(offset, 0, 0, 0)
-        known = int(k.messages_below(words, number, bound))
-        places = np.empty(max(0, min(max_count, known - (offset - first))), np.int64)
-        count = int(k.locate(words, number, offset - first, len(places), address(places)))
-        places = places[:count]
-        if not count:
-            return MessageBatch(offset, 0, 0, 0)
-        base = int(words[s.W_BASE_TIME])
-        if places[-1] < self.published:
-            found = copy_messages(address(array) + places, base, offset, max_bytes)
-        else:
-            found = self._copy_staged(stage, places, base, offset, max_bytes)
-        del array, _keep  # alive until here: kernels were given addresses
-        return found
+        what = address(name), len(name), queue_id, offset
+        plan = k.plan_read if bound <= published else k.plan_staged
+        room = min(max_count, _ROOM)
+        while True:
+            scratch, places = thread_buffer(8 * room)
+            found = plan(
+                words, self._stage, *what, max_count, max_bytes, bound, places, room
+            )  # fmt: skip
+            count, bodies, extras, is_short = found
+            if not is_short:
+                break
+            room = min(max_count, 16 * room)
+        batch = MessageBatch(offset, count, bodies, extras)
+        if count and bound <= published:
+            base = int(words[s.W_BASE_TIME])
+            rows_k.copy_rows(places, count, base, *batch.addresses())
+        elif count:
+            k.copy_staged(words, self._stage, *what, count, places, *batch.addresses())
+        del array, keep, scratch, name  # alive until here: kernels were given addresses
+        return batch
 
     @property
     def received_limit(self) -> int:
@@ -143,22 +148,6 @@ class JournalReader:
         )  # fmt: skip
 
     # -- private ---------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _first_offset(words: np.ndarray, number: int) -> int:
-        return int(k.first_offset(words, number))
-
-    @staticmethod
-    def _copy_staged(
-        stage: np.ndarray, places: np.ndarray, base: int, offset: int, max_bytes: int
-    ) -> MessageBatch:
-        """Copy rows of which some are not in the file yet: measured and copied by kernels with the GIL."""
-        scratch = np.empty(len(places), np.int64)
-        at, scratch_at = address(places), address(scratch)
-        count, bodies, extras = k.measure_staged(stage, at, len(places), max_bytes, scratch_at)
-        batch = MessageBatch(offset, count, bodies, extras)
-        k.copy_staged(stage, at, count, scratch_at, base, *batch.addresses())
-        return batch
 
     @property
     def _mapped(self) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem, Mapping, OpenFile
+
+_ROOM = 4096  # messages that are looked up at first
+
+
+class _DenseIndex(NamedTuple):
+    """The mapped file, its checked blocks, and what kernels know of it. Keeps the file mapped."""
+
+    data: np.ndarray
+    blocks: CheckedBlocks
+    words: np.ndarray
 
 
 class SealedJournal:
@@ -64,15 +74,16 @@ class SealedJournal:
         sums = self._part(Part.BLOCK_CHECKSUMS)
         self._mapping = file.map(footer.file_bytes, writable=False)
         data = self._mapping.array.view(np.ndarray)
-        self.blocks = CheckedBlocks(
+        blocks = CheckedBlocks(
             data[HEADER_BYTES : self._index_end], sums, uuid=header.uuid, path=path
         )
-        words = self._words = np.zeros(k.DENSE_WORDS, np.int64)
+        words = np.zeros(k.DENSE_WORDS, np.int64)
         words[k.D_BASE] = address(data)
         slots, queues = footer.parts[Part.SLOTS], footer.parts[Part.QUEUES]
         words[k.D_SLOTS], words[k.D_SLOT_COUNT] = slots.position, self.message_count
         words[k.D_QUEUES], words[k.D_QUEUE_COUNT] = queues.position, self.queue_count
         words[k.D_END] = self.end.position
+        self._open_index: _DenseIndex | None = _DenseIndex(data, blocks, words)
 
     @classmethod
     def open(cls, filesystem: FileSystem, path: Path) -> SealedJournal:
@@ -158,21 +169,29 @@ class SealedJournal:
     @property
     def mapped_bytes(self) -> np.ndarray:
         """The whole file (u1). Whoever has it keeps it mapped."""
-        mapping = self._mapping
-        if mapping is None:
+        return self._index.data
+
+    @property
+    def blocks(self) -> CheckedBlocks:
+        """The blocks of batches, slots and queues; byte 0 of the range is the first batch's."""
+        return self._index.blocks
+
+    @property
+    def _index(self) -> _DenseIndex:
+        index = self._open_index
+        if index is None:
             raise ClosedError(f"{self.path} was closed")
-        return mapping.array.view(np.ndarray)
+        return index
 
     # -- messages --------------------------------------------------------------------------------------
 
     def extent(self, topic: bytes, queue_id: int) -> Extent | None:
         """Return the offsets that a queue has here, None when it has none. Raises CorruptFileError."""
-        data = self.mapped_bytes
-        queue = self._find(topic, queue_id)
+        index = self._index
+        queue = self._find(index, topic, queue_id)
         if queue < 0:
             return None
-        first, count = k.queue_bounds(self._words, queue)
-        del data
+        first, count = k.queue_bounds(index.words, queue)
         return Extent(int(first), int(first + count))
 
     def read(
@@ -182,44 +201,32 @@ class SealedJournal:
 
         Empty when the queue has no message there. Raises CorruptFileError.
         """
-        data = self.mapped_bytes
-        queue = self._find(topic, queue_id)
+        index = self._index
+        queue = self._find(index, topic, queue_id)
         if queue < 0 or max_count <= 0:
             return MessageBatch(offset, 0, 0, 0)
-        first, held = (int(value) for value in k.queue_bounds(self._words, queue))
+        first, held = (int(value) for value in k.queue_bounds(index.words, queue))
         if not first <= offset < first + held:
             return MessageBatch(offset, 0, 0, 0)
-        addresses = np.empty(min(max_count, first + held - offset), np.int64)
-        damaged = int(
-            k.locate_dense(
-                self._words,
-                self.blocks.words,
-                queue,
-                offset - first,
-                len(addresses),
-                address(addresses),
-            )
-        )
-        if damaged != SOUND:
-            raise self._damage(damaged)
-        found = copy_messages(addresses, self.base_time, offset, max_bytes)
-        del data  # alive until here: kernels were given addresses
-        return found
+        wanted, most = min(max_count, first + held - offset), _ROOM
+        while (
+            True
+        ):  # rows are verified before they are measured: no more of them than may be wanted
+            count = min(wanted, most)
+            addresses = self._rows(index, queue, offset - first, count)
+            batch = copy_messages(addresses, self.base_time, offset, max_bytes)
+            if len(batch) < count or count == wanted:
+                break
+            most *= 16
+        del index  # alive until here: kernels were given addresses
+        return batch
 
     def row_addresses(self, queue: int, ordinal: int, count: int) -> np.ndarray:
         """Return the addresses (i8) of rows from message `ordinal` of the queue at a place on.
 
         Over queues, in their order; each row is verified. They lie in `mapped_bytes`. CorruptFileError.
         """
-        data = self.mapped_bytes
-        addresses = np.empty(count, np.int64)
-        damaged = int(
-            k.dense_rows(self._words, self.blocks.words, queue, ordinal, count, address(addresses))
-        )
-        del data
-        if damaged != SOUND:
-            raise self._damage(damaged)
-        return addresses
+        return self._rows(self._index, queue, ordinal, count)
 
     def arrivals(
         self, begin: BatchEnd = EMPTY_END, end: BatchEnd | None = None
@@ -248,29 +255,43 @@ class SealedJournal:
         return check_sealed(self, self._file.read_at)
 
     def close(self) -> None:
-        """Give descriptor and mapping back. What was read are copies and stays."""
+        """Give descriptor and mapping back, these once the last read is done. Idempotent.
+
+        Until then nobody recycles the file: its lock lies on the mapping, too.
+        """
         if self._mapping is not None:
+            self._open_index = None
             self._mapping.close()
             self._mapping = None
             self._file.close()
 
-    # -- private ---------------------------------------------------------------------------------------
+    # -- private ------------------------------------------------------------------------------------
 
-    def _find(self, topic: bytes, queue_id: int) -> int:
-        index = self.topics.find(topic)
-        if index < 0:
+    def _find(self, index: _DenseIndex, topic: bytes, queue_id: int) -> int:
+        topic_index = self.topics.find(topic)
+        if topic_index < 0:
             return -1
-        row = self.topics.rows[index]
+        row = self.topics.rows[topic_index]
         first, count = int(row["first_queue"]), int(row["queue_count"])
-        queue, damaged = k.find_queue_row(self._words, self.blocks.words, first, count, queue_id)
+        queue, damaged = k.find_queue_row(index.words, index.blocks.words, first, count, queue_id)
         if damaged != SOUND:
             raise self._damage(int(damaged))
         return int(queue)
 
+    def _rows(self, index: _DenseIndex, queue: int, ordinal: int, count: int) -> np.ndarray:
+        """Return the addresses (i8) of rows, verified, over queues in their order."""
+        addresses = np.empty(count, np.int64)
+        damaged = int(
+            k.dense_rows(index.words, index.blocks.words, queue, ordinal, count, address(addresses))
+        )
+        if damaged != SOUND:
+            raise self._damage(damaged)
+        return addresses
+
     def _damage(self, what: int) -> CorruptFileError:
         if what == k.BROKEN:
             return CorruptFileError(self.path, "a slot leads to no row of its queue")
-        return self.blocks.damage(what)
+        return CorruptFileError(self.path, f"checksum of block {what} differs")
 
     def _part(self, kind: Part) -> bytes:
         return read_part(self._file.read_at, self.footer, kind, self.path)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _INT64 = np.iinfo(np.int64)
 _QUEUES_FIRST, _TOPICS_FIRST, _NAMES_FIRST = 64, 16, 1024
+_SEGMENTS_AT_ONCE = 16
 
 
 class Snapshot(NamedTuple):
@@ -109,11 +110,16 @@ class Tables:
         """Make room in the arena for many more rows."""
         words = self.words
         while int(words[k.W_NEXT_SLOT]) + k.ROOM_OF_ONE > int(words[k.W_SLOT_LIMIT]):
-            number = len(self._segments)
-            assert number < k.SEGMENT_COUNT_MAX, "more slots than row positions"
-            self._segments.append(np.empty(k.SEGMENT_SLOTS, np.uint32))
-            self._segment_table[number] = address(self._segments[-1])
-            words[k.W_SLOT_LIMIT] = (number + 1) * k.SEGMENT_SLOTS
+            first = int(words[k.W_SLOT_LIMIT]) // k.SEGMENT_SLOTS
+            # A small journal has one segment; of a larger one many at once, for which numpy asks the
+            # kernel for huge pages: slots are stored all over them.
+            count = min(_SEGMENTS_AT_ONCE if first else 1, k.SEGMENT_COUNT_MAX - first)
+            assert count, "more slots than row positions"
+            block = np.empty(count * k.SEGMENT_SLOTS, np.uint32)
+            self._segments.append(block)
+            step = block.itemsize * k.SEGMENT_SLOTS
+            self._segment_table[first : first + count] = address(block) + step * np.arange(count)
+            words[k.W_SLOT_LIMIT] = (first + count) * k.SEGMENT_SLOTS
 
     def _bind(self, words: np.ndarray, *, is_ready: bool = True) -> None:
         """Note the addresses of all arrays in `words`."""
@@ -179,10 +185,10 @@ assert np.dtype(np.uint32).itemsize == layout.SLOT_BYTES
 
 
 def _grown(array: np.ndarray, length: int) -> np.ndarray:
-    """Return `array`, or a copy with room for at least `length` rows and half as much again."""
+    """Return `array`, or a copy with room for twice `length` rows."""
     if length <= len(array):
         return array
-    larger = np.zeros((length + length // 2, *array.shape[1:]), array.dtype)
+    larger = np.zeros((2 * length, *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
 

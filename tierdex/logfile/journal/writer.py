@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tierdex.logfile.journal.tables import Tables
 
 STAGE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20  # of a call that does not fit one stage
 _RECORD = layout.RECORD_BYTES
 _ENTRY_MAX = layout.ENTRY_BYTES + layout.TOPIC_BYTES_MAX
 
@@ -246,10 +247,15 @@ class JournalWriter(JournalReader):
             )
         if not self.fits(columns.row_bytes, columns.largest_row):
             raise JournalFullError(f"{self.path}: {columns.row_bytes} more bytes do not fit")
+        if self.staged_count and not self._fits_stage(columns):
+            self.flush()
+        if self._fits_stage(columns):
+            self.stage(columns)
+            self.flush()
+            return
         done = 0
         while done < columns.count:
-            if self.staged_count and not self._fits_stage(columns, done):
-                self.flush()
+            self._cut_stage(columns.largest_row)
             done += self.stage(columns, done)
             self.flush()
 
@@ -338,11 +344,17 @@ class JournalWriter(JournalReader):
         stage[s.V_LIMIT] = room
         stage[s.V_COUNT] = stage[s.V_ENTRY_USED] = 0
 
-    def _fits_stage(self, columns: MessageColumns, first: int) -> bool:
-        """Say whether the rest of a call surely fits the open stage: then it stays one batch."""
+    def _fits_stage(self, columns: MessageColumns) -> bool:
+        """Say whether a call surely fits the open stage: then it is one batch."""
         stage = self._stage
         used = int(stage[s.V_USED] + stage[s.V_ENTRY_USED])
-        return first == 0 and used + columns.row_bytes <= int(stage[s.V_LIMIT])
+        return bool(used + columns.row_bytes <= int(stage[s.V_LIMIT]))
+
+    def _cut_stage(self, largest_row: int) -> None:
+        """Let a batch of a large call be small enough for the cache, in which it is passed thrice."""
+        stage = self._stage
+        used = int(stage[s.V_USED] + stage[s.V_ENTRY_USED])
+        stage[s.V_LIMIT] = min(int(stage[s.V_LIMIT]), used + max(_PIECE_BYTES, largest_row))
 
     def _make_entry_room(self, entry_bytes: int, count: int) -> None:
         """Refuse entries that find no room in the stage, or in the file."""

@@ -3,6 +3,7 @@
     messages_below how many messages a queue has below a position
     locate        slots of consecutive messages of a queue
     row_addresses slots -> addresses in the mapping, the closed stage or the open one
+    plan_read, plan_staged, copy_staged   a whole read, in one call each
 
 `row_addresses` and what copies from there must be one step for every Python thread as soon as a row lies
 in a stage: Python closes and reuses stages. Depends on state, rows, intrinsics and layout.
@@ -34,9 +35,11 @@ from tierdex.logfile.journal.kernels.state import (
     V_CLOSED_BEGIN,
     V_MAP,
     V_PUBLISHED,
+    W_BASE_TIME,
     W_SEGMENTS,
     W_STATES,
     arena_u4,
+    find_queue,
     slot_place,
 )
 from tierdex.logfile.kernels.rows import copy_rows, measure_rows
@@ -151,22 +154,62 @@ def row_addresses(stage: Any, places: int, count: int) -> None:
         store_i64(places + 8 * i, address)
 
 
+@kernel
+def _plan(
+    words: Any, stage: Any, name: int, name_bytes: int, queue_id: int, offset: int, most_count: int,
+    most_bytes: int, limit: int, places: int, room: int,
+) -> Any:  # fmt: skip
+    """Find a queue's messages from `offset` on, below byte `limit`; their addresses go to `places`.
+
+    Returns (messages, bytes of bodies, bytes of extras, whether `room` was too small for all).
+    """
+    none = np.int64(0), np.int64(0), np.int64(0), False
+    number = find_queue(words, name, name_bytes, queue_id)
+    if number < 0:
+        return none
+    ordinal = offset - first_offset(words, number)
+    if ordinal < 0:
+        return none
+    wanted = min(most_count, messages_below(words, number, limit) - ordinal)
+    if wanted <= 0:
+        return none
+    count = locate(words, number, ordinal, min(wanted, room), places)
+    row_addresses(stage, places, count)
+    taken, bodies, extras = measure_rows(places, count, most_bytes)
+    return taken, bodies, extras, taken == room and wanted > room
+
+
+@kernel
+def plan_read(
+    words: Any, stage: Any, name: int, name_bytes: int, queue_id: int, offset: int, most_count: int,
+    most_bytes: int, limit: int, places: int, room: int,
+) -> Any:  # fmt: skip
+    """Plan a read of what is published: its rows lie in the mapping, and stay there."""
+    return _plan(
+        words, stage, name, name_bytes, queue_id, offset, most_count, most_bytes, limit, places, room
+    )  # fmt: skip
+
+
 @short_kernel
-def measure_staged(stage: Any, places: int, count: int, most_bytes: int, scratch: int) -> Any:
-    """Do as `measure_rows` for rows by position, wherever they lie; addresses go to `scratch`."""
-    copy_bytes(scratch, places, 8 * count)
-    row_addresses(stage, scratch, count)
-    return measure_rows(scratch, count, most_bytes)
+def plan_staged(
+    words: Any, stage: Any, name: int, name_bytes: int, queue_id: int, offset: int, most_count: int,
+    most_bytes: int, limit: int, places: int, room: int,
+) -> Any:  # fmt: skip
+    """Plan a read that may see staged rows: addresses hold until Python closes a stage."""
+    return _plan(
+        words, stage, name, name_bytes, queue_id, offset, most_count, most_bytes, limit, places, room
+    )  # fmt: skip
 
 
 @short_kernel
 def copy_staged(
-    stage: Any, places: int, count: int, scratch: int, base: int, times: int, flags: int,
-    body_offsets: int, bodies: int, extra_offsets: int, extras: int,
+    words: Any, stage: Any, name: int, name_bytes: int, queue_id: int, offset: int, count: int,
+    places: int, times: int, flags: int, body_offsets: int, bodies: int, extra_offsets: int, extras: int,
 ) -> None:  # fmt: skip
-    """Do as `copy_rows` for rows by position, wherever they lie."""
-    copy_bytes(scratch, places, 8 * count)
-    row_addresses(stage, scratch, count)
+    """Copy `count` messages that were planned: located again, since stages may have changed since."""
+    number = find_queue(words, name, name_bytes, queue_id)
+    locate(words, number, offset - first_offset(words, number), count, places)
+    row_addresses(stage, places, count)
     copy_rows(
-        scratch, count, base, times, flags, body_offsets, bodies, extra_offsets, extras
+        places, count, words[W_BASE_TIME], times, flags, body_offsets, bodies, extra_offsets, extras
     )  # fmt: skip

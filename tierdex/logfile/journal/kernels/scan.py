@@ -28,7 +28,9 @@ from tierdex.logfile.journal.kernels.define import take_entries
 from tierdex.logfile.journal.kernels.stage_rows import batch_crc
 from tierdex.logfile.journal.kernels.state import (
     ROOM_OF_ONE,
+    STATE_AHEAD,
     STATE_BYTES,
+    TAIL_AHEAD,
     W_BASE_TIME,
     W_HAS_BASE,
     W_MAX_TIME,
@@ -42,6 +44,8 @@ from tierdex.logfile.journal.kernels.state import (
     W_STATES,
     W_TOPIC_COUNT,
     W_TOPIC_LIMIT,
+    ask_state,
+    ask_tail,
     note_row,
     note_totals,
 )
@@ -88,6 +92,8 @@ _FLAGS: Final = layout.ROW_FLAGS
 _HAS_EXTRA, _LONG = layout.ROW_HAS_EXTRA, layout.ROW_LONG_TIME
 _LONG_BYTES: Final = layout.LONG_TIME_BYTES
 _EXTRA_LENGTH: Final = layout.EXTRA_LENGTH_BYTES
+_RING: Final = 64
+assert STATE_AHEAD < _RING
 
 
 @kernel
@@ -191,13 +197,33 @@ def _enter_batch(words: Any, scan: Any, base: int, length: int) -> Any:
 
 
 @kernel
+def _look_ahead(words: Any, base: int, position: int, end: int) -> Any:
+    """Ask for the state of the queue whose row lies at `position`; return (next row's place, queue)."""
+    length = row_length(base + position, end - position)
+    queue = np.int64(load_u32(base + position + _QUEUE)) if length > 0 else np.int64(0)
+    if length == 0 or queue >= words[W_QUEUE_COUNT]:
+        return np.int64(end), np.int64(0)  # whoever takes this row meets it
+    ask_state(words, queue)
+    return position + ((length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)), queue
+
+
+@kernel
 def _take_rows(words: Any, scan: Any, base: int) -> Any:
     """Take the rows from X_ROW to X_ROWS_END into the index."""
     end, position = scan[X_ROWS_END], scan[X_ROW]
+    ring = np.zeros(_RING, np.int64)  # queues of the rows that were looked at ahead
+    ahead, i = position, np.int64(0)
+    for j in range(STATE_AHEAD):
+        if ahead < end:
+            ahead, ring[j] = _look_ahead(words, base, ahead, end)
     while position < end:
         if words[W_NEXT_SLOT] + ROOM_OF_ONE > words[W_SLOT_LIMIT]:
             scan[X_ROW] = position
             return SCAN_GROW
+        if ahead < end:
+            ahead, ring[(i + STATE_AHEAD) & (_RING - 1)] = _look_ahead(words, base, ahead, end)
+        ask_tail(words, ring[(i + TAIL_AHEAD) & (_RING - 1)])
+        i += 1
         address = base + position
         length = row_length(address, end - position)
         queue = np.int64(load_u32(address + _QUEUE)) if length > 0 else np.int64(0)

@@ -12,7 +12,13 @@ from typing import Any, Final
 import numpy as np
 
 from tierdex.fileparts.kernels.compile import kernel
-from tierdex.fileparts.kernels.intrinsics import load_i32, load_i64, load_u32, store_i64
+from tierdex.fileparts.kernels.intrinsics import (
+    load_i32,
+    load_i64,
+    load_u32,
+    prefetch,
+    store_i64,
+)
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels.scan import row_length
@@ -34,6 +40,7 @@ _SLOT_BYTES: Final = layout.SLOT_BYTES
 _UNIT: Final = layout.POSITION_UNIT
 _ROW_QUEUE: Final = layout.places(layout.ROW)["queue"]
 _ROW_BYTES: Final = layout.ROW_BYTES
+_AHEAD: Final = 16  # rows that are asked for while one is looked at
 _ROW_HEAD_MAX: Final = _ROW_BYTES + layout.LONG_TIME_BYTES + layout.EXTRA_LENGTH_BYTES
 
 
@@ -89,6 +96,8 @@ def locate_dense(words: Any, blocks: Any, queue: int, ordinal: int, count: int, 
     if damaged != SOUND:
         return damaged
     for i in range(count):
+        if i + _AHEAD < count:
+            prefetch(base + np.int64(load_u32(base + slots + _SLOT_BYTES * (i + _AHEAD))) * _UNIT)
         position = np.int64(load_u32(base + slots + _SLOT_BYTES * i)) * _UNIT
         left = words[D_END] - position
         if position < HEADER_BYTES or left < _ROW_BYTES:

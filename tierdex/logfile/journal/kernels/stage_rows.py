@@ -3,7 +3,7 @@
     stage_rows    rows and slots, until the stage is full or the arena short of room
     seal_record   checksum of a closed batch, which makes it one that verifies
 
-Queue state is asked for 24 rows ahead. Depends on state, message_columns,
+Queue state is asked for 32 rows ahead, the slot's place 16. Depends on state, message_columns,
 checksum, intrinsics and layout.
 """
 
@@ -19,14 +19,15 @@ from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     load_i64,
     load_u32,
-    prefetch,
     store_i64,
     store_u32,
 )
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels.state import (
     ROOM_OF_ONE,
+    STATE_AHEAD,
     STATE_BYTES,
+    TAIL_AHEAD,
     V_ADDRESS,
     V_BEGIN,
     V_COUNT,
@@ -38,6 +39,8 @@ from tierdex.logfile.journal.kernels.state import (
     W_NEXT_SLOT,
     W_SLOT_LIMIT,
     W_STATES,
+    ask_state,
+    ask_tail,
     note_row,
     note_totals,
 )
@@ -60,7 +63,6 @@ _HAS_EXTRA, _LONG, _HELD = layout.ROW_HAS_EXTRA, layout.ROW_LONG_TIME, layout.RO
 _UNIT: Final = layout.POSITION_UNIT
 _CRC_END: Final = layout.places(layout.RECORD)["number"]  # the checksum covers what follows it
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
-_AHEAD: Final = 24
 
 
 @kernel
@@ -84,8 +86,10 @@ def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> 
     limit = stage[V_LIMIT] - stage[V_ENTRY_USED]
     queues, step = columns[C_QUEUES], columns[C_QUEUE_STRIDE]
     for i in range(first, count):
-        if i + _AHEAD < count:
-            prefetch(states + STATE_BYTES * np.int64(load_u32(queues + step * (i + _AHEAD))))
+        if i + STATE_AHEAD < count:
+            ask_state(words, np.int64(load_u32(queues + step * (i + STATE_AHEAD))))
+        if i + TAIL_AHEAD < count:
+            ask_tail(words, np.int64(load_u32(queues + step * (i + TAIL_AHEAD))))
         body, body_bytes = body_of(columns, i)
         extra, extra_bytes = extra_of(columns, i)
         time = load_i64(columns[C_TIMES] + columns[C_TIME_STRIDE] * i)

@@ -31,6 +31,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     load_u8,
     load_u32,
     load_u64,
+    prefetch,
     publish_u64,
     store_i64,
     store_u32,
@@ -67,6 +68,8 @@ CHUNK_FIRST: Final = 2
 CHUNK_DOUBLES_TO: Final = 1024
 CHUNK_MAX: Final = 1 << 16
 CHUNK_HEAD: Final = 2  # before the slots
+STATE_AHEAD: Final = 32  # rows before its own that a queue's state is asked for
+TAIL_AHEAD: Final = 16  # and the place of its slot
 ROOM_OF_ONE: Final = 2 * (
     CHUNK_MAX + 8
 )  # slots that one more row may take, with what a segment wastes
@@ -105,6 +108,20 @@ def _new_chunk(words: Any, end: int, count: int, hint: int) -> Any:
     store_u32(slot_place(segments, start + 1), np.uint32(count))
     store_u32(slot_place(segments, start + CHUNK_HEAD + size), np.uint32(start))
     return np.int64(start), np.int64(start + CHUNK_HEAD + size)
+
+
+@kernel
+def ask_state(words: Any, number: int) -> None:
+    """Ask the cache for a queue's state, whose row comes soon."""
+    prefetch(words[W_STATES] + STATE_BYTES * number)
+
+
+@kernel
+def ask_tail(words: Any, number: int) -> None:
+    """Ask the cache for the slot that a queue's next row takes; its state was asked for before."""
+    word = load_u64(words[W_STATES] + STATE_BYTES * number + S_TAIL)
+    if word != np.uint64(0):
+        prefetch(slot_place(words[W_SEGMENTS], np.int64(word & _LOW)))
 
 
 @kernel
