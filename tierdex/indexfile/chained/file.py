@@ -29,7 +29,7 @@ from tierdex.indexfile.chained.old_pages import write_recovered
 from tierdex.indexfile.chained.reader import Published
 from tierdex.indexfile.chained.seal import read_tail
 from tierdex.indexfile.chained.view import ChainedView
-from tierdex.indexfile.chained.writer import ChainedWriter, FileFullError
+from tierdex.indexfile.chained.writer import ChainedWriter, FileFullError, MappedFile
 from tierdex.indexfile.header import FileHeader, check_counts, read_chained_header
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.lookup import Lookup
@@ -118,12 +118,10 @@ class ChainedFile(ChainedWriter):
         result = cls(
             path,
             header,
-            file,
-            mapping,
+            MappedFile(file, mapping, writable),
             statistics=statistics or BatchStatistics(header),
             dictionaries=dictionaries or Dictionaries(header.schema.dictionary_names),
             view=view,
-            writable=writable,
         )
         result._bind()
         return result
@@ -208,12 +206,10 @@ class ChainedFile(ChainedWriter):
         result = cls(
             path,
             header,
-            file,
-            mapping,
+            MappedFile(file, mapping, writable=False),
             statistics=statistics,
             dictionaries=parts.dictionaries,
             view=ChainedView(header, path, data, blocks=parts.blocks),
-            writable=False,
         )
         result.sealed = True
         result.synced = parts.statistics.row_count

@@ -12,7 +12,7 @@ reader, seal and layout.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,14 @@ class FileFullError(TierdexError):
     """The batch does not fit any more: roll. Nothing was applied."""
 
 
+class MappedFile(NamedTuple):
+    """An open file and its mapping; `writable` when appends may go into it."""
+
+    file: OpenFile
+    mapping: Mapping
+    writable: bool
+
+
 class ChainedWriter(ChainedReader):
     """The writing half of a chained file. Owns its descriptor and mapping."""
 
@@ -53,13 +61,11 @@ class ChainedWriter(ChainedReader):
         self,
         path: Path,
         header: FileHeader,
-        file: OpenFile,
-        mapping: Mapping,
+        opened: MappedFile,
         *,
         statistics: BatchStatistics,
         dictionaries: Dictionaries,
         view: ChainedView,
-        writable: bool,
     ) -> None:
         """Take over an open file; its rows are those that `statistics` counts."""
         super().__init__(path, header, statistics, dictionaries, view)
@@ -67,9 +73,9 @@ class ChainedWriter(ChainedReader):
         self.sealed = False
         self._proven = False  # a suspect file was read again since its last failure
         self.synced = 0  # rows that are durable
-        self._file = file
-        self._mapping: Mapping | None = mapping
-        self._writable = writable
+        file = self._file = opened.file
+        self._mapping: Mapping | None = opened.mapping
+        self._writable = opened.writable
         self._predecessor_synced = False
         self._blocks = ReservedBlocks(file, self._populate, header)
 
