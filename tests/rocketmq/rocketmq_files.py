@@ -1,6 +1,9 @@
 """Makes small RocketMQ index files for the tests."""
 
+import numpy as np
+
 from tierdex.filesystem import LocalFileSystem
+from tierdex.rocketmq.file import ROW
 from tierdex.rocketmq.layout import java_hash
 from tierdex.rocketmq.writer import RocketmqIndexWriter
 
@@ -31,6 +34,11 @@ def put(writer, topic, key, offset, after_ms=0, *, topic_id=123):
         size=1024,
         timestamp=BEGIN + after_ms,
     )
+
+
+def find(file, topic, key, begin=None, end=None):
+    """Return all rows that a file finds, newest first."""
+    return np.concatenate([np.empty(0, ROW), *file.find_blocks(topic, key, begin, end)])
 
 
 def key_with_hash(topic, wanted):

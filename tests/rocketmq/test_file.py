@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from tests.rocketmq.rocketmq_files import BEGIN, FILES, key_with_hash, make_vector, make_writer, put
+from tests.rocketmq.rocketmq_files import (
+    BEGIN,
+    FILES,
+    find,
+    key_with_hash,
+    make_vector,
+    make_writer,
+    put,
+)
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.rocketmq.file import RocketmqIndexFile
 from tierdex.rocketmq.layout import HEADER, LOCAL_ITEM, SLOTS_AT, SMALLEST_INT
@@ -48,7 +56,7 @@ def make_filled(count, *, slots, items, keys=None):
 
 
 def test_lookup_returns_rows_newest_first(vector):
-    rows = vector.find("TopicTest3", "MessageKey")
+    rows = find(vector, "TopicTest3", "MessageKey")
     assert rows["offset"].tolist() == [697, 696]
     assert rows["timestamp"].tolist() == [BEGIN + 7000, BEGIN + 6000]
     assert rows["queue_id"].tolist() == [2, 2]
@@ -56,19 +64,13 @@ def test_lookup_returns_rows_newest_first(vector):
 
 
 def test_lookup_of_absent_key_returns_empty(vector):
-    assert len(vector.find("TopicTest3", "other")) == 0
+    assert len(find(vector, "TopicTest3", "other")) == 0
 
 
 def test_lookup_keeps_the_inclusive_times(vector):
-    find = vector.find
-    assert find("TopicTest3", "MessageKey", BEGIN + 7000)["offset"].tolist() == [697]
-    assert find("TopicTest3", "MessageKey", None, BEGIN + 6000)["offset"].tolist() == [696]
-    assert len(find("TopicTest3", "MessageKey", BEGIN + 6001, BEGIN + 6999)) == 0
-
-
-def test_lookup_leaves_out_other_topics(vector):
-    assert len(vector.find("TopicTest3", "MessageKey", topic_id=124)) == 0
-    assert len(vector.find("TopicTest3", "MessageKey", topic_id=123, limit=1)) == 1
+    assert find(vector, "TopicTest3", "MessageKey", BEGIN + 7000)["offset"].tolist() == [697]
+    assert find(vector, "TopicTest3", "MessageKey", None, BEGIN + 6000)["offset"].tolist() == [696]
+    assert len(find(vector, "TopicTest3", "MessageKey", BEGIN + 6001, BEGIN + 6999)) == 0
 
 
 def test_sound_file_passes_its_check(vector):
@@ -93,7 +95,7 @@ def test_shape_is_found_from_length_and_content(tmp_path, slots, count, room, fo
     file = opened(saved(writer, tmp_path / "f", form))
     assert file.shape.slot_capacity == slots
     assert file.shape.form == form
-    assert file.find("t", f"k{count - 1}")["offset"].tolist() == [count - 1]
+    assert find(file, "t", f"k{count - 1}")["offset"].tolist() == [count - 1]
     assert file.check() == []
 
 
@@ -101,11 +103,11 @@ def test_empty_file_answers_nothing_and_follows_its_writer(tmp_path):
     writer = make_writer()
     path = saved(writer, tmp_path / "f", ended=False)
     file = opened(path)
-    assert len(file.find("t", "k")) == 0
+    assert len(find(file, "t", "k")) == 0
     assert file.check() == []
     put(writer, "t", "k", 5)
     saved(writer, path, ended=False)
-    assert file.find("t", "k")["offset"].tolist() == [5]
+    assert find(file, "t", "k")["offset"].tolist() == [5]
 
 
 def test_items_that_the_header_does_not_count_yet_do_not_confuse(tmp_path):
@@ -114,19 +116,19 @@ def test_items_that_the_header_does_not_count_yet_do_not_confuse(tmp_path):
 
     file = opened(saved(make_vector(), tmp_path / "f", ended=False, damage=forget_two))
     assert file.shape.slot_capacity == 5
-    assert file.find("TopicTest4", "MessageKey")["offset"].tolist() == [707, 706]
+    assert find(file, "TopicTest4", "MessageKey")["offset"].tolist() == [707, 706]
 
 
 def test_fault_5_chain_longer_than_512_is_answered_whole(tmp_path):
     writer = make_filled(3000, slots=3, items=4000, keys=1)
     file = opened(saved(writer, tmp_path / "f"))
-    assert file.find("t", "k0")["offset"].tolist() == list(range(2999, -1, -1))
+    assert find(file, "t", "k0")["offset"].tolist() == list(range(2999, -1, -1))
 
 
 def test_fault_5_run_longer_than_1024_answers_as_its_chain_did(tmp_path):
     writer = make_filled(3000, slots=3, items=4000, keys=1)
-    chain = opened(saved(writer, tmp_path / "local")).find("t", "k0")
-    run = opened(saved(writer, tmp_path / "compacted", "compacted")).find("t", "k0")
+    chain = find(opened(saved(writer, tmp_path / "local")), "t", "k0")
+    run = find(opened(saved(writer, tmp_path / "compacted", "compacted")), "t", "k0")
     assert len(run) == 3000
     assert (run == chain).all()
 
@@ -144,7 +146,7 @@ def test_fault_2_header_damaged_by_smallest_int_still_answers(tmp_path):
         header["used_slots"] = 99
 
     file = opened(saved(writer, tmp_path / "f", damage=as_the_original))
-    assert file.find("t", key)["offset"].tolist() == [3]
+    assert find(file, "t", key)["offset"].tolist() == [3]
     assert any("-2^31" in problem for problem in file.check())
 
 
@@ -153,7 +155,7 @@ def test_fault_6_times_are_whole_seconds_and_said_to_be(tmp_path):
     put(writer, "t", "k", 1, after_ms=1999)
     put(writer, "t", "k", 2, after_ms=-1999)
     file = opened(saved(writer, tmp_path / "f"))
-    assert file.find("t", "k")["timestamp"].tolist() == [BEGIN - 1000, BEGIN + 1000]
+    assert find(file, "t", "k")["timestamp"].tolist() == [BEGIN - 1000, BEGIN + 1000]
     assert file.describe()["time_resolution_ms"] == 1000
 
 
@@ -161,7 +163,7 @@ def test_fault_7_entries_of_a_twin_hash_say_that_the_key_is_not_verified(tmp_pat
     writer = make_writer()
     put(writer, "TopicTest", "Aa", 1)
     file = opened(saved(writer, tmp_path / "f"))
-    assert len(file.find("TopicTest", "BB")) == 1
+    assert len(find(file, "TopicTest", "BB")) == 1
     assert file.hash_function == "java-string-32"
     assert file.key_is_verified is False
 
@@ -173,7 +175,7 @@ def test_fault_12_end_restored_from_the_begin_is_named_and_hides_nothing(tmp_pat
     file = opened(saved(make_vector(), tmp_path / "f", damage=restore_wrongly))
     assert any("header ends at" in problem for problem in file.check())
     assert file.time_bounds() == (BEGIN, BEGIN + 9000)
-    assert len(file.find("TopicTest4", "MessageKey", BEGIN + 9000)) == 1
+    assert len(find(file, "TopicTest4", "MessageKey", BEGIN + 9000)) == 1
 
 
 def test_fault_13_capacity_is_checked_against_the_content_not_believed(tmp_path):
@@ -210,7 +212,7 @@ def test_file_cut_under_the_reader_is_an_error(tmp_path):
     file = opened(path)
     path.write_bytes(path.read_bytes()[:70])
     with pytest.raises(CorruptFileError, match="ends before"):
-        [file.find(f"TopicTest{n}", "MessageKey") for n in range(5)]
+        [find(file, f"TopicTest{n}", "MessageKey") for n in range(5)]
 
 
 def test_chain_that_leads_forward_is_an_error_not_a_loop(tmp_path):

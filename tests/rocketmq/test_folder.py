@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.index_service.conftest import clock, make_index, offsets  # noqa: F401 (fixtures)
 from tests.rocketmq.rocketmq_files import BEGIN, FILES, make_writer, put
 from tierdex.errors import NotFoundError
 from tierdex.rocketmq.folder import RocketmqFolder
@@ -45,105 +46,115 @@ def one_file(key, offset, *, begin=BEGIN, after_ms=0, topic="t", topic_id=1):
     return writer
 
 
-def offsets(answer):
-    return [entry.offset for entry in answer.entries]
+@pytest.fixture
+def find(make_index, tmp_path):  # noqa: F811
+    """Search the folder as an index does that shows its files; `refresh` looks at the folder again."""
+    index = None
+
+    def find(topic, key, begin=None, end=None, **more):
+        nonlocal index
+        if index is None:
+            index = make_index(tmp_path / "index", rocketmq=tmp_path)
+        index.refresh()
+        return index.query(topic, key=key, begin=begin, end=end, **more)
+
+    return find
 
 
-def test_local_and_uploaded_files_are_found_newest_first(tmp_path):
+def test_local_and_uploaded_files_are_found_newest_first(tmp_path, find):
     save_uploaded(tmp_path, one_file("k", 1))
     save_local(tmp_path, one_file("k", 2, begin=BEGIN + HOUR), BEGIN + HOUR)
     save_local(tmp_path, one_file("k", 3, begin=BEGIN + 2 * HOUR), BEGIN + 2 * HOUR, ended=False)
-    answer = RocketmqFolder(FILES, tmp_path).find("t", "k")
+    answer = find("t", "k")
     assert offsets(answer) == [3, 2, 1]
-    assert [entry.form for entry in answer.entries] == ["local", "local", "compacted"]
     assert answer.complete
+    files, unreadable = RocketmqFolder(FILES, tmp_path).files()
+    assert [file.shape.form for file in files] == ["local", "local", "compacted"]
+    assert unreadable == []
 
 
-def test_entries_say_that_their_key_is_not_verified(tmp_path):
+def test_entries_say_that_their_key_is_not_verified(tmp_path, find):
     save_local(tmp_path, one_file("k", 1))
-    (entry,) = RocketmqFolder(FILES, tmp_path).find("t", "k").entries
+    (entry,) = find("t", "k").entries
     assert entry.hash_function == "java-string-32"
-    assert entry.key_is_verified is False
 
 
-def test_uploaded_files_are_found_one_folder_deeper(tmp_path):
+def test_uploaded_files_are_found_one_folder_deeper(tmp_path, find):
     save_uploaded(tmp_path / "tieredstore", one_file("k", 1))
-    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k")) == [1]
+    assert offsets(find("t", "k")) == [1]
 
 
-def test_fault_1_file_that_began_earlier_is_asked(tmp_path):
+def test_fault_1_file_that_began_earlier_is_asked(tmp_path, find):
     save_local(tmp_path, one_file("k", 1, after_ms=5 * HOUR))
-    folder = RocketmqFolder(FILES, tmp_path)
-    assert offsets(folder.find("t", "k", BEGIN + HOUR, BEGIN + 9 * HOUR)) == [1]
+    assert offsets(find("t", "k", BEGIN + HOUR, BEGIN + 9 * HOUR)) == [1]
 
 
-def test_fault_1_late_message_in_a_file_that_began_after_the_end_is_found(tmp_path):
+def test_fault_1_late_message_in_a_file_that_began_after_the_end_is_found(tmp_path, find):
     save_local(tmp_path, one_file("k", 1, begin=BEGIN + HOUR, after_ms=-HOUR), BEGIN + HOUR)
-    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k", BEGIN, BEGIN)) == [1]
+    assert offsets(find("t", "k", BEGIN, BEGIN)) == [1]
 
 
-def test_fault_9_no_more_files_are_read_than_max_count_needs(tmp_path):
+def test_fault_9_no_more_files_are_read_than_max_count_needs(tmp_path, find):
     save_local(tmp_path, one_file("k", 1))
     save_local(tmp_path, one_file("k", 2, begin=BEGIN + HOUR), BEGIN + HOUR)
-    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k", max_count=1)) == [2]
+    assert offsets(find("t", "k", max_count=1)) == [2]
 
 
-def test_fault_10_order_is_the_same_every_time(tmp_path):
+def test_fault_10_order_is_the_same_every_time(tmp_path, find):
     for hour in range(4):
         save_local(tmp_path, one_file("k", hour, begin=BEGIN + hour * HOUR), BEGIN + hour * HOUR)
-    folder = RocketmqFolder(FILES, tmp_path)
-    assert [offsets(folder.find("t", "k")) for _ in range(3)] == [[3, 2, 1, 0]] * 3
+    assert [offsets(find("t", "k")) for _ in range(3)] == [[3, 2, 1, 0]] * 3
 
 
-def test_fault_8_duplicate_check_knows_the_topic(tmp_path):
+def test_fault_8_duplicate_check_knows_the_topic(tmp_path, find):
     writer = make_writer()
     put(writer, "t", "k", 1, topic_id=1)
     put(writer, "t", "k", 1, topic_id=2)
     put(writer, "t", "k", 1, topic_id=2)
+    put(writer, "t", "k", 2, topic_id=2)
     save_local(tmp_path, writer)
-    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k")) == [1, 1]
+    save_topics(tmp_path, {"t": 2, "other": 1})
+    assert offsets(find("t", "k")) == [2, 1]
 
 
-def test_fault_7_topic_that_swallows_the_separator_is_told_apart(tmp_path):
+def test_fault_7_topic_that_swallows_the_separator_is_told_apart(tmp_path, find):
     save_local(tmp_path, one_file("a#b", 1, topic="x", topic_id=4))
     save_topics(tmp_path, {"x": 4, "x#a": 5})
-    folder = RocketmqFolder(FILES, tmp_path)
-    assert offsets(folder.find("x", "a#b")) == [1]
-    assert offsets(folder.find("x#a", "b")) == []
+    assert offsets(find("x", "a#b")) == [1]
+    assert offsets(find("x#a", "b")) == []
 
 
 @pytest.mark.parametrize("kind", ["truncated", "foreign", "empty"])
-def test_fault_11_unreadable_file_is_named_never_not_found(tmp_path, kind):
+def test_fault_11_unreadable_file_is_named_never_not_found(tmp_path, find, kind):
     path = save_uploaded(tmp_path, one_file("k", 1))
     image = {"truncated": path.read_bytes()[:-9], "foreign": b"hello world" * 9, "empty": b""}[kind]
     path.write_bytes(image)
-    answer = RocketmqFolder(FILES, tmp_path).find("t", "k")
+    answer = find("t", "k")
     assert answer.entries == []
     assert not answer.complete
     assert [row.file for row in answer.missing] == [str(path)]
-    assert str(path) in RocketmqFolder(FILES, tmp_path).check()
 
 
-def test_fault_16_file_both_local_and_uploaded_is_answered_once(tmp_path):
+def test_fault_16_file_both_local_and_uploaded_is_answered_once(tmp_path, find):
     writer = one_file("k", 1)
     save_local(tmp_path, writer)
     save_uploaded(tmp_path, writer)
-    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k")) == [1]
+    assert offsets(find("t", "k")) == [1]
 
 
-def test_compacted_file_that_awaits_its_upload_is_found(tmp_path):
+def test_compacted_file_that_awaits_its_upload_is_found(tmp_path, find):
     folder = tmp_path / "tiered_index_file" / "compacting"
     folder.mkdir(parents=True)
     one_file("k", 1).save(FILES, folder / str(BEGIN), form="compacted")
-    assert offsets(RocketmqFolder(FILES, tmp_path).find("t", "k")) == [1]
+    assert offsets(find("t", "k")) == [1]
 
 
-def test_half_written_compacted_file_beside_its_source_is_ignored(tmp_path):
+def test_half_written_compacted_file_beside_its_source_is_ignored(tmp_path, find):
     save_local(tmp_path, one_file("k", 1))
     folder = tmp_path / "tiered_index_file" / "compacting"
     folder.mkdir()
     (folder / str(BEGIN)).write_bytes(one_file("k", 1).compacted_bytes()[:40])
-    answer = RocketmqFolder(FILES, tmp_path).find("t", "k")
+    answer = find("t", "k")
     assert offsets(answer) == [1]
     assert answer.complete
 
@@ -156,45 +167,35 @@ def test_metadata_with_bare_number_keys_is_understood(tmp_path):
     assert RocketmqFolder(FILES, tmp_path).topics() == {"t{1:2": 3}
 
 
-def test_broken_metadata_makes_the_answer_incomplete(tmp_path):
+def test_broken_metadata_makes_the_answer_incomplete(tmp_path, find):
     save_local(tmp_path, one_file("k", 1))
     save_topics(tmp_path, {}).write_text("{")
-    answer = RocketmqFolder(FILES, tmp_path).find("t", "k")
-    assert offsets(answer) == [1]
+    answer = find("t", "k")
     assert not answer.complete
 
 
-def test_file_being_written_is_followed(tmp_path):
+def test_file_being_written_is_followed(tmp_path, find):
     writer = one_file("k", 1)
     path = save_local(tmp_path, writer, ended=False)
-    folder = RocketmqFolder(FILES, tmp_path)
-    assert offsets(folder.find("t", "k")) == [1]
+    assert offsets(find("t", "k")) == [1]
     put(writer, "t", "k", 2, topic_id=1)
     with path.open("r+b") as file:
         file.write(writer.local_bytes(ended=True))
-    assert offsets(folder.find("t", "k")) == [2, 1]
+    assert offsets(find("t", "k")) == [2, 1]
     path.unlink()
-    assert offsets(folder.find("t", "k")) == []
+    assert offsets(find("t", "k")) == []
 
 
-def test_fault_19_concurrent_readers_get_their_own_bytes(tmp_path):
+def test_fault_19_concurrent_readers_get_their_own_bytes(tmp_path, find):
     writer = make_writer(slots=50, items=1000)
     for n in range(900):
         put(writer, "t", f"k{n % 90}", n, topic_id=1)
     save_local(tmp_path, writer)
-    folder = RocketmqFolder(FILES, tmp_path)
+    assert len(offsets(find("t", "k0"))) == 10
     with ThreadPoolExecutor(4) as pool:
-        answers = pool.map(lambda n: offsets(folder.find("t", f"k{n}")), list(range(90)) * 2)
+        answers = pool.map(lambda n: offsets(find("t", f"k{n}")), list(range(90)) * 2)
         for n, answer in zip(list(range(90)) * 2, answers, strict=True):
             assert answer == list(range(n + 810, -1, -90))
-
-
-def test_fault_22_folder_can_be_described_and_checked(tmp_path):
-    save_local(tmp_path, one_file("k", 1))
-    folder = RocketmqFolder(FILES, tmp_path)
-    assert folder.check() == {}
-    assert [row["item_count"] for row in folder.describe()] == [1]
-    folder.close()
 
 
 def test_absent_folder_is_refused(tmp_path):

@@ -5,7 +5,15 @@ import hashlib
 import numpy as np
 import pytest
 
-from tests.rocketmq.rocketmq_files import BEGIN, FILES, key_with_hash, make_vector, make_writer, put
+from tests.rocketmq.rocketmq_files import (
+    BEGIN,
+    FILES,
+    find,
+    key_with_hash,
+    make_vector,
+    make_writer,
+    put,
+)
 from tierdex.errors import InvalidRequestError
 from tierdex.rocketmq.file import RocketmqIndexFile
 from tierdex.rocketmq.layout import SMALLEST_INT
@@ -74,7 +82,8 @@ def test_key_of_smallest_int_is_stored_where_it_has_a_slot(tmp_path):
     writer = make_writer(slots=8)
     put(writer, "t", key, 77)
     writer.save(FILES, tmp_path / "f")
-    assert RocketmqIndexFile.open(FILES, tmp_path / "f").find("t", key)["offset"].tolist() == [77]
+    rows = find(RocketmqIndexFile.open(FILES, tmp_path / "f"), "t", key)
+    assert rows["offset"].tolist() == [77]
 
 
 def test_time_out_of_reach_is_refused():

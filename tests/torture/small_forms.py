@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tests.rocketmq.rocketmq_files import find
 from tests.torture.damages import Damages
 from tests.torture.form import PATH, REFUSALS, Form
 from tests.torture.guarded_memory import GuardedFiles
@@ -200,7 +201,7 @@ class RocketmqForm(Form):
         file = RocketmqIndexFile.open(self.files, PATH)
         found = {}
         for key in keys:
-            rows = file.find("T", key, limit=100)
+            rows = find(file, "T", key)
             assert (rows["hash"] == index_hash("T", key)).all(), "another hash"
             found[key] = rows.tobytes()
         return found

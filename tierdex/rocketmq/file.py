@@ -126,35 +126,15 @@ class RocketmqIndexFile:
     def item_count(self) -> int:
         return int(self.header["item_count"])
 
-    def find(
-        self,
-        topic: str,
-        key: str,
-        begin: int | None = None,
-        end: int | None = None,
-        *,
-        topic_id: int | None = None,
-        limit: int | None = None,
-    ) -> np.ndarray:
-        """Return the rows (dtype `ROW`) with this hash, newest first; empty when absent.
-
-        `begin` and `end` are inclusive milliseconds, held against times of whole seconds; `topic_id`
-        leaves out entries of other topics; `limit` stops early. The key itself is not verified.
-        Raises CorruptFileError when a slot, link or run cannot be right.
-        """
-        found, count = [np.empty(0, ROW)], 0
-        for rows in self.find_blocks(topic, key, begin, end):
-            kept = rows if topic_id is None else rows[rows["topic_id"] == topic_id]
-            found.append(kept)
-            count += len(kept)
-            if limit is not None and count >= limit:
-                break
-        return np.concatenate(found)[:limit]
-
     def find_blocks(
         self, topic: str, key: str, begin: int | None = None, end: int | None = None
     ) -> Iterator[np.ndarray]:
-        """Yield what `find` returns in blocks, reading no further than the caller goes."""
+        """Yield the rows (dtype `ROW`) with the hash of `key` in blocks, newest first.
+
+        `begin` and `end` are inclusive milliseconds, held against times of whole seconds. The key itself
+        is not verified. Reads no further than the caller goes. Raises CorruptFileError when a slot, link
+        or run cannot be right.
+        """
         self._look_again()
         if not self.shape.slot_capacity:
             return

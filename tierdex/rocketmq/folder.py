@@ -1,4 +1,4 @@
-"""Answers lookups over a folder of RocketMQ's tiered store, in place and read-only.
+"""The index files and topic numbers of a folder of RocketMQ's tiered store, in place and read-only.
 
 Under the root are looked for::
 
@@ -7,10 +7,10 @@ Under the root are looked for::
     [*/]<8 hex>_<cluster>/<broker>/rmq_sys_INDEX/0/INDEX/*    uploaded ones
     config/tieredStoreMetadata.json                           topic names and their numbers
 
-Every file is asked, newest begin first, until `max_count` is reached: the times in the headers bound
-nothing (late entries lie before the begin, the original restores the end wrongly), and walking one
-chain costs less than scanning a file for its true bounds. A file that cannot be read is named in
-`missing`, and then the answer is not complete.
+Every file has to be searched: the times in the headers bound nothing (late entries lie before the begin,
+the original restores the end wrongly), and walking one chain costs less than scanning a file for its
+true bounds. A file that cannot be read is named with its reason, so that an answer without it is not
+called complete.
 
 Depends on errors, file and layout.
 """
@@ -23,16 +23,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.rocketmq.file import RocketmqIndexFile
-from tierdex.rocketmq.layout import HASH_FUNCTION, Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierdex.filesystem import FileSystem
+    from tierdex.rocketmq.layout import Form
 
 LOCAL_FOLDER = "tiered_index_file"
 COMPACTED_FOLDER = "compacting"
@@ -42,36 +40,11 @@ _CLUSTER = re.compile(r"[0-9a-f]{8}_.+")
 _TEXT_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=[{,])(\s*)(-?\d+)(?=\s*:)')
 
 
-class RocketmqEntry(NamedTuple):
-    """One entry. Its key was not compared, only a 32-bit hash; its time is a whole second's."""
-
-    topic: str
-    queue_id: int
-    offset: int
-    size: int
-    timestamp: int
-    file: str
-    form: Form
-    hash_function: str = HASH_FUNCTION
-    key_is_verified: bool = False
-
-
 class UnreadableFile(NamedTuple):
     """A file that should have been asked and could not be."""
 
     file: str
     reason: str
-
-
-class RocketmqAnswer(NamedTuple):
-    """Entries newest file first, newest arrival first within a file."""
-
-    entries: list[RocketmqEntry]
-    missing: list[UnreadableFile]
-
-    @property
-    def complete(self) -> bool:
-        return not self.missing
 
 
 class RocketmqFolder:
@@ -141,75 +114,6 @@ class RocketmqFolder:
                 self._open.pop(path)  # closed by its last user: another thread may be in it
         readable.sort(key=lambda file: (file.begin_ms, file.path.name), reverse=True)
         return readable, unreadable
-
-    def find(
-        self,
-        topic: str,
-        key: str,
-        begin: int | None = None,
-        end: int | None = None,
-        *,
-        max_count: int | None = None,
-    ) -> RocketmqAnswer:
-        """Return up to `max_count` entries of a key, each location and time once; times are inclusive ms.
-
-        Entries of other topics with the same hash are left out as far as topic numbers are known.
-        """
-        files, missing = self.files()
-        try:
-            numbers = self.topics()
-        except CorruptFileError as error:
-            numbers = {}
-            reason = f"{error.reason}; entries of other topics may be in the answer"
-            missing.append(UnreadableFile(error.path, reason))
-        others = np.array([n for name, n in numbers.items() if name != topic], np.int32)
-        entries: dict[tuple[int, int, int, int], RocketmqEntry] = {}
-        for file in files:
-            try:
-                for rows in file.find_blocks(topic, key, begin, end):
-                    if topic in numbers:
-                        kept = rows[rows["topic_id"] == numbers[topic]]
-                    else:
-                        kept = rows[~np.isin(rows["topic_id"], others)]
-                    for _, number, queue_id, offset, size, timestamp in kept.tolist():
-                        entry = RocketmqEntry(
-                            topic,
-                            queue_id,
-                            offset,
-                            size,
-                            timestamp,
-                            str(file.path),
-                            file.shape.form,
-                        )
-                        entries.setdefault((number, queue_id, offset, timestamp), entry)
-                        if max_count is not None and len(entries) >= max_count:
-                            return RocketmqAnswer(list(entries.values()), missing)
-            except (CorruptFileError, OSError) as error:
-                missing.append(UnreadableFile(str(file.path), getattr(error, "reason", str(error))))
-        return RocketmqAnswer(list(entries.values()), missing)
-
-    def check(self) -> dict[str, list[str]]:
-        """Return the problems of every file that has any, by path; reads everything."""
-        files, unreadable = self.files()
-        problems = {row.file: [row.reason] for row in unreadable}
-        for file in files:
-            try:
-                found = file.check()
-            except (CorruptFileError, OSError) as error:
-                found = [getattr(error, "reason", str(error))]
-            if found:
-                problems[str(file.path)] = found
-        return problems
-
-    def describe(self) -> list[dict[str, Any]]:
-        """Return `RocketmqIndexFile.describe` of every readable file, newest first."""
-        return [file.describe() for file in self.files()[0]]
-
-    def close(self) -> None:
-        with self._guard:
-            for _, file in self._open.values():
-                file.close()
-            self._open.clear()
 
     # -- private ----------------------------------------------------------------------------------
     def _opened(self, path: Path, form: Form | None) -> RocketmqIndexFile:
