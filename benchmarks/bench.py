@@ -17,7 +17,6 @@ import psutil
 from benchmarks.measure import Row
 from tierdex import Index
 from tierdex.clock import SystemClock
-from tierdex.compactor.local_work import LocalWork
 from tierdex.errors import TierdexError
 from tierdex.ids import SystemIds
 from tierdex.storage_layer.memory import MemoryStore
@@ -124,6 +123,8 @@ def newest_file(index: Index) -> FileHandle:
 
 def next_local_unit(index: Index) -> Unit:
     """Return the compactor's next unit of local work: to seal a file, or to compact it."""
+    from tierdex.compactor.local_work import LocalWork  # an old tree of benchmarks.paired has none
+
     assert isinstance(index, BenchIndex)
     assert index.components.writing is not None
     compactor = index.components.writing.compactor

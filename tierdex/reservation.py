@@ -34,7 +34,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def keeps_reserved(descriptor: int) -> bool:
-    """Say whether a file's reserved blocks surely take what is stored to them. Raises OSError."""
+    """Return whether stores into a file's reserved blocks cannot fail. Raises OSError."""
     buffer = ctypes.create_string_buffer(_STATFS_BYTES)
     if _LIBC.fstatfs(descriptor, buffer):
         number = ctypes.get_errno()

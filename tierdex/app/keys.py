@@ -51,7 +51,7 @@ _PAUSE_S = 0.02
 
 
 class Scope(IntEnum):
-    """What a caller may do. A greater scope includes the smaller ones."""
+    """The rights of a caller. A greater scope includes the smaller ones."""
 
     NONE = 0
     READ = 1

@@ -9,7 +9,7 @@
 A crash after 1 leaves an unsealed file that recovery seals again.
 
 After a failed sync the file is *suspect*: the content of the device is unknown, and another sync
-would prove nothing, since the kernel may have marked the pages clean. The file is written anew from
+would prove nothing, since the kernel may have marked the pages clean. The file is written again from
 memory, which still holds it, into another file::
 
     1 sealed copy written under a temporary name, synced, verified whole

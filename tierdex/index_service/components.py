@@ -42,7 +42,7 @@ STOP_TIMEOUT_S = 8.0  # for all background work together; a server has 10 s to e
 
 @dataclass(kw_only=True)
 class WritingComponents:
-    """What only the owner of a data folder has."""
+    """The components that only the owner of a data folder has."""
 
     writer: Writer
     remote: RemoteFlush

@@ -72,7 +72,7 @@ class Index(OperatedIndex):
         self._from_memory = Refusing(error)
         self._topics, self._put_kernels = {}, {}
         if self._writer is not None:
-            self._writer.puts.refuse()  # whoever holds the kernels is shut out, too
+            self._writer.puts.refuse()  # callers that hold the kernels are shut out too
 
     @classmethod
     @with_disk_errors

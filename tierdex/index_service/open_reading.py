@@ -85,7 +85,7 @@ def _follow_folder(
 
 
 def _has_no_node(store: Store) -> bool:
-    """Say whether the store has no node; False when the store cannot be asked."""
+    """Return whether the store has no node; False when the store cannot be reached."""
     try:
         return not list_nodes(store)
     except READING_ERRORS:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Places(NamedTuple):
-    """Where an index reads and writes.
+    """The places of an index.
 
     `store` None is `DATA/store`, or an empty store in memory where there is no data folder.
     """
@@ -52,7 +52,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What reading needs, whether or not this process writes."""
+    """The components for reading, whether or not this process writes."""
 
     settings: Settings
     seams: Seams

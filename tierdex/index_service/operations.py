@@ -1,4 +1,4 @@
-"""What an operator does with an open index: roll, compact, look at files and nodes, expire, close.
+"""The operator's verbs of an open index: roll, compact, look at files and nodes, expire, close.
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
@@ -28,7 +28,7 @@ class OperatedIndex:
 
     @with_disk_errors
     def roll(self) -> bool:
-        """Hand the unsealed file to the compactor unless it is empty; say whether it was handed over."""
+        """Hand the unsealed file to the compactor; return False when the file is empty and stays."""
         return self._writing().writer.roll()
 
     @with_disk_errors

@@ -19,7 +19,7 @@ from tierdex.errors import IllegalTransitionError
 
 
 class FileState(Enum):
-    """Where an index file is in its life. On disk as folder names: never rename."""
+    """The state of an index file. On disk as folder names: never rename."""
 
     UNSEALED = "unsealed"
     SEALED = "sealed"
@@ -54,7 +54,7 @@ TRANSITIONS: Final[dict[FileState, dict[FileState, str]]] = {
     FileState.EXPIRED: {},
 }
 
-# What recovery, and nobody else, may take back: a compacted copy that does not verify is removed,
+# The transitions that only recovery may undo: a compacted copy that does not verify is removed,
 # and the sealed one that still lies beside it counts again.
 RECOVERY_MAY_UNDO: Final[dict[FileState, dict[FileState, str]]] = {
     FileState.SEALED: {FileState.UNSEALED: "recovery: the sealed copy does not verify"},

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_state import FileState
 
 _Files = SkipList[tuple[int, str], "FileHandle"]
-_REBUILT_PART: Final = 8  # a change of more than one file in eight makes the list anew
+_REBUILT_PART: Final = 8  # a change of more than one file in eight builds a new list
 
 
 def _bounds_of(key: tuple[int, str], handle: FileHandle) -> Bounds:

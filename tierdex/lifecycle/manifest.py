@@ -48,7 +48,7 @@ def _nothing() -> Mapping[Any, Any]:
 
 
 class NodeKind(Enum):
-    """Who may commit. On the wire: never rename."""
+    """The kinds of nodes: owned or shared. On the wire: never rename."""
 
     OWNED = "owned"  # one writer, fenced by epochs
     SHARED = "shared"  # jobs, optimistic
@@ -91,7 +91,7 @@ class FileRow:
 
 @dataclass(frozen=True)
 class Retention:
-    """How long entries are kept, counted from when their file was sealed; None: for ever."""
+    """How long entries are kept, counted from the sealing of their file; None: for ever."""
 
     default_ms: int | None = None
     topics_ms: Mapping[str, int | None] = field(default_factory=_nothing)

@@ -25,7 +25,7 @@ _TIMES = frozenset({"timestamp", "long", "bigint", "integer", "int"})
 
 @dataclass(frozen=True, slots=True)
 class EntryForm:
-    """Which columns a DataFrame has, and the item schema that its location asks for."""
+    """The columns of a DataFrame, and the item schema of its location."""
 
     schema: Schema
     has_key: bool

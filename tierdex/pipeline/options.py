@@ -58,7 +58,7 @@ MAX_TIME: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a scan was asked for. `columns` None: the default ones."""
+    """The options of a scan. `columns` None: the default ones."""
 
     link: StoreLink
     columns: tuple[str, ...] | None = None
@@ -105,7 +105,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How a sink writes. `time_bucket_ms` 0: times never end a file."""
+    """The options of a sink. `time_bucket_ms` 0: times never end a file."""
 
     link: StoreLink
     node: str = DEFAULT_NODE
@@ -162,7 +162,7 @@ def _parsed(text: str) -> int | datetime.datetime | None:
 
 
 def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """Return the options under the spelling of `names`; refuse what nobody knows."""
+    """Return the options under the spelling of `names`. Raises InvalidRequestError for an unknown one."""
     spelling = {name.lower(): name for name in (*names, *_SPARK_NAMES, *CREDENTIAL_OPTIONS)}
     known = {}
     for name, value in options.items():

@@ -83,7 +83,7 @@ def lines_of(spark: Any, paths: Sequence[str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Where the first line of each (file, block) begins; the first line of each file; all lines."""
+    """Where the first line of each (file, block) begins; each file's first line; the line count."""
 
     offsets: dict[tuple[str, int], int]
     first_lines: dict[str, str]
@@ -149,7 +149,7 @@ def with_offsets(frame: Any, offsets: dict[tuple[str, int], int]) -> Any:
 
 
 class _Running:
-    """Where the next line of the current block begins. For one thread."""
+    """The position of the next line of the current block. For one thread."""
 
     def __init__(self, offsets: dict[tuple[str, int], int]) -> None:
         self._offsets = offsets

@@ -190,5 +190,5 @@ def _below(store: Store, path: str) -> Store:
 
 
 def _bad_url(why: str) -> InvalidRequestError:
-    """Never repeats the url: somebody may have written a secret into it."""
+    """Return the error without the URL: it may contain a secret."""
     return InvalidRequestError(f"this is not the url of a store: {why}", field="store")

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class RetryPolicy:
-    """How often an attempt is repeated, and with which pauses. Safe to share between threads."""
+    """The number of attempts and the pauses between them. Safe to share between threads."""
 
     def __init__(self, attempts: int, *, clock: Clock, ids: IdSource) -> None:
         assert attempts >= 1, attempts

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from tierdex.storage_layer.credentials import Credentials
 
-DEFAULT_REGION = "us-east-1"  # what servers other than AWS expect when nobody names one
+DEFAULT_REGION = "us-east-1"  # what servers other than AWS expect when none is named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Server:
-    """How to reach a server. What is None comes from the usual AWS configuration."""
+    """The address of a server. A field that is None comes from the usual AWS configuration."""
 
     endpoint_url: str | None = None
     region: str | None = None

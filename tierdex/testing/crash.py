@@ -108,7 +108,7 @@ class CrashingStore:
         try:
             return call()
         finally:
-            if reached:  # whatever the store answered: nobody lives to hear it
+            if reached:  # the process dies before it learns the store's answer
                 self._die()
 
     def _die(self) -> None:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Fault(Enum):
-    """What goes wrong with one call. *After* means that it took effect all the same."""
+    """The faults of a call. *After* means that the call took effect."""
 
     FAIL_BEFORE = "fail-before"
     FAIL_AFTER = "fail-after"

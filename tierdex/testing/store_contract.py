@@ -40,7 +40,7 @@ WRITERS = 8
 
 
 class StoreContract:
-    """What every store and every wrapper must do. Subclasses give the fixture `store`."""
+    """The rules of every store and wrapper. Subclasses provide the fixture `store`."""
 
     many_keys = 1100  # above the 1000 that one request of a listing returns
     big_bytes = 8 << 20  # above the multipart limit of the store under test

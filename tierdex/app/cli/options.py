@@ -10,7 +10,7 @@ import typer
 
 
 class Form(StrEnum):
-    """How results are written."""
+    """Forms of results."""
 
     TABLE = "table"
     JSON = "json"

@@ -124,14 +124,14 @@ class EntriesToPut(Given):
 
 
 class PutAnswer(BaseModel):
-    """How many entries were put, and the level that all of them have reached."""
+    """The number of entries put, and the level that all of them have reached."""
 
     accepted: int
     durability: Durability
 
 
 class Entry(BaseModel):
-    """Where a message is. `location` and `source` are there for files of other schemas only."""
+    """The location of a message. `location` and `source` are for files of other schemas only."""
 
     topic: str
     queue_id: int | None
@@ -165,7 +165,7 @@ class Answer(BaseModel):
 
 
 class Lookup(TypedDict, total=False):
-    """One question of a batch."""
+    """One lookup of a batch."""
 
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
         **_ROW,
@@ -195,13 +195,13 @@ class Lookup(TypedDict, total=False):
 
 
 class Lookups(Given):
-    """Many questions, answered in their order."""
+    """Many lookups, answered in their order."""
 
     lookups: Annotated[list[Lookup], Field(fail_fast=True)]
 
 
 class Answers(BaseModel):
-    """One answer a lookup."""
+    """One answer for each lookup."""
 
     answers: list[Answer]
 
@@ -292,7 +292,7 @@ class Compaction(BaseModel):
 
 
 class Rolled(BaseModel):
-    """Whether there was anything to roll."""
+    """`rolled`: the unsealed file was not empty."""
 
     rolled: bool
 

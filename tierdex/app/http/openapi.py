@@ -33,7 +33,7 @@ _MEANINGS = {
     404: "there is no such file",
     405: "the method is not allowed here",
     408: "the body did not arrive in time",
-    409: "the index is read-only, or somebody else owns it",
+    409: "the index is read-only, or another owner has it",
     410: "the cursor has expired: query again without it",
     413: "the body or the batch is too large",
     415: "the body's media type or encoding is not accepted here",
@@ -58,7 +58,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def open_refusals() -> dict[int | str, dict[str, Any]]:
-    """Return the `responses` of a route that anybody may call."""
+    """Return the `responses` of a route without a scope."""
     return _described(400, 405, 421, 503)
 
 

@@ -65,7 +65,7 @@ KINDS: dict[type[BaseException], ProblemKind] = {
     errors.StoreRefusedError: ProblemKind(
         502, "store-refused", "the object store refuses the service"
     ),
-    errors.OwnershipError: ProblemKind(409, "ownership", "somebody else owns the index"),
+    errors.OwnershipError: ProblemKind(409, "ownership", "another owner has the index"),
     errors.FolderInUseError: ProblemKind(
         503, "folder-in-use", "another process writes in the data folder", retry=True
     ),

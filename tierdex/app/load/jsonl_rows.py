@@ -155,5 +155,5 @@ def _as_text(value: Any, name: str, block: Block, record: int) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Say whether UTF-8 has the text: JSON can escape half a surrogate pair."""
+    """Return whether UTF-8 can encode the text: JSON can escape half a surrogate pair."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -52,7 +52,7 @@ _OTHERS = 4  # canaries looked up in a round beside the oldest and the newest of
 
 
 class Outcome(StrEnum):
-    """How a step ended, gravest first."""
+    """The outcome of a step, gravest first."""
 
     WRONG = "wrong"  # an entry that was never put, or not as it was put
     MISSED = "missed"  # a complete answer without the canary

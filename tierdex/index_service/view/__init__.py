@@ -1,1 +1,1 @@
-"""Which files there are: followers of manifests and folders, quarantine, freshness."""
+"""The files of an index: followers of manifests and folders, quarantine, freshness."""

@@ -70,7 +70,7 @@ async def get_files(request: Request) -> Response:
     "/v1/admin/nodes", summary="List nodes", response_model=Nodes, responses=refusals(), **_READ
 )
 async def get_nodes(request: Request) -> Response:
-    """List the store's nodes, and what is wrong with those that cannot be read."""
+    """List the store's nodes, with the problem of each unreadable one."""
     service = service_of(request)
     nodes = await service.in_thread(service.index.nodes)
     return json_response({"nodes": [node._asdict() for node in nodes]})
@@ -105,7 +105,7 @@ async def verify_file(request: Request, file_id: FileId) -> Response:
     **_READ,
 )
 async def get_compaction(request: Request) -> Response:
-    """Say what the compactor does and how far behind it is."""
+    """Return the compactor's state and backlog."""
     service = service_of(request)
     return json_response(await service.in_thread(service.index.compaction_status))
 

@@ -233,7 +233,7 @@ async def get_topics(request: Request) -> Response:
     responses=refusals(),
 )
 async def get_watermark(request: Request, query: Annotated[WatermarkQuery, Query()]) -> Response:
-    """Say below which offset everything put is at each level."""
+    """Return the offset below which everything put is at each level."""
     service = service_of(request)
     marks = await service.in_thread(service.index.watermark, query.topic, query.queue_id)
     return json_response({**dict(query), **marks})

@@ -24,13 +24,13 @@ router = APIRouter(generate_unique_id_function=operation_id)
 
 @router.get("/healthz", summary="Alive?", response_model=Status, responses=open_refusals())
 async def healthz() -> Response:
-    """Say that the process answers."""
+    """Answer that the process runs."""
     return json_response({"status": "ok"})
 
 
 @router.get("/readyz", summary="Ready?", response_model=Status, responses=open_refusals())
 async def readyz(request: Request) -> Response:
-    """Say whether requests may be sent here: the service runs, owns its node, and can take puts."""
+    """Answer whether requests may be sent here: the service runs, owns its node, and can take puts."""
     reasons = service_of(request).readiness.reasons()
     if reasons:
         raise UnavailableError("; ".join(f"{found.reason}: {found.detail}" for found in reasons))
