@@ -8,7 +8,7 @@ The metadata of the table's schema has `as_of`, and `missing` when some answer i
 of `{"file": …, "reason": …, "lookups": [numbers] or null}`, null for every lookup. It travels with the
 table, over HTTP too.
 
-Depends on executor and matches for their types; indexfile; pyarrow.
+Depends on indexfile and pyarrow.
 """
 
 from __future__ import annotations

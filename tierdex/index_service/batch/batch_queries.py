@@ -1,7 +1,7 @@
 """Many lookups in one call: checked, looked up together, answered as entries or as one Arrow table.
 
-Loaded when the first batch comes, with pyarrow. Depends on lookup_columns, arrow_table, newest, query
-(answers, executor), requests and indexfile.
+Loaded when the first batch comes, with pyarrow. Depends on arrow_table, lookup_columns, newest,
+query and indexfile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The lookups of a batch, as columns: from dicts, or from an Arrow table without a Python object a row.
 
-Depends on errors, requests (query, lookups, put_columns, entry_rules), indexfile; pyarrow.
+Depends on requests, indexfile and pyarrow.
 """
 
 from __future__ import annotations

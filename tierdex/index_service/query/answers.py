@@ -1,7 +1,8 @@
 """From matches to answers in Python: entries, cursors, what is missing.
 
-Matches come newest file first; within a lookup that is the order of the entries. Entries are made column
-by column, a thousand in the time of a few calls. Depends on answer, executor, paging, repeats and entries.
+Matches come newest file first; within a lookup that is the order of the entries. Entries are made
+column by column, a thousand in the time of a few calls. Depends on paging, answer, readers and
+requests.
 """
 
 from __future__ import annotations

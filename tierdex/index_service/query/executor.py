@@ -18,7 +18,7 @@ or costs nothing.
 A file that cannot be read ends up in `missing`; it never looks like "not found". A listed object that is
 gone means that the plan is old: refresh, plan again once.
 
-Depends on lookups, matches, paging, plan, trace, readers, lifecycle, settings and seams.
+Depends on answer, readers, indexfile, lifecycle and the other modules of this folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From rows (structured arrays of a file) to locations with the file's dictionaries resolved, and
 from locations to the entries of an answer.
 
-Depends on answer, repeats, indexfile and lifecycle's handles.
+Depends on answer, requests and indexfile.
 """
 
 from __future__ import annotations

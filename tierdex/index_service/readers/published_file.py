@@ -5,8 +5,7 @@ key is there (a run longer than `max_get_bytes` goes on as long as the query wan
 one request more: the whole sidecar, once, counted apart. A page that arrives damaged is fetched a
 second time before the file is called corrupt: the fault may lie in between.
 
-Depends on compactor (how a published file is opened), file_reader, local_file, indexfile, lifecycle rows,
-the store, the two caches.
+Depends on file_reader, local_file, compactor and indexfile.
 """
 
 from __future__ import annotations

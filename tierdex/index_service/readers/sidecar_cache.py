@@ -5,8 +5,8 @@ mount). A cache: any of them may be missing or evicted, and is then fetched agai
 range read. A copy is believed only when its footer's checksum is the one in the manifest row; its
 blocks are verified when first used. The byte budget drops the least recently used first.
 
-Open sidecars are mapped, not read: memory does not grow with what is published.
-Depends on indexfile, lifecycle paths and rows, filesystem.
+Open sidecars are mapped, not read: memory does not grow with what is published. Depends on
+indexfile and lifecycle.
 """
 
 from __future__ import annotations

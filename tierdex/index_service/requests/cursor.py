@@ -5,7 +5,7 @@ and the *fingerprint* of the last entry returned: it means the same in every for
 has a *place* in the file's present form, where that entry is looked for first, and what tells an entry
 that no page has returned from one that some page may have: see paging.py.
 
-Depends on errors, repeats and the standard library.
+Depends on repeats.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checked lookups as columns: what every door makes of its request, and what the executor takes.
 
-A single query is a batch of one. Depends on request (`query`), cursor and numpy.
+A single query is a batch of one. Depends on numpy and cursor.
 """
 
 from __future__ import annotations

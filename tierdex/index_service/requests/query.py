@@ -3,7 +3,7 @@
 Every value of a caller is looked at here, once, before anything happens. Errors name the field as
 the caller wrote it. Times are inclusive int64 milliseconds; None means unbounded.
 
-Depends on errors, settings, entry_rules, cursor, lookup and hashing.
+Depends on cursor, entry_rules and indexfile.
 """
 
 from __future__ import annotations

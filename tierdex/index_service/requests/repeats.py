@@ -8,7 +8,7 @@ compacted (`identity_masks`).
 `fingerprints` stand for identities, the same in every form of a file. `Floors` say of most entries, in
 a few numbers, that they are no repeats of what was returned.
 
-Depends on answer and the fingerprint kernel.
+Depends on indexfile.
 """
 
 from __future__ import annotations
