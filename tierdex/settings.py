@@ -75,6 +75,23 @@ class Settings(BaseSettings):
         description="seconds without a sign of its owner after which a node is taken over unasked; "
         "before, `takeover=True` or `--take-over` does it",
     )
+    live_interval: float = Field(
+        60.0,
+        gt=0,
+        description="seconds between two records in the store that say that this owner lives and how far "
+        "it has published; what others answer is as old as that where nothing is put",
+    )
+    advertise_url: str | None = Field(
+        None,
+        max_length=2048,
+        description="where other nodes reach this one's HTTP service (`http://10.0.0.7:8080`); none: nowhere",
+    )
+    fresh_within: float | None = Field(
+        None,
+        gt=0,
+        description="an answer that is older (seconds, see `as_of`) is incomplete and names the nodes; "
+        "none: any age",
+    )
     remote_timeout: float = Field(
         120.0, gt=0, description="seconds that a `remote` acknowledgement waits for the store"
     )

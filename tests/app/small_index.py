@@ -94,6 +94,7 @@ class SmallIndex:
         cursor=None,
         explain=False,
         on_error="partial",
+        fresh_within=None,
     ):
         self._maybe_fail()
         request = make_request(
@@ -127,7 +128,7 @@ class SmallIndex:
             explain=Explain(files_considered=1) if explain else None,
         )
 
-    def query_batch(self, lookups, *, on_error="partial"):
+    def query_batch(self, lookups, *, on_error="partial", fresh_within=None):
         self._maybe_fail()
         requests = make_requests(self.settings, lookups)
         return [self._answer(request, on_error=on_error) for request in requests]
@@ -135,10 +136,10 @@ class SmallIndex:
     def query_local(self, topic=None, **values):
         return None  # nothing is told at once
 
-    def query_batch_local(self, lookups, *, max_count=1):
+    def query_batch_local(self, lookups, *, max_count=1, fresh_within=None):
         return None
 
-    def query_batch_arrow(self, lookups, *, max_count=1, on_error="fail"):
+    def query_batch_arrow(self, lookups, *, max_count=1, on_error="fail", fresh_within=None):
         import pyarrow as pa
 
         rows = [{**row, "max_count": max_count} for row in lookups.to_pylist()]

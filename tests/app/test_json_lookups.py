@@ -127,7 +127,7 @@ def test_lookups_that_are_no_columns_are_answered_one_by_one(lookups):
 
 
 def test_a_file_lost_while_a_cursor_is_made_fails_the_batch_that_asked_to_fail(filled, monkeypatch):
-    def query_batch(lookups, *, on_error):
+    def query_batch(lookups, *, on_error, fresh_within):
         missing = [Missing("f", "gone")]
         if on_error == "fail":
             raise IncompleteAnswerError("f: gone", missing=missing)

@@ -45,17 +45,20 @@ def test_an_owner_that_only_answers_stays_alive_for_days(make_index, store, cloc
         make_index(tmp_path / "b", store=store, node="n")
 
 
-def test_an_idle_owner_signs_four_times_in_takeover_after_and_commits_nothing(
-    make_index, store, clock
+@pytest.mark.parametrize(
+    ("settings", "signs"), [({}, 60), ({"live_interval": 600}, 6), ({"live_interval": 7200}, 4)]
+)
+def test_an_idle_owner_signs_every_live_interval_or_four_times_in_takeover_after(
+    make_index, store, clock, settings, signs
 ):
-    service = make_index(store=store, node="n")
+    service = make_index(store=store, node="n", **settings)
     keys = [found.key for found in store.list("nodes/n/manifest/")]
     times = set()
     for _ in range(360):
         clock.advance(10)
         service._components.writing.maintenance._sign.step()
         times.add(store.head("nodes/n/hint").modified_ms)
-    assert len(times) == 1 + 4
+    assert len(times) == 1 + signs
     assert [found.key for found in store.list("nodes/n/manifest/")] == keys
 
 

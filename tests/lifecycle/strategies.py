@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tierdex.lifecycle.live_record import LiveRecord
 from tierdex.lifecycle.manifest import (
     Change,
     Checkpoint,
@@ -13,6 +14,7 @@ from tierdex.lifecycle.manifest import (
     FileRow,
     ManifestState,
     NodeKind,
+    NodeOwner,
     QueueTableRef,
     RemoveReason,
     Retention,
@@ -29,6 +31,13 @@ hashes = st.integers(0, (1 << 64) - 1)
 tables = st.none() | st.builds(QueueTableRef, topics, uuids, counts, counts)
 offsets = st.dictionaries(st.tuples(topics, st.integers(0, 2**31 - 1)), counts, max_size=3)
 streams = st.dictionaries(topics, counts, max_size=2)
+bounds = st.dictionaries(uuids, counts, max_size=2)
+owners = st.builds(NodeOwner, nodes, uuids)
+lives = st.builds(
+    LiveRecord,
+    counts, uuids, counts, counts, times, st.none() | times, st.integers(1, 1 << 40), st.booleans(),
+    st.booleans(), st.none() | st.text(max_size=20),
+)  # fmt: skip
 retentions = st.builds(
     Retention, st.none() | counts, st.dictionaries(topics, st.none() | counts, max_size=2)
 )
@@ -72,6 +81,9 @@ changes = st.builds(
     streams=streams,
     queue_table=tables,
     covers=st.lists(uuids, max_size=2).map(tuple),
+    outstanding=st.none() | bounds,
+    retires=st.booleans(),
+    adopts=st.lists(owners, max_size=2).map(tuple),
 )
 dropped = st.builds(Dropped, topics, uuids, counts, st.sampled_from(RemoveReason), times)
 
@@ -103,6 +115,10 @@ def states(draw: st.DrawFn) -> ManifestState:
         streams=draw(streams),
         queue_table=draw(tables),
         uncovered=frozenset(sorted(files)[: draw(st.integers(0, 2))]),
+        published_through=draw(st.none() | counts),
+        outstanding=draw(bounds),
+        is_retired=draw(st.booleans()),
+        adopted=frozenset(draw(st.lists(owners, max_size=2))),
     )
 
 
@@ -118,4 +134,5 @@ def commits_after(draw: st.DrawFn, state: ManifestState) -> Commit:
         time_ms=draw(times),
         base=draw(st.integers(0, state.number)),
         change=draw(changes),
+        published_through=draw(st.none() | counts),
     )

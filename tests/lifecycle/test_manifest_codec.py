@@ -10,6 +10,7 @@ from tests.lifecycle.rows import make_row
 from tests.lifecycle.test_manifest import EMPTY, make_commit
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.lifecycle import manifest_codec as codec
+from tierdex.lifecycle.live_record import LiveRecord, pack_live
 from tierdex.lifecycle.manifest import Change, Hint, Tombstone, with_checkpoint
 from tierdex.lifecycle.topic_set import listed_topics, topic_set
 
@@ -84,6 +85,43 @@ def test_commit_under_another_number_or_node_is_refused(encoded):
 def test_hint_of_another_node_is_refused():
     with pytest.raises(CorruptFileError):
         codec.decode_hint(codec.encode_hint("n2", Hint(8, 9)), key="k", node="n1")
+
+
+@settings(max_examples=60, deadline=None)
+@given(own.lives)
+def test_live_record_is_decoded_back(live):
+    hint = Hint(8, 9, live)
+    assert codec.decode_hint(codec.encode_hint("n1", hint), key="k", node="n1") == hint
+
+
+LIVE = LiveRecord(3, bytes(16), 5, 6, 7, -8, 60_000, advertise_url="http://10.0.0.7:8080")
+
+
+def test_every_flipped_bit_of_a_live_record_is_detected():
+    for damaged in flips(codec.encode_hint("n1", Hint(8, 9, LIVE))):
+        with pytest.raises(CorruptFileError):
+            codec.decode_hint(damaged, key="k", node="n1")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"owner": "00"}, {"owner": 7}, {"epoch": -1}, {"published_through": None}, {"time_ms": 1.5},
+        {"skew_ms": "8"}, {"interval_ms": 0}, {"is_closed": 1}, {"advertise_url": 5},
+        {"advertise_url": "h" * 3000}, {"clock_ms": 1 << 63},
+    ],
+)  # fmt: skip
+def test_live_record_that_makes_no_sense_is_refused_though_its_checksum_is_right(changes):
+    packed = {"node": "n1", "checkpoint": 8, "number": 9, "live": pack_live(LIVE) | changes}
+    with pytest.raises(CorruptFileError):
+        codec.decode_hint(codec._frame(b"hint", packed), key="k", node="n1")
+
+
+def test_hints_with_more_and_with_less_than_is_known_here_are_read():
+    packed = {"node": "n1", "checkpoint": 8, "number": 9}
+    assert codec.decode_hint(codec._frame(b"hint", packed), key="k", node="n1") == Hint(8, 9)
+    packed |= {"live": pack_live(LIVE) | {"mood": "good"}, "more": 1}
+    assert codec.decode_hint(codec._frame(b"hint", packed), key="k", node="n1").live == LIVE
 
 
 def test_hint_under_a_number_is_refused():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tierdex.clock import ManualClock
 from tierdex.errors import StoreRefusedError, StoreUnavailableError
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
@@ -11,10 +12,11 @@ from tierdex.storage_layer.probe import probe
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 
-def test_probe_sends_three_requests():
-    store = MeteredStore(MemoryStore())
-    probe(store, "nodes/a/", SeededIds(1))
-    assert dict(store.total.by_verb) == {"put_if_absent": 2, "delete": 1}
+def test_probe_sends_four_requests_and_leaves_nothing():
+    clock = ManualClock()
+    store = MeteredStore(MemoryStore(clock=clock))
+    assert probe(store, "nodes/a/", SeededIds(1)) == clock.now_ms()
+    assert dict(store.total.by_verb) == {"put_if_absent": 2, "head": 1, "delete": 1}
 
 
 @pytest.mark.parametrize(("nth", "fault"), [(1, Fault.FAIL_AFTER), (2, Fault.FAIL_BEFORE)])

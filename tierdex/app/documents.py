@@ -44,6 +44,7 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "missing": [missing._asdict() for missing in answer.missing],
         "next_cursor": answer.next_cursor,
         "as_of": answer.as_of,
+        "unasked": [unasked._asdict() for unasked in answer.unasked],
     }
     if answer.explain is not None:
         document["explain"] = answer.explain.to_dict()

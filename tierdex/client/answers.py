@@ -12,7 +12,15 @@ from typing import Any
 
 import orjson
 
-from tierdex.index_service.answer import Answer, Entry, Explain, FileExplain, Missing, Stage
+from tierdex.index_service.answer import (
+    Answer,
+    Entry,
+    Explain,
+    FileExplain,
+    Missing,
+    Stage,
+    Unasked,
+)
 from tierdex.index_service.file_info import FileInfo, NodeInfo
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")
@@ -41,7 +49,10 @@ def read_files(body: bytes) -> list[FileInfo]:
 
 def read_nodes(body: bytes) -> list[NodeInfo]:
     nodes = read_json(body)["nodes"]
-    return [NodeInfo(*(document[name] for name in NodeInfo._fields)) for document in nodes]
+    return [
+        NodeInfo(**{name: document[name] for name in NodeInfo._fields if name in document})
+        for document in nodes
+    ]
 
 
 def read_file(body: bytes) -> FileInfo:
@@ -57,6 +68,10 @@ def answer_of(document: dict[str, Any]) -> Answer:
         missing=[Missing(item["file"], item["reason"]) for item in document["missing"]],
         next_cursor=document["next_cursor"],
         as_of=document["as_of"],
+        unasked=tuple(
+            Unasked(**{name: item[name] for name in Unasked._fields})
+            for item in document.get("unasked", ())  # a service of before does not say it
+        ),
         explain=None if explain is None else _explain(explain),
     )
 

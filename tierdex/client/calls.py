@@ -69,17 +69,22 @@ def query(**values: Any) -> Call[Answer]:
     return Call("GET", "/v1/entries", answers.read_answer, _query_string(values))
 
 
-def query_batch(lookups: Sequence[Mapping[str, Any]], on_error: str) -> Call[list[Answer]]:
+def query_batch(
+    lookups: Sequence[Mapping[str, Any]], on_error: str, fresh_within: float | None
+) -> Call[list[Answer]]:
     body = _json({"lookups": list(lookups)})
-    return Call("POST", "/v1/entries:batchGet", answers.read_answers, {"on_error": on_error}, body)
+    asked = _query_string({"on_error": on_error, "fresh_within": fresh_within})
+    return Call("POST", "/v1/entries:batchGet", answers.read_answers, asked, body)
 
 
-def query_batch_arrow(lookups: Any, max_count: int, on_error: str) -> Call[Any]:
+def query_batch_arrow(
+    lookups: Any, max_count: int, on_error: str, fresh_within: float | None
+) -> Call[Any]:
     return Call(
         "POST",
         "/v1/entries:batchGet",
         _read_table,
-        {"on_error": on_error, "max_count": str(max_count)},
+        _query_string({"on_error": on_error, "max_count": max_count, "fresh_within": fresh_within}),
         _arrow_body(lookups),
         ARROW_STREAM,
     )

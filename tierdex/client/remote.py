@@ -203,27 +203,40 @@ class Client(_Connection):
         cursor: str | None = None,
         explain: bool = False,
         on_error: str = "partial",
+        fresh_within: float | None = None,
     ) -> Answer:
         """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
         call = calls.query(
             topic=topic, key=key, message_id=message_id, begin=begin, end=end,
             max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
+            fresh_within=fresh_within,
         )  # fmt: skip
         return self._send(call)
 
     def query_batch(
-        self, lookups: Sequence[Mapping[str, Any]], *, on_error: str = "partial"
+        self,
+        lookups: Sequence[Mapping[str, Any]],
+        *,
+        on_error: str = "partial",
+        fresh_within: float | None = None,
     ) -> list[Answer]:
         """Answer many lookups in order."""
-        return self._send(calls.query_batch(lookups, on_error))
+        return self._send(calls.query_batch(lookups, on_error, fresh_within))
 
-    def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
+    def query_batch_arrow(
+        self,
+        lookups: Any,
+        *,
+        max_count: int = 1,
+        on_error: str = "fail",
+        fresh_within: float | None = None,
+    ) -> Any:
         """Answer a table of lookups as a table of entries with a column `lookup`.
 
         With ``on_error="partial"`` the metadata of its schema holds `missing`, as with the embedded
         `Index`.
         """
-        return self._send(calls.query_batch_arrow(lookups, max_count, on_error))
+        return self._send(calls.query_batch_arrow(lookups, max_count, on_error, fresh_within))
 
     def topics(self) -> list[str]:
         """Return the topics that have entries, sorted."""
@@ -351,29 +364,40 @@ class AsyncClient(_Connection):
         cursor: str | None = None,
         explain: bool = False,
         on_error: str = "partial",
+        fresh_within: float | None = None,
     ) -> Answer:
         """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
         call = calls.query(
             topic=topic, key=key, message_id=message_id, begin=begin, end=end,
             max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
+            fresh_within=fresh_within,
         )  # fmt: skip
         return await self._send(call)
 
     async def query_batch(
-        self, lookups: Sequence[Mapping[str, Any]], *, on_error: str = "partial"
+        self,
+        lookups: Sequence[Mapping[str, Any]],
+        *,
+        on_error: str = "partial",
+        fresh_within: float | None = None,
     ) -> list[Answer]:
         """Answer many lookups in order."""
-        return await self._send(calls.query_batch(lookups, on_error))
+        return await self._send(calls.query_batch(lookups, on_error, fresh_within))
 
     async def query_batch_arrow(
-        self, lookups: Any, *, max_count: int = 1, on_error: str = "fail"
+        self,
+        lookups: Any,
+        *,
+        max_count: int = 1,
+        on_error: str = "fail",
+        fresh_within: float | None = None,
     ) -> Any:
         """Answer a table of lookups as a table of entries with a column `lookup`.
 
         With ``on_error="partial"`` the metadata of its schema holds `missing`, as with the embedded
         `Index`.
         """
-        return await self._send(calls.query_batch_arrow(lookups, max_count, on_error))
+        return await self._send(calls.query_batch_arrow(lookups, max_count, on_error, fresh_within))
 
     async def topics(self) -> list[str]:
         """Return the topics that have entries, sorted."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.ids import IdSource
+    from tierdex.lifecycle.manifest import ManifestState
     from tierdex.lifecycle.manifest_log import ManifestLog
-    from tierdex.lifecycle.ownership import OwnerMemory
+    from tierdex.lifecycle.ownership import OwnerMemory, OwnerVoice
 
 
 class NodeClaim:
@@ -32,6 +33,7 @@ class NodeClaim:
         on_claimed: Callable[[OwnedNode], None],
         *,
         memory: OwnerMemory = NO_MEMORY,
+        voice: OwnerVoice | None = None,
         takeover_after_s: float = 0.0,
         takeover: bool = False,
         accept_rollback: bool = False,
@@ -46,6 +48,7 @@ class NodeClaim:
             log,
             ids,
             memory=memory,
+            voice=voice,
             takeover_after_s=takeover_after_s,
             takeover=takeover,
             accept_rollback=accept_rollback,
@@ -56,6 +59,11 @@ class NodeClaim:
     @property
     def is_claimed(self) -> bool:
         return self._node is not None
+
+    def owns(self, state: ManifestState) -> bool:
+        """Say whether the node was claimed here, and still ours when its manifest said `state`."""
+        node = self._node
+        return node is not None and node.owns(state)
 
     def get(self) -> OwnedNode:
         """Return the owned node; claim it at the first call. Raises what `OwnedNode.open` raises."""

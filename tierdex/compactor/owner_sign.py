@@ -1,8 +1,10 @@
-"""Shows others that the node's owner lives, and the owner that it no longer is one.
+"""Says in the store that the node's owner lives and what it has published; hears that it no longer is one.
 
-An idle owner commits nothing for days. It writes the hint anew, often enough that a sign is never older
-than a quarter of `takeover_after`: three may fail before somebody takes the node for abandoned. It has a
-thread of its own, since one merge may take the publisher's for longer than that.
+An idle owner commits nothing for days. It writes its live record anew every `live_interval`, and often enough
+that a sign is never older than a quarter of `takeover_after`: three may fail before somebody takes the
+node for abandoned. It has a thread of its own, since one merge may take the publisher's for longer than that.
+
+Each step also looks how far all is published: a file counts from the look before it was found.
 
 A takeover is seen in the manifest, which the index reads every few seconds anyway: an owner that has
 nothing to publish learns of it here, without a request, and puts are refused from then on.
@@ -12,14 +14,18 @@ Depends on errors only.
 
 from __future__ import annotations
 
+import logging
+import threading
 from typing import TYPE_CHECKING, Final
 
-from tierdex.errors import FencedError
+from tierdex.errors import FencedError, TierdexError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.compactor.components import CompactorComponents
+
+logger = logging.getLogger(__name__)
 
 _SIGNS: Final = 4  # in `takeover_after`
 _LOOK_EVERY_S: Final = 1.0
@@ -47,10 +53,35 @@ class OwnerSign:
         node = claim.get()
         try:
             node.check()
-            interval = self._components.settings.takeover_after / _SIGNS
-            if interval and clock.monotonic() - self._signed_at >= interval:
+            node.look()
+            if clock.monotonic() - self._signed_at >= self._interval():
                 node.sign()
                 self._signed_at = clock.monotonic()
         except FencedError as error:
             self._on_fenced(error)
         return _LOOK_EVERY_S
+
+    def _interval(self) -> float:
+        settings = self._components.settings
+        longest = settings.takeover_after / _SIGNS or settings.live_interval
+        return min(settings.live_interval, longest)
+
+    def say_closed(self, timeout_s: float | None) -> None:
+        """Write that nothing more is acknowledged here; wait no longer than `timeout_s` (None: here).
+
+        Best effort: without it the node looks silent, and holds up others' `as_of`, until it opens again.
+        """
+        if not self._components.claim.is_claimed:
+            return
+        if timeout_s is None:
+            self._say_closed()
+            return
+        thread = threading.Thread(target=self._say_closed, name="tierdex-closed", daemon=True)
+        thread.start()
+        thread.join(timeout_s)
+
+    def _say_closed(self) -> None:
+        try:
+            self._components.claim.get().sign_closed()
+        except TierdexError as error:  # fenced: it is somebody else's to say
+            logger.debug("not said that it is closed", extra={"error": str(error)})

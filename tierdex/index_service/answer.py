@@ -43,6 +43,17 @@ class Missing(NamedTuple):
     reason: str
 
 
+class Unasked(NamedTuple):
+    """A node that holds entries which are not published, for all that is known, and was not asked itself.
+
+    What it acknowledged before `published_through` (ms) was looked at; None: it never said.
+    """
+
+    node: str
+    standing: str  # live | silent | closed | unknown
+    published_through: int | None
+
+
 @dataclass(slots=True)
 class FileExplain:
     """The part of one file in a query, and its cost."""
@@ -85,6 +96,7 @@ class Explain:
     milliseconds: float = 0.0
     stages: list[Stage] = field(default_factory=list)
     files: list[FileExplain] = field(default_factory=list)
+    nodes: list[dict[str, Any]] = field(default_factory=list)  # as `nodes()` lists them
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,7 +108,8 @@ class Answer:
 
     `complete` is false when a file that had to be read could not be (`missing` tells which and
     why): then "no entries" does not mean "was never sent". `next_cursor` is set when there may be
-    more. `as_of` is the time (ms) up to which other writers' published files are known.
+    more. Everything acknowledged anywhere before `as_of` (ms) was looked at; what was acknowledged
+    since may be missing, and `unasked` names the nodes that hold some of it, for all that is known.
     """
 
     entries: list[Entry]
@@ -105,6 +118,7 @@ class Answer:
     next_cursor: str | None = None
     as_of: int = 0
     explain: Explain | None = None
+    unasked: tuple[Unasked, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -113,6 +127,7 @@ class Answer:
             "missing": [missing._asdict() for missing in self.missing],
             "next_cursor": self.next_cursor,
             "as_of": self.as_of,
+            "unasked": [unasked._asdict() for unasked in self.unasked],
         }
         if self.explain is not None:
             shown["explain"] = self.explain.to_dict()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tierdex.background import WorkerThread
     from tierdex.clock import Clock
+    from tierdex.compactor.owner_sign import OwnerSign
     from tierdex.compactor.worker import Compactor
     from tierdex.errors import TierdexError
     from tierdex.filesystem import FolderLock
@@ -48,6 +49,7 @@ class WritingComponents:
     remote: RemoteFlush
     compactor: Compactor
     maintenance: Maintenance
+    sign: OwnerSign
     lock: FolderLock
 
 
@@ -88,7 +90,12 @@ class Components:
                 closing.callback(self.writing.writer.close)
 
     def _stop_and_release(self) -> None:
-        has_stopped = self._stop()
+        deadline = self.clock.monotonic() + STOP_TIMEOUT_S
+        has_stopped = self._stop(deadline)
+        if self.writing is not None and has_stopped:
+            # After everything else: nothing is put, and nothing more is published.
+            left_s = max(0.0, deadline - self.clock.monotonic())
+            self.writing.sign.say_closed(left_s if self.threads else None)
         with ExitStack() as closing:
             if self.writing is not None:
                 closing.callback(_release, self.writing, at_once=has_stopped)
@@ -101,9 +108,8 @@ class Components:
         with self.table.snapshot() as snapshot:
             self.table.remove(*snapshot.files)
 
-    def _stop(self) -> bool:
+    def _stop(self, deadline: float) -> bool:
         """Ask everything to stop and wait for it; return whether all of it stopped."""
-        deadline = self.clock.monotonic() + STOP_TIMEOUT_S
         for thread in self.threads:
             thread.ask_to_stop()
         has_stopped = True

@@ -38,6 +38,16 @@ class NodeInfo(NamedTuple):
     number: int  # of the newest commit that was read; 0: none
     files: int
     problem: str | None = None
+    standing: str = (
+        "unknown"  # live, silent, closed, retired, shared, unknown: see lifecycle.standing
+    )
+    published_through: int | None = (
+        None  # ms: what it acknowledged before is published; None: not known
+    )
+    lag_s: float | None = None  # how long ago that is
+    skew_s: float | None = None  # how far its clock is ahead of the store's; None: not known
+    holds_unpublished: bool = False  # when it was last heard
+    url: str | None = None  # where it answers itself
 
 
 def unreadable_file(name: str, state: str, reason: str) -> FileInfo:

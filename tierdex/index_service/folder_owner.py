@@ -54,6 +54,11 @@ class FolderOwner:
             self.number = found["number"]
             self._tokens = [bytes.fromhex(token) for token in found["tokens"]]
 
+    @property
+    def tokens(self) -> tuple[bytes, ...]:
+        """Return the tokens of the folder's claims, the newest first; some may never have been committed."""
+        return tuple(self._tokens)
+
     def holds(self, token: bytes) -> bool:
         """Return whether `token` is that of a claim which this folder made, or began to make."""
         return token in self._tokens

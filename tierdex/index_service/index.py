@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
+from tierdex.index_service.answer_age import AnswerAge
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.query.answers import answer_query
 from tierdex.index_service.query_guard import QueryGuard
@@ -58,6 +59,8 @@ class Index(OperatedIndex):
         self._queries = components.queries
         self._from_memory = components.local_queries.run
         self._guard = QueryGuard(components, self._writer)
+        self._age = AnswerAge(components.settings, components.clock, components.read_view)
+        self._fresh_within = components.settings.fresh_within
         # What a plain put goes through: see DirectPuts.
         puts = None if self._writer is None else self._writer.puts
         self._put_arguments = 0 if puts is None else puts.arguments
@@ -259,14 +262,19 @@ class Index(OperatedIndex):
         cursor: str | None = None,
         explain: bool = False,
         on_error: str = "partial",
+        fresh_within: float | None = None,
     ) -> Answer:
         """Find the messages of one key or message ID, newest file and newest arrival first.
 
         Times are inclusive milliseconds. An unknown topic or key is an empty, complete answer. A
         file that could not be read makes `answer.complete` false, or with ``on_error="fail"``
-        raises IncompleteAnswerError.
+        raises IncompleteAnswerError. So does an answer that is older than `fresh_within` seconds
+        (None: the setting; see `Answer.as_of`).
         """
-        if cursor is None and not explain and on_error in ("partial", "fail"):
+        is_plain = cursor is None and not explain and on_error in ("partial", "fail")
+        if is_plain and (
+            (fresh_within is None and self._fresh_within is None) or self._is_within(fresh_within)
+        ):
             answer = self._from_memory(topic, key, message_id, begin, end, max_count)
             if answer is not None:
                 return answer
@@ -280,9 +288,14 @@ class Index(OperatedIndex):
             max_count=max_count,
             cursor=cursor,
         )
-        fail = _check_on_error(on_error)
+        fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
+            self._age.prepare(limit)
             answer = answer_query(self._queries, request, explain=explain, fail=fail)
+            self._age.tell((answer,), limit, fail=fail)
+            if answer.explain is not None:
+                nodes = self._components.catalogue.nodes()
+                answer.explain.nodes = [node._asdict() for node in nodes]
         if topic is not None:
             self._components.local_queries.learn(topic)
         return answer
@@ -299,6 +312,7 @@ class Index(OperatedIndex):
         cursor: str | None = None,
         explain: bool = False,
         on_error: str = "partial",
+        fresh_within: float | None = None,
     ) -> Answer | None:
         """Return the answer of `query` if memory alone has it, in microseconds; else None.
 
@@ -306,41 +320,71 @@ class Index(OperatedIndex):
         """
         if cursor is not None or explain or on_error not in ("partial", "fail"):
             return None
+        if (fresh_within is not None or self._fresh_within is not None) and not self._is_within(
+            fresh_within
+        ):
+            return None
         return self._from_memory(topic, key, message_id, begin, end, max_count)
 
     def query_batch(
-        self, lookups: list[dict[str, Any]], *, on_error: str = "partial"
+        self,
+        lookups: list[dict[str, Any]],
+        *,
+        on_error: str = "partial",
+        fresh_within: float | None = None,
     ) -> list[Answer]:
         """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
         from tierdex.index_service.batch.batch_queries import answer_batch
 
-        fail = _check_on_error(on_error)
+        fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
-            return answer_batch(self._queries, lookups, fail=fail)
+            self._age.prepare(limit)
+            answers = answer_batch(self._queries, lookups, fail=fail)
+            self._age.tell(answers, limit, fail=fail)
+            return answers
 
-    def query_batch_arrow(self, lookups: Any, *, max_count: int = 1, on_error: str = "fail") -> Any:
+    def query_batch_arrow(
+        self,
+        lookups: Any,
+        *,
+        max_count: int = 1,
+        on_error: str = "fail",
+        fresh_within: float | None = None,
+    ) -> Any:
         """Answer a table of lookups (columns topic and key, or message_id) as a table of entries.
 
         The answer has a column `lookup` (row of the question) and the entry's columns, ordered by
         `lookup`. Raises IncompleteAnswerError unless ``on_error="partial"``: then the metadata of its
         schema has `missing` when some answer is incomplete, a JSON array of
-        ``{"file", "reason", "lookups": [numbers], or null for all}``.
+        ``{"file", "reason", "lookups": [numbers], or null for all}``. `as_of` stands there, too, and
+        `unasked` when there are such nodes, a JSON array (see `Answer`).
         """
         from tierdex.index_service.batch.batch_queries import table_of_batch
 
-        fail = _check_on_error(on_error)
+        fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
-            return table_of_batch(self._queries, lookups, max_count=max_count, fail=fail)
+            self._age.prepare(limit)
+            table = table_of_batch(self._queries, lookups, max_count=max_count, fail=fail)
+            return self._age.tell_table(table, limit, fail=fail)
 
-    def query_batch_local(self, lookups: Any, *, max_count: int = 1) -> Any | None:
+    def query_batch_local(
+        self, lookups: Any, *, max_count: int = 1, fresh_within: float | None = None
+    ) -> Any | None:
         """Return the answer of `query_batch_arrow` if memory alone has it; else None.
 
         For callers that must not block, like an event loop. None tells nothing about the keys.
         """
         from tierdex.index_service.batch.batch_queries import table_at_once
 
+        limit = self._age.limit(fresh_within)
         with self._guard:
-            return table_at_once(self._queries, lookups, max_count=max_count)
+            if not self._age.is_within(limit):
+                return None
+            table = table_at_once(self._queries, lookups, max_count=max_count)
+            return None if table is None else self._age.tell_table(table, limit, fail=False)
+
+    def _is_within(self, fresh_within: object) -> bool:
+        return self._age.is_within(self._age.limit(fresh_within))
 
 
 def _check_level(level: str) -> None:

@@ -20,14 +20,17 @@ from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
 from tierdex.index_service.view.folder_follower import FolderFollower
+from tierdex.index_service.view.manifest_follower import LocalFiles
 from tierdex.index_service.view.read_view import ReadView
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node
 from tierdex.lifecycle.manifest_log import list_nodes
 from tierdex.lifecycle.node_reading import READING_ERRORS
+from tierdex.lifecycle.ownership import NO_OWNER
 
 if TYPE_CHECKING:
     from tierdex.index_service.components import Components
     from tierdex.index_service.open_view import Places, View
+    from tierdex.lifecycle.manifest import ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.seams import Seams
     from tierdex.settings import Settings
@@ -49,6 +52,8 @@ def open_reading(places: Places, settings: Settings, seams: Seams) -> Components
         folder_follower=_follow_folder(paths, view, is_store_named=is_store_named),
         rocketmq=view.rocketmq,
     )
+    if paths is not None:
+        view.manifests.show_beside(_files_of_folder(paths, view, read_view))
     try:
         read_view.refresh()
         if is_store_named:
@@ -82,6 +87,17 @@ def _follow_folder(
     if not (is_store_named and _has_no_node(view.store)):
         log.expect(FolderOwner(filesystem, paths.root, node).number)
     return follower
+
+
+def _files_of_folder(paths: DataPaths, view: View, read_view: ReadView) -> LocalFiles:
+    """Return what the followed folder answers for: its node, while that is of its own last claim."""
+    filesystem, node = view.seams.filesystem, view.settings.node
+
+    def is_of(state: ManifestState) -> bool:
+        owner = state.owner
+        return owner == NO_OWNER or FolderOwner(filesystem, paths.root, node).holds(owner)
+
+    return LocalFiles(node, is_of, lambda: read_view.folder_read_ms)
 
 
 def _has_no_node(store: Store) -> bool:

@@ -24,17 +24,20 @@ from tierdex.compactor.expire import commit_rules
 from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
+from tierdex.compactor.unpublished import UnpublishedFiles
 from tierdex.compactor.worker import LOCAL_WORKER, STORE_WORKER, Compactor
 from tierdex.errors import CorruptFileError, UnavailableError
 from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.components import Components, WritingComponents
 from tierdex.index_service.folder_owner import FolderOwner
+from tierdex.index_service.folder_voice import make_folder_voice
 from tierdex.index_service.ingest.put_folder import PutFolder
 from tierdex.index_service.ingest.remote_flush import RemoteFlush
 from tierdex.index_service.ingest.writer import Writer
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
 from tierdex.index_service.view.local_recovery import LocalMending, open_local
+from tierdex.index_service.view.manifest_follower import LocalFiles
 from tierdex.index_service.view.quarantine import Quarantine
 from tierdex.index_service.view.read_view import ReadView
 from tierdex.lifecycle.file_number import NextNumber
@@ -43,6 +46,7 @@ from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
 from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.lifecycle.gap import drop_behind_a_gap
+from tierdex.lifecycle.owner_time import OwnerTime
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
 
 if TYPE_CHECKING:
@@ -95,15 +99,19 @@ class _OwnerOpening:
         self._folder_number = FolderNumber(seams.filesystem, paths.root)
         self._numbers = NextNumber(seams.clock, self._folder_number.highest)
         self._quarantine = Quarantine(seams.filesystem, paths, view.table)
+        time = OwnerTime(seams.clock)  # nothing of this opening is acknowledged before
+        self._unpublished = UnpublishedFiles(view.table, settings.node, time)
         self._claim = NodeClaim(
             view.manifests.log_of(settings.node),
             seams.ids,
             self._on_claimed,
             memory=FolderOwner(seams.filesystem, paths.root, settings.node),
+            voice=make_folder_voice(paths, view, claiming, time, self._unpublished),
             takeover_after_s=settings.takeover_after,
             takeover=claiming.takeover,
             accept_rollback=claiming.accept_rollback,
         )
+        view.manifests.show_beside(LocalFiles(settings.node, self._claim.owns, lambda: None))
         self._sync_lock = threading.Lock()
         self._threads: list[WorkerThread] = []
 
@@ -132,6 +140,7 @@ class _OwnerOpening:
             remote=self._make_remote_flush(writer, maintenance),
             compactor=compactor,
             maintenance=maintenance,
+            sign=sign,
             lock=self._lock,
         )
         if self._view.settings.background:
@@ -224,6 +233,7 @@ class _OwnerOpening:
             on_short_of_room=lambda: self._wake(WriterTending.name),
         )
         writer.resume(newest)
+        self._unpublished.watch(lambda: writer.has_buffered, self._quarantine.numbers)
         return writer
 
     def _make_compaction(self, writer: Writer) -> CompactorComponents:

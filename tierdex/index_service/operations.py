@@ -58,7 +58,8 @@ class OperatedIndex:
         """Return every node of the store as of the last refresh, sorted by name.
 
         A node whose manifest cannot be read has a `problem`, and `files()` may lack files of it. A row
-        without a name says that the store cannot list its nodes.
+        without a name says that the store cannot list its nodes. `standing` and what follows it say
+        how far each node has published, and whether its owner lives.
         """
         self._refuse_closed()
         return self._components.catalogue.nodes()

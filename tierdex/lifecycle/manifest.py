@@ -34,6 +34,7 @@ from tierdex.lifecycle.topic_set import topic_hash
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tierdex.lifecycle.live_record import LiveRecord
     from tierdex.lifecycle.topic_set import TopicSet
 
     OldEnds = Mapping[tuple[str, int], int]  # (topic, queue id) -> end offset
@@ -108,6 +109,13 @@ class Retention:
         return {topic_hash(topic): limit for topic, limit in self.topics_ms.items()}
 
 
+class NodeOwner(NamedTuple):
+    """One owner that a node had: the uuid of the opening that claimed it."""
+
+    node: str
+    owner: Uuid
+
+
 class RemoveReason(Enum):
     """Why a row left the list. On the wire: never rename."""
 
@@ -152,6 +160,9 @@ class Change:
     covers: tuple[Uuid, ...] = ()  # listed files whose ends the newest queue table holds
     end_offsets: OldEnds = field(default_factory=_nothing)  # format 1 only
     streams: Mapping[str, int] = field(default_factory=_nothing)  # query id -> last batch id
+    outstanding: Mapping[Uuid, int] | None = None  # in place of the state's, see there
+    retires: bool = False  # the operator gives up what the node's owners have not published
+    adopts: tuple[NodeOwner, ...] = ()  # owners whose folder's files are published here
 
     @property
     def is_empty(self) -> bool:
@@ -174,6 +185,7 @@ class Commit:
     time_ms: int
     base: int  # number of the newest checkpoint, this one included
     change: Change
+    published_through: int | None = None  # of its owner, once this commit is there: see live_record
     checkpoint: ManifestState | None = None
 
 
@@ -189,6 +201,7 @@ class Hint(NamedTuple):
 
     checkpoint: int  # the newest one then; 0: there was none yet
     number: int  # the newest commit then
+    live: LiveRecord | None = None  # of the owner; none from a shared node and from older programs
 
 
 class Tombstone(NamedTuple):
@@ -224,6 +237,13 @@ class ManifestState:
     uncovered: frozenset[Uuid] = frozenset()  # listed files that tell more than the queue table
     end_offsets: OldEnds = field(default_factory=_nothing)  # format 1: until the first queue table
     streams: Mapping[str, int] = field(default_factory=_nothing)
+    published_through: int | None = None  # of the owner, with its newest commit; None: never said
+    # Owners of before whose folder did not come back -> until when all that they acknowledged is published.
+    outstanding: Mapping[Uuid, int] = field(default_factory=_nothing)
+    is_retired: bool = False  # what its owner has not published is given up, until it commits again
+    adopted: frozenset[NodeOwner] = (
+        frozenset()
+    )  # whose folder's files are, or will be, published here
 
     def knows(self, uuid: Uuid) -> bool:
         """Return whether the file is, or was, published here: itself or as a part of a merge."""
@@ -331,7 +351,31 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
             else NOTHING
         ),
         streams=_highest(state.streams, change.streams),
+        published_through=_published_through(state, commit),
+        outstanding=_outstanding(state, change),
+        is_retired=change.retires
+        or (state.is_retired and _says_nothing_of_its_owner(state, commit)),
+        adopted=state.adopted.union(change.adopts),
     )
+
+
+def _published_through(state: ManifestState, commit: Commit) -> int | None:
+    return (
+        state.published_through
+        if _says_nothing_of_its_owner(state, commit)
+        else commit.published_through
+    )
+
+
+def _says_nothing_of_its_owner(state: ManifestState, commit: Commit) -> bool:
+    """Say whether somebody else made the commit, in the owner's name: an operator's `retire`."""
+    return commit.published_through is None and commit.owner == state.owner
+
+
+def _outstanding(state: ManifestState, change: Change) -> Mapping[Uuid, int]:
+    if change.retires:
+        return NOTHING
+    return state.outstanding if change.outstanding is None else change.outstanding
 
 
 def _uncovered(

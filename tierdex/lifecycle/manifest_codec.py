@@ -14,7 +14,7 @@ Format 1 listed topics by name, in rows and for the node as a whole, and the end
 it is read, and never written. Its end offsets stay until the first queue table holds them.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
-Depends on manifest, orjson, google_crc32c and topic_set.
+Depends on manifest, live_record, orjson, google_crc32c and topic_set.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import google_crc32c
 import orjson
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.lifecycle.live_record import pack_live, unpack_live
 from tierdex.lifecycle.manifest import (
     NOTHING,
     Change,
@@ -37,6 +38,7 @@ from tierdex.lifecycle.manifest import (
     Hint,
     ManifestState,
     NodeKind,
+    NodeOwner,
     QueueTableRef,
     RemoveReason,
     Retention,
@@ -68,7 +70,10 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
 
 def encode_hint(node: str, hint: Hint) -> bytes:
     """Return the bytes of a node's hint."""
-    return _frame(b"hint", {"node": node, **hint._asdict()})
+    live = {} if hint.live is None else {"live": pack_live(hint.live)}
+    return _frame(
+        b"hint", {"node": node, "checkpoint": hint.checkpoint, "number": hint.number, **live}
+    )
 
 
 def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit | Tombstone:
@@ -97,7 +102,11 @@ def decode_hint(data: bytes, *, key: str, node: str) -> Hint:
     number = packed.get("number", checkpoint)  # absent in what an older program wrote
     if type(checkpoint) is not int or type(number) is not int or not 0 <= checkpoint <= number:
         raise CorruptFileError(key, "the hint names no numbers")
-    return Hint(checkpoint, number)
+    live = packed.get("live")
+    try:
+        return Hint(checkpoint, number, None if live is None else unpack_live(live))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptFileError(key, f"not a live record: {error!r}") from error
 
 
 def encode_row(row: FileRow) -> bytes:
@@ -162,6 +171,8 @@ def _pack_commit(commit: Commit) -> dict[str, Any]:
         "base": commit.base,
         "change": _pack_change(commit.change),
     }
+    if commit.published_through is not None:
+        packed["published_through"] = commit.published_through
     if commit.checkpoint is not None:
         packed["checkpoint"] = _pack_state(commit.checkpoint)
     return packed
@@ -181,7 +192,15 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "covers": [uuid.hex() for uuid in change.covers],
         "end_offsets": _pack_offsets(change.end_offsets),
         "streams": dict(change.streams),
+        "adopts": [[each.node, each.owner.hex()] for each in change.adopts],
+        "retires": change.retires or None,
     }
+    if change.outstanding is not None:  # none left is said, too
+        return _without_defaults(packed) | {"outstanding": _pack_outstanding(change.outstanding)}
+    return _without_defaults(packed)
+
+
+def _without_defaults(packed: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in packed.items() if value not in (None, [], {})}
 
 
@@ -211,7 +230,18 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
         "uncovered": sorted(uuid.hex() for uuid in state.uncovered),
         "end_offsets": _pack_offsets(state.end_offsets),
         "streams": dict(state.streams),
-    }
+    } | _without_defaults(
+        {
+            "published_through": state.published_through,
+            "outstanding": _pack_outstanding(state.outstanding),
+            "retired": state.is_retired or None,
+            "adopted": [[each.node, each.owner.hex()] for each in sorted(state.adopted)],
+        }
+    )
+
+
+def _pack_outstanding(outstanding: Mapping[bytes, int]) -> dict[str, int]:
+    return {owner.hex(): through for owner, through in outstanding.items()}
 
 
 def _pack_row(row: FileRow) -> dict[str, Any]:
@@ -274,6 +304,7 @@ def _unpack_commit(packed: dict[str, Any]) -> Commit:
         time_ms=_integer(packed["time_ms"]),
         base=_count(packed["base"]),
         change=_unpack_change(packed["change"]),
+        published_through=_optional_count(packed.get("published_through")),
         checkpoint=None if checkpoint is None else _unpack_state(checkpoint),
     )
     if (commit.checkpoint is not None) != (commit.base == commit.number):
@@ -298,6 +329,9 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
         covers=tuple(map(_uuid, packed.get("covers", ()))),
         end_offsets=_unpack_offsets(packed.get("end_offsets", {})),
         streams=_unpack_streams(packed.get("streams", {})),
+        outstanding=_unpack_outstanding(packed.get("outstanding")),
+        retires=_truth(packed.get("retires", False)),
+        adopts=_unpack_owners(packed.get("adopts", ())),
     )
 
 
@@ -332,7 +366,21 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         uncovered=frozenset(map(_uuid, packed.get("uncovered", ()))),
         end_offsets=_unpack_offsets(packed["end_offsets"]),
         streams=_unpack_streams(packed["streams"]),
+        published_through=_optional_count(packed.get("published_through")),
+        outstanding=_unpack_outstanding(packed.get("outstanding")) or NOTHING,
+        is_retired=_truth(packed.get("retired", False)),
+        adopted=frozenset(_unpack_owners(packed.get("adopted", ()))),
     )
+
+
+def _unpack_outstanding(packed: dict[str, Any] | None) -> Mapping[bytes, int] | None:
+    if packed is None:
+        return None
+    return _frozen({_uuid(owner): _count(through) for owner, through in packed.items()})
+
+
+def _unpack_owners(packed: Iterable[Any]) -> tuple[NodeOwner, ...]:
+    return tuple(NodeOwner(_text(node), _uuid(owner)) for node, owner in packed)
 
 
 def _unpack_row(packed: dict[str, Any]) -> FileRow:
@@ -424,6 +472,16 @@ def _count(value: object) -> int:
     if number < 0:
         raise ValueError(f"negative: {number}")
     return number
+
+
+def _optional_count(value: object) -> int | None:
+    return None if value is None else _count(value)
+
+
+def _truth(value: object) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"neither true nor false: {value!r}")
+    return value
 
 
 def _text(value: object) -> str:

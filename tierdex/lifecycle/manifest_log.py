@@ -11,10 +11,11 @@ is never deleted. Who creates number n+1 had read number n, so the history canno
 below the newest checkpoint may be *collected*: overwritten by a tombstone that names a checkpoint,
 so that whoever stalled there finds the way instead of a free number.
 
-The hint says where a checkpoint is, so that the folder need not be listed, and how far the history
-went: best effort, possibly old, but never ahead of what is durable. So a history that ends below it has
-lost its end (LostManifestError). Without a hint the names of file objects tell: each carries a number
-that its writer had read. What this process knows from elsewhere (`expect`) is held against it, too.
+The hint says where a checkpoint is, so that the folder need not be listed, how far the history went, and
+what the owner says of itself (live_record): best effort, possibly old, but never ahead of what is
+durable. So a history that ends below it has lost its end (LostManifestError). Without a hint the names
+of file objects tell: each carries a number that its writer had read. What this process knows from
+elsewhere (`expect`) is held against it, too.
 
 A hole in the history is damage (CorruptFileError), never taken for its end; so is an object that does
 not verify when it was read twice, since the first answer may be altered on its way. Whoever restored
@@ -22,8 +23,9 @@ an old copy on purpose goes on above every number known, by a checkpoint; tombst
 
     ...0039   0040 .. 0057 lost: tombstones that name 58   0058 a checkpoint, says `rollback: 57`
 
-Requests: `refresh` with nothing new 1 GET, once a minute 2; `load` with a hint 2 GET, 1 LIST and
-1 GET a change since the checkpoint; `commit` 2 PUT.
+Requests: `refresh` with nothing new 1 GET, once a minute and when the owner's next record is due 2,
+with a new commit 3;
+`load` with a hint 2 GET, 1 LIST and 1 GET a change since the checkpoint; `commit` 2 PUT.
 
 Thread safety: `state` is an immutable value, read without a lock; every other call takes one.
 Depends on manifest, manifest_codec, manifest_reader, paths and the seams.
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
+    from tierdex.lifecycle.live_record import LiveRecord
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
@@ -87,6 +90,7 @@ class Draft(NamedTuple):
     epoch: int
     owner: bytes
     change: Change
+    published_through: int | None = None
 
 
 def list_nodes(store: Store) -> list[str]:
@@ -117,6 +121,9 @@ class ManifestLog:
         self._read_ms = 0
         self._expected = 0  # the history is known to reach this number
         self._hint_read_ms = 0
+        self._hinted = 0  # the number that `state` had when a hint was last read, or written here
+        self._live: LiveRecord | None = None  # read with a number that `state` has reached
+        self.make_live: Callable[[], LiveRecord | None] = lambda: None  # for our own hints
 
     @property
     def node(self) -> str:
@@ -132,6 +139,15 @@ class ManifestLog:
         """Return when the store last said that `state` is the newest; 0 before the first load."""
         return self._read_ms
 
+    @property
+    def live(self) -> LiveRecord | None:
+        """Return what the owner last said of itself, none if nobody did; it may be of an older owner."""
+        return self._live
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
     def expect(self, number: int) -> None:
         """Remember that the history reached `number` once: what ends below it is refused from now on."""
         self._expected = max(self._expected, number)
@@ -144,6 +160,12 @@ class ManifestLog:
     def refresh(self) -> ManifestState:
         """Follow the history to its end: one request when nothing is new. Raises as `load`."""
         with self._lock:
+            return self._advance() if self._is_loaded else self._load()
+
+    def refresh_live(self) -> ManifestState:
+        """Do as `refresh`, and read what the owner says of itself now."""
+        with self._lock:
+            self._hint_read_ms = 0
             return self._advance() if self._is_loaded else self._load()
 
     def commit(
@@ -221,14 +243,21 @@ class ManifestLog:
         logger.warning("rollback accepted", extra=extra)
         return self._state
 
-    def put_hint(self) -> None:
-        """Tell in the store how far the history goes: a sign that its writer lives. Best effort."""
-        hint = Hint(self._state.base, self._state.number)
+    def put_hint(self) -> bool:
+        """Tell in the store how far the history goes, and what its owner says: a sign that it lives.
+
+        Best effort: returns whether it was written.
+        """
+        live = self.make_live()  # before the number: what it counts as published is listed there
+        hint = Hint(self._state.base, self._state.number, live)
         try:
             self.store.put(self.paths.hint, encode_hint(self.node, hint))
         except (UnavailableError, StoreRefusedError) as error:
             # Every commit that it names is durable; the next hint tells it again.
             logger.debug("hint not written", extra={"node": self.node, "error": str(error)})
+            return False
+        self._live, self._hinted = live or self._live, hint.number
+        return True
 
     def bury(self, first: int, last: int) -> None:
         """Overwrite the manifest numbers first..last, all below the checkpoint, by tombstones.
@@ -272,6 +301,8 @@ class ManifestLog:
         state = self._reach_expected(state)
         if state.number >= self._state.number:
             self._state = state
+        self._live = (hint and hint.live) or self._live
+        self._hinted = self._state.number
         self._is_loaded = True
         self._read_ms = self._clock.now_ms()
         return self._state
@@ -321,11 +352,24 @@ class ManifestLog:
                 self._state = self._reader.step(self._state)
             except NotFoundError:
                 now_ms = self._clock.now_ms()
-                if abs(now_ms - self._hint_read_ms) >= HINT_EVERY_MS:
-                    self._read_hint()
+                hint = self._read_hint() if self._is_hint_due(now_ms) else None
                 self._state = self._reach_expected(self._state)
+                self._hinted = self._state.number
+                self._live = (hint and hint.live) or self._live
                 self._read_ms = now_ms
                 return self._state
+
+    def _is_hint_due(self, now_ms: int) -> bool:
+        """Say whether the owner should have said something by now, or nobody looked for long."""
+        if abs(now_ms - self._hint_read_ms) >= HINT_EVERY_MS:
+            return True
+        if self._state.number > self._hinted:  # each commit is followed by a hint
+            return True
+        live = self._live
+        if live is None or live.is_closed or not live.is_of(self._state):
+            return False
+        # Not for ever: whoever is silent, or has a clock of his own, is looked at once a minute.
+        return live.interval_ms <= now_ms - live.time_ms < 2 * live.interval_ms
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -340,6 +384,7 @@ class ManifestLog:
             time_ms=self._clock.now_ms(),
             base=state.base,
             change=draft.change,
+            published_through=draft.published_through,
         )
         if number - state.base < self._checkpoint_every:
             return commit

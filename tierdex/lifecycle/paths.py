@@ -8,7 +8,7 @@
     DATA/uploaded/<number>-<node>-<uuid>        sidecars: a cache, any of them may be missing
     DATA/quarantine/<state>-<name>              files that did not open; never changed again
 
-    PREFIX/nodes/<node>/hint                    where the newest checkpoint is, perhaps out of date
+    PREFIX/nodes/<node>/hint                    where the newest checkpoint is; the owner's live record
     PREFIX/nodes/<node>/probe-<hex>             tests conditional writes; deleted at once
     PREFIX/nodes/<node>/manifest/<number>       one commit each
     PREFIX/nodes/<node>/files/<manifest number that its writer had read>-<uuid>

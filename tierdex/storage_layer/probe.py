@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 
-def probe(store: Store, prefix: str, ids: IdSource) -> None:
+def probe(store: Store, prefix: str, ids: IdSource) -> int:
     """Write, try to overwrite, and remove one small object below `prefix` ("" or ending with "/").
 
-    Sends three requests, one more where a refused write is compared. Raises StoreRefusedError when
-    the store ignores the condition, or does not permit writes or deletes.
+    Returns the store's own wall time (ms), by which it dated the object. Sends four requests, one more
+    where a refused write is compared. Raises StoreRefusedError when the store ignores the condition, or
+    does not permit writes or deletes.
     """
     token = ids.uuid().hex()
     key = f"{prefix}probe-{token}"
     try:
         store.put_if_absent(key, f"first {token}".encode())
         _write_again(store, key, token)
+        return store.head(key).modified_ms
     finally:  # after a failed write too: it may have taken effect
         store.delete(key)
 

@@ -22,6 +22,7 @@ from tierdex.app.cli import (
     inspect,
     keys,
     load,
+    nodes,
     probe,
     put,
     query,
@@ -61,6 +62,7 @@ def make_cli() -> typer.Typer:
     for name, command in COMMANDS.items():
         cli.command(name)(reporting(command, is_brief=command is query.query))
     cli.add_typer(keys.make_cli(), name="keys")
+    cli.add_typer(nodes.make_cli(), name="nodes")
     cli.add_typer(spark.make_cli(), name="spark")
     return cli
 

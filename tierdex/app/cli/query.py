@@ -52,6 +52,10 @@ def query(
     on_error: Annotated[
         str, typer.Option(help="A file that cannot be asked: partial answer, or fail.")
     ] = "partial",
+    fresh_within: Annotated[
+        float | None,
+        typer.Option(help="Seconds; an older answer is incomplete and names the nodes."),
+    ] = None,
     rocketmq: Annotated[
         Path | None, typer.Option(help="Look into RocketMQ's tiered index files in this folder.")
     ] = None,
@@ -76,7 +80,7 @@ def query(
     with opened_for_reading(target, parse_settings(setting)) as index:
         answer: Answer = index.query(
             topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
-            explain=explain, on_error=on_error,
+            explain=explain, on_error=on_error, fresh_within=fresh_within,
         )  # fmt: skip
     shown = [_bytes_of(data, entry, key, message_id) for entry in answer.entries] if show else None
     _write(output, answer, shown)
@@ -84,12 +88,24 @@ def query(
         _write_explain(answer)
     if answer.next_cursor is not None and output is not Form.JSON:
         say(f"there may be more: --cursor {answer.next_cursor}")
+    if not (answer.complete and answer.entries):
+        _tell_age(answer)
     if not answer.complete:
         for file, reason in answer.missing:
             say(f"incomplete: {file} could not be asked: {reason}")
         raise typer.Exit(Exit.INCOMPLETE)
     if not answer.entries:
         raise typer.Exit(Exit.NOT_FOUND)
+
+
+def _tell_age(answer: Answer) -> None:
+    """Say how old the answer is: what "not found" means, and for which nodes it means less."""
+    say(f"everything acknowledged before {format_time(answer.as_of)} was looked at")
+    for node, standing, through in answer.unasked:
+        known = "it never said how far" if through is None else f"through {format_time(through)}"
+        say(
+            f"not asked: node {node} ({standing}), which holds entries that are not published: {known}"
+        )
 
 
 def _write(form: Form, answer: Answer, shown: list[str] | None) -> None:
@@ -132,13 +148,14 @@ def _write_explain(answer: Answer) -> None:
     """Write to stderr what the query took: totals, stages, and a line a file."""
     assert answer.explain is not None
     told = answer.explain.to_dict()
-    files, stages = told.pop("files"), told.pop("stages")
+    files, stages, nodes = told.pop("files"), told.pop("stages"), told.pop("nodes")
     say("  ".join(f"{name}={_short(value)}" for name, value in told.items()))
     say("  ".join(f"{stage['name']}={stage['ms']:.3f}ms" for stage in stages))
     import contextlib
     import sys
 
     with contextlib.redirect_stdout(sys.stderr):
+        write_table(nodes, ("node", "standing", "published_through", "lag_s", "skew_s"))
         write_table(
             [
                 {**file, "ms": _short(file["ms"]), "start_ms": _short(file["start_ms"])}

@@ -153,14 +153,26 @@ class Missing(BaseModel):
     reason: str
 
 
+class Unasked(BaseModel):
+    """A node that holds entries which are not published, for all that is known, and was not asked itself."""
+
+    node: str
+    standing: str
+    published_through: Int64 | None
+
+
 class Answer(BaseModel):
-    """Entries newest file first; `as_of` is how fresh the knowledge of other writers' files is."""
+    """Entries newest file first. Everything acknowledged anywhere before `as_of` was looked at.
+
+    What was acknowledged since may be missing: `unasked` names the nodes that hold some of it.
+    """
 
     entries: list[Entry]
     complete: bool
     missing: list[Missing]
     next_cursor: str | None
     as_of: Int64
+    unasked: list[Unasked]
     explain: dict[str, Any] | None = None
 
 
@@ -249,12 +261,21 @@ class Node(BaseModel):
     """A node of the store; `problem` tells why its manifest cannot be read.
 
     A row without a name tells that the store cannot list its nodes.
+
+    What its owners acknowledged before `published_through` is published, `lag_s` seconds ago; null: not
+    known. `skew_s` is how far its clock is ahead of the store's.
     """
 
     node: str
     number: int
     files: int
     problem: str | None
+    standing: Literal["live", "silent", "closed", "retired", "shared", "unknown"]
+    published_through: Int64 | None
+    lag_s: float | None
+    skew_s: float | None
+    holds_unpublished: bool
+    url: str | None
 
 
 class Nodes(BaseModel):

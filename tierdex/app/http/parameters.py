@@ -70,6 +70,9 @@ OnError = Annotated[
 ]
 
 
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class EntriesQuery(BaseModel):
     """One lookup, by key or by message ID."""
 
@@ -86,6 +89,9 @@ class EntriesQuery(BaseModel):
         False, description="tell the plan that ran"
     )
     on_error: OnError = "partial"
+    fresh_within: Seconds | None = Field(
+        None, description="seconds; an older answer (see `as_of`) is incomplete and names the nodes"
+    )
 
 
 class LookupsQuery(BaseModel):
@@ -96,6 +102,9 @@ class LookupsQuery(BaseModel):
     )
     max_count: MaxCount | None = Field(
         None, description="most entries a lookup that does not say it (JSON: 64, Arrow: 1)"
+    )
+    fresh_within: Seconds | None = Field(
+        None, description="seconds; older answers (see `as_of`) are incomplete and name the nodes"
     )
 
 

@@ -158,6 +158,7 @@ class LocalQueries:
         answer: Answer = _new_object(Answer)  # field by field: half of what calling `Answer` takes
         answer.entries, answer.complete, answer.missing = entries, True, []
         answer.next_cursor, answer.as_of, answer.explain = None, freshness.as_of, None
+        answer.unasked = freshness.unasked
         return answer
 
     def _shows_received(self) -> bool:

@@ -49,6 +49,7 @@ class FolderFollower:
         self.tell: TellMissing = tell_nobody
         self._missing: list[Missing] = []
         self._lost: frozenset[int] = frozenset()
+        self.is_read = False  # whether the last look saw the folder
 
     def refresh(self) -> list[FileHandle]:
         """Show the folder as it is now; return the files that vanished from it, still shown."""
@@ -58,11 +59,14 @@ class FolderFollower:
                 self._look_at_all(look)
             except OSError as error:
                 look.release()
+                self.is_read = False
                 self._name([Missing(str(self._paths.root), f"cannot be read: {error}")])
                 return []
             except BaseException:
                 look.release()
+                self.is_read = False
                 raise
+            self.is_read = True
             return self._show(look)
 
     def _shown(self) -> dict[int, FileHandle]:

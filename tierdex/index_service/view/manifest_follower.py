@@ -22,15 +22,16 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tierdex.index_service.answer import Missing
+from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import (
     ManifestState,
+    NodeOwner,
     RemoveReason,
     is_replaced,
     replaced_by,
@@ -44,9 +45,10 @@ from tierdex.lifecycle.node_reading import (
     refuse_absent,
 )
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
+from tierdex.lifecycle.standing import LIVE, UNKNOWN, Standing, standing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
@@ -64,18 +66,31 @@ _PASSES_MAX = 4  # each sees what was committed before the one before ended
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Up to `until` (ms) every manifest is fresh enough, hides no entry, and is known as of `as_of`.
+    """Up to `until` (ms) every manifest is fresh enough, and hides no entry. And nobody misses a file.
 
-    And nobody else misses a file. To be read before the files are asked, for what it promises, and again
-    after them: a file is named as missing before it leaves the table.
+    Everything acknowledged before `as_of` (ms) is in the files then; `unasked` nodes hold what came after.
+    To be read before the files are asked, for what it promises, and again after them: a file is named
+    as missing before it leaves the table.
     """
 
     as_of: int
     until: int
     until_s: float
+    unasked: tuple[Unasked, ...] = ()
 
 
 NOT_FRESH = Freshness(0, 0, 0.0)
+
+
+class LocalFiles(NamedTuple):
+    """A node whose unpublished files are in the table, too, as long as `is_of` its newest manifest.
+
+    `read_ms` is when they were last read; None: whenever they are asked, they are as of now.
+    """
+
+    node: str
+    is_of: Callable[[ManifestState], bool]
+    read_ms: Callable[[], int | None]
 
 
 class TellMissing(Protocol):
@@ -123,6 +138,15 @@ class ManifestFollower:
         self._hidden: tuple[Missing, ...] = ()
         self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
         self._missing_reporters: set[object] = set()  # who else misses something
+        self._local: LocalFiles | None = None
+        self._standings: Mapping[
+            str, Standing
+        ] = {}  # of what the table shows; replaced, never changed
+        self._as_of = 0
+        self._local_nodes: frozenset[str] = (
+            frozenset()
+        )  # whose files that are not published are here
+        self._unasked: tuple[Unasked, ...] = ()
         self.freshness = NOT_FRESH  # replaced, never changed: read without a lock
 
     def log_of(self, node: str) -> ManifestLog:
@@ -148,6 +172,13 @@ class ManifestFollower:
     def logs(self) -> list[ManifestLog]:
         """Return the logs of all nodes known so far."""
         return list(self._logs.values())
+
+    def show_beside(self, local: LocalFiles) -> None:
+        """Hear of the node whose own files are in the table, too."""
+        self._local = local
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
 
     # -- following -------------------------------------------------------------------------------
 
@@ -193,12 +224,12 @@ class ManifestFollower:
 
     def _list_nodes(self) -> int:
         wanted = self._settings.read_nodes
-        before = self._listed_ms
+        before, began_ms = self._listed_ms, self._clock.now_ms()
         try:
             found = wanted if wanted is not None else list_nodes(self._store)
             self._listing_error = None
             self._found = frozenset(found)
-            self._listed_ms = self._clock.now_ms()
+            self._listed_ms = began_ms  # a node that came meanwhile may not be in it
         except READING_ERRORS as error:
             logger.warning("nodes not listed", extra={"error": str(error)})
             self._listing_error = str(error)
@@ -226,7 +257,9 @@ class ManifestFollower:
             # A log may have been read, or committed to, by the owner's claim since: an answer knows only
             # what is in the table. The times before the states, which are then as new or newer.
             known_ms = {node: log.read_ms for node, log in self._logs.items()}
-            listed = self._listed()
+            lives = {node: log.live for node, log in self._logs.items()}
+            states = {node: log.state for node, log in self._logs.items()}
+            listed = self._listed(states)
             gone = [handle for handle in vanished if shown.get(handle.key) is handle]
             for handle in gone:
                 del shown[handle.key]
@@ -253,6 +286,15 @@ class ManifestFollower:
                 self._table.change(remove=gone, add=fresh)
             self._hidden = tuple(hidden)
             self._shown_ms = known_ms
+            adopted = frozenset[NodeOwner]().union(*(state.adopted for state in states.values()))
+            self._standings = {
+                node: standing_of(state, lives[node], adopted) for node, state in states.items()
+            }
+            local = self._local
+            is_here = local is not None and local.node in states and local.is_of(states[local.node])
+            self._local_nodes = frozenset((local.node,) if local is not None and is_here else ())
+            self._as_of = self._look_how_old()
+            self._unasked = self._find_unasked()
             self.freshness = self._freshness()
         for handle in gone:
             if handle.row is not None:
@@ -278,21 +320,38 @@ class ManifestFollower:
 
     def _freshness(self) -> Freshness:
         """Return how long answers may leave the manifests unasked; the caller holds the lock."""
-        as_of = self.as_of()
+        known_ms = self._least_known_ms()
         rules = [log.state.retention for log in self._logs.values()]
         if (
             self._missing_reporters
             or self._hidden
-            or as_of == 0
+            or known_ms == 0
             or any(rule != KEEP_FOR_EVER for rule in rules)
         ):
             return NOT_FRESH
-        until = as_of + round(self._settings.max_staleness * 1000)
-        return Freshness(as_of, until, until / 1000)
+        until = known_ms + round(self._settings.max_staleness * 1000)
+        return Freshness(self._as_of, until, until / 1000, self._unasked)
 
-    def _listed(self) -> dict[tuple[int, str], FileRow]:
+    def _look_how_old(self) -> int:
+        """Return the time (ms) before which everything acknowledged is in what the table shows now.
+
+        Nodes that nobody knows of when they were listed are none that acknowledged anything before. Of a
+        node with local files these answer for what is not published; they lie here or were read before.
+        """
+        times = [self._listed_ms] if self._settings.read_nodes is None else []
+        for node, log in self._logs.items():
+            times.append(self._known_ms(log))
+            standing = self._standings[node]
+            if node in self._local_nodes and self._local is not None:
+                times += [
+                    ms for ms in (self._local.read_ms(), standing.lost_through) if ms is not None
+                ]
+            elif standing.bound is not None:
+                times.append(standing.bound)
+        return min(times, default=self._clock.now_ms())
+
+    def _listed(self, states: Mapping[str, ManifestState]) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""
-        states = {node: log.state for node, log in self._logs.items()}
         replaced = replaced_by(states.values())
         return {
             (row.number, node): row
@@ -346,13 +405,33 @@ class ManifestFollower:
         """
         shown = []
         if self._listing_error is not None:
-            shown.append(NodeInfo("", 0, 0, f"nodes cannot be listed: {self._listing_error}"))
+            problem = f"nodes cannot be listed: {self._listing_error}"
+            shown.append(NodeInfo("", 0, 0, problem, UNKNOWN))
         for node, log in sorted(self._logs.items()):
             if log.state.number or node in self._found or node in self._errors:
                 reading = self._reading(node)
-                files = len(reading.state.files)
-                shown.append(NodeInfo(node, reading.state.number, files, reading.problem))
+                shown.append(self._describe(reading))
         return shown
+
+    def _describe(self, reading: NodeReading) -> NodeInfo:
+        node, state = reading.node, reading.state
+        standing = self._standings.get(node) or Standing(node, UNKNOWN, None)
+        now_ms, is_local = self._clock.now_ms(), node in self._local_nodes
+        through = standing.bound
+        if is_local or (through is None and standing.standing != UNKNOWN):
+            through = self._shown_ms.get(node) if standing.lost_through is None else through
+        return NodeInfo(
+            node=node,
+            number=state.number,
+            files=len(state.files),
+            problem=reading.problem,
+            standing=standing.at(now_ms),
+            published_through=through,
+            lag_s=None if through is None else max(0, now_ms - through) / 1000,
+            skew_s=None if standing.skew_ms is None else standing.skew_ms / 1000,
+            holds_unpublished=standing.holds_unpublished,
+            url=standing.advertise_url,
+        )
 
     def refuse_absent(self) -> None:
         """Raise NotFoundError when the last refresh found that there is nothing to read."""
@@ -361,6 +440,57 @@ class ManifestFollower:
             refuse_absent(readings, self._store.url, self._settings.read_nodes)
 
     def as_of(self) -> int:
+        """Return the time (ms) before which everything acknowledged anywhere is in what the table shows.
+
+        Nodes of programs that never said how far they have published are left out: see `unasked`.
+        """
+        return self._as_of
+
+    def unasked(self) -> tuple[Unasked, ...]:
+        """Return the nodes that hold entries which are not published, for all that is known, by name."""
+        return self._unasked
+
+    def _find_unasked(self) -> tuple[Unasked, ...]:
+        return tuple(
+            Unasked(node, standing.at(self._clock.now_ms()), standing.bound)
+            for node, standing in sorted(self._standings.items())
+            if self._may_hold_unpublished(standing)
+        )
+
+    def _may_hold_unpublished(self, standing: Standing) -> bool:
+        if standing.node in self._local_nodes:
+            return standing.lost_through is not None
+        if standing.at(self._clock.now_ms()) == LIVE:
+            return standing.holds_unpublished
+        return standing.bound is not None or standing.standing == UNKNOWN
+
+    def older_than(self, fresh_within_s: float) -> list[Missing]:
+        """Return the nodes because of which answers are older than so many seconds, for all that is known."""
+        oldest = self._clock.now_ms() - round(fresh_within_s * 1000)
+        found = []
+        if self._settings.read_nodes is None and self._listed_ms < oldest:
+            found.append(Missing("store", "nodes were not listed lately"))
+        for node, log in sorted(self._logs.items()):
+            standing = self._standings.get(node)
+            reason = None
+            if standing is None or self._known_ms(log) < oldest:
+                reason = "manifest not read lately"
+            elif node not in self._local_nodes or (standing.lost_through or oldest) < oldest:
+                reason = _why_older(standing, oldest)
+            if reason is not None:
+                found.append(Missing(f"node:{node}", reason))
+        return found
+
+    def read_ms(self) -> int:
+        """Return when (ms) what answers are made of was last read: manifests, the list of nodes, a folder."""
+        times = [self._least_known_ms()]
+        if self._settings.read_nodes is None:
+            times.append(self._listed_ms)
+        if self._local is not None and (folder_ms := self._local.read_ms()) is not None:
+            times.append(folder_ms)
+        return min(times)
+
+    def _least_known_ms(self) -> int:
         """Return the time (ms) up to which every node's manifest is known; now without a node."""
         return min(
             (self._known_ms(log) for log in self._logs.values()),
@@ -379,3 +509,15 @@ class ManifestFollower:
         if handle.sealed_at_ms is None or (log := self._logs.get(handle.node)) is None:
             return False
         return is_hidden(log.state.retention, topic, handle.sealed_at_ms, self._clock.now_ms())
+
+
+def _why_older(standing: Standing, oldest: int) -> str | None:
+    """Return why a node's answer may be older than `oldest` (ms), None when it is not."""
+    if standing.standing == UNKNOWN:
+        return "never said how far it has published: a program of before"
+    if not standing.is_proven():
+        return "its clock was never compared with the store's"
+    if standing.bound is None or standing.bound >= oldest:
+        return None
+    behind_s = (oldest - standing.bound) / 1000
+    return f"has published what is {behind_s:.0f} s older than asked for; it was not asked itself"

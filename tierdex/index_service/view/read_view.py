@@ -16,6 +16,7 @@ from tierdex.index_service.view.manifest_follower import NOT_FRESH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tierdex.index_service.answer import Unasked
     from tierdex.index_service.view.folder_follower import FolderFollower
     from tierdex.index_service.view.manifest_follower import Freshness, ManifestFollower
     from tierdex.index_service.view.quarantine import Quarantine
@@ -45,6 +46,7 @@ class ReadView:
         self._folder_follower = folder_follower
         self._rocketmq = rocketmq
         self._unwritten = unwritten
+        self.folder_read_ms = 0  # when the folder that is followed was last read whole
         self._with_missing = tuple(
             p for p in (quarantine, folder_follower, rocketmq) if p is not None
         )
@@ -80,7 +82,10 @@ class ReadView:
         return 0
 
     def _refresh(self) -> int:
+        began_ms = self._manifests.now_ms()
         vanished = () if self._folder_follower is None else self._folder_follower.refresh()
+        if self._folder_follower is not None and self._folder_follower.is_read:
+            self.folder_read_ms = began_ms
         if self._rocketmq is not None:
             self._rocketmq.refresh()
         if self._quarantine is not None:
@@ -122,6 +127,15 @@ class ReadView:
 
     def as_of(self) -> int:
         return self._manifests.as_of()
+
+    def read_ms(self) -> int:
+        return self._manifests.read_ms()
+
+    def unasked(self) -> tuple[Unasked, ...]:
+        return self._manifests.unasked()
+
+    def older_than(self, fresh_within_s: float) -> list[Missing]:
+        return self._manifests.older_than(fresh_within_s)
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
         return self._manifests.hides(handle, topic)

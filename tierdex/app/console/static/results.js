@@ -18,13 +18,16 @@ export function completenessBanner(answer, zone) {
   const fresh = `as of ${formatFreshness(answer.as_of, zone)}`;
   if (answer.complete) {
     const what = "Complete: every file that could hold the key was asked";
-    return element("p", { class: "note good", role: "status" }, element("strong", {}, what), ` · ${fresh}`);
+    return element(
+      "p", { class: "note good", role: "status" }, element("strong", {}, what), ` · ${fresh}`, unaskedInWords(answer, zone),
+    );
   }
   const missing = answer.missing ?? [];
   return element(
     "div", { class: "note warn", role: "status" },
     element("strong", {}, `Incomplete: ${notAsked(missing)}`),
     ` · ${fresh}. There may be more entries than these.`,
+    unaskedInWords(answer, zone),
     missing.length ? missingList(missing) : null,
   );
 }
@@ -81,6 +84,18 @@ function missingList(missing) {
       ? element("details", {}, element("summary", {}, `${rest.length} more`), element("ul", {}, rest.map(line)))
       : null,
   ];
+}
+
+/** Say which nodes hold entries that are not published and were not asked themselves; null when none do. */
+export function unaskedInWords(answer, zone) {
+  const unasked = answer.unasked ?? [];
+  if (!unasked.length) return null;
+  const told = unasked.slice(0, MISSING_SHOWN).map(({ node, standing, published_through: through }) => {
+    const known = through === null ? "not known how far it has published" : `published through ${formatTime(through, zone)}`;
+    return `${node} (${standing}, ${known})`;
+  });
+  const more = unasked.length > MISSING_SHOWN ? ` and ${unasked.length - MISSING_SHOWN} more` : "";
+  return element("span", { class: "unasked" }, ` · Entries newer than that may lie on nodes that were not asked: ${told.join(", ")}${more}`);
 }
 
 /** Return how fresh an answer is: a time, or one a node. */

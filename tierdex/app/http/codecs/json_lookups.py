@@ -82,6 +82,7 @@ def answer_columns(
     on_error: str = "partial",
     *,
     local: bool = False,
+    fresh_within: float | None = None,
 ) -> AnsweredLookups | None:
     """Return the answers, or None when the lookups must be answered one by one.
 
@@ -91,14 +92,19 @@ def answer_columns(
     limit = max_count or DEFAULT_MAX_COUNT
     try:
         if local:
-            entries = index.query_batch_local(lookups.table, max_count=limit)
+            entries = index.query_batch_local(
+                lookups.table, max_count=limit, fresh_within=fresh_within
+            )
         else:
-            entries = index.query_batch_arrow(lookups.table, max_count=limit, on_error="fail")
+            entries = index.query_batch_arrow(
+                lookups.table, max_count=limit, on_error="fail", fresh_within=fresh_within
+            )
     except (InvalidRequestError, UnavailableError):
         return None
     if entries is None or entries.column("queue_id").null_count:  # locations of another schema
         return None
-    as_of = (entries.schema.metadata or {}).get(b"as_of")
+    metadata = entries.schema.metadata or {}
+    as_of = metadata.get(b"as_of")
     if as_of is None:
         return None
     count = lookups.table.num_rows
@@ -109,11 +115,14 @@ def answer_columns(
         return None
     again = [{name: column[number] for name, column in lookups.columns.items()} for number in full]
     parts: list[Any] = [b'{"answers":[']
-    answers = _Answers(entries, rows, counts, int(as_of))
+    unasked = metadata.get(b"unasked", b"[]").decode()
+    answers = _Answers(entries, rows, counts, int(as_of), unasked)
     ends = [-1, *full, count]
     for number, (before, end) in enumerate(pairwise(ends)):
         if number:
-            (document,) = answer_each(index, again[number - 1 : number], max_count, on_error)
+            (document,) = answer_each(
+                index, again[number - 1 : number], max_count, on_error, fresh_within
+            )
             parts += (orjson.dumps(document, default=json_default), b",")
         parts += answers.text(before + 1, end)
     parts[-1] = bytes(parts[-1])[:-1]  # the last comma
@@ -121,7 +130,11 @@ def answer_columns(
 
 
 def answer_each(
-    index: Index, lookups: Sequence[Mapping[str, Any]], max_count: int | None, on_error: str
+    index: Index,
+    lookups: Sequence[Mapping[str, Any]],
+    max_count: int | None,
+    on_error: str,
+    fresh_within: float | None = None,
 ) -> list[dict[str, Any]]:
     """Answer each lookup by itself. Raises InvalidRequestError, IncompleteAnswerError."""
     default = {} if max_count is None else {"max_count": max_count}
@@ -129,7 +142,8 @@ def answer_each(
         default | {name: value for name, value in lookup.items() if value is not None}
         for lookup in lookups
     ]
-    return [answer_document(answer) for answer in index.query_batch(asked, on_error=on_error)]
+    answers = index.query_batch(asked, on_error=on_error, fresh_within=fresh_within)
+    return [answer_document(answer) for answer in answers]
 
 
 def _table_of(columns: dict[str, list[str]]) -> Any:
@@ -146,12 +160,18 @@ def _table_of(columns: dict[str, list[str]]) -> Any:
 class _Answers:
     """The answers of a table of entries, as JSON text made column by column."""
 
-    def __init__(self, entries: Any, rows: np.ndarray, counts: np.ndarray, as_of: int) -> None:
-        """`rows` are the rising lookup numbers of the entries, `counts` how many each lookup has."""
+    def __init__(
+        self, entries: Any, rows: np.ndarray, counts: np.ndarray, as_of: int, unasked: str
+    ) -> None:
+        """`rows` are the rising lookup numbers of the entries, `counts` how many each lookup has.
+
+        `unasked` is JSON.
+        """
         self._entries = entries
         self._rows = rows
         self._counts = counts
-        self._close = f'],"complete":true,"missing":[],"next_cursor":null,"as_of":{as_of}}}'
+        nothing_missing = '],"complete":true,"missing":[],"next_cursor":null,'
+        self._close = f'{nothing_missing}"as_of":{as_of},"unasked":{unasked}}}'
         self._open = '{"entries":['
 
     def text(self, begin: int, end: int) -> list[Any]:

@@ -56,7 +56,7 @@ _ARROW_ANSWERS = {
             **_ARROW_SCHEMA,
             "description": "a table of entries with the column `lookup`; with `on_error=partial` the "
             "schema's metadata `missing` is a JSON array of {file, reason, lookups} for answers that "
-            "are incomplete, `lookups` null for all",
+            "are incomplete, `lookups` null for all; `as_of` and `unasked` stand there as in JSON answers",
         }
     }
 }
@@ -175,14 +175,21 @@ def _answer_json(
     on_error = query.on_error or "partial"
     if asked.columns is not None:
         answered = answer_columns(
-            service.index, asked.columns, query.max_count, on_error, local=local
+            service.index,
+            asked.columns,
+            query.max_count,
+            on_error,
+            local=local,
+            fresh_within=query.fresh_within,
         )
         if answered is not None:
             _count_lookups(service, answered.asked, answered.found)
             return Response(answered.body, media_type=JSON)
     if local:
         return None
-    answers = answer_each(service.index, asked.lookups, query.max_count, on_error)
+    answers = answer_each(
+        service.index, asked.lookups, query.max_count, on_error, query.fresh_within
+    )
     _count_lookups(service, len(answers), sum(bool(answer["entries"]) for answer in answers))
     return json_response({"answers": answers})
 
@@ -202,12 +209,17 @@ def _answer_arrow(
     """Return the answers; None when `local` and memory alone does not have them."""
     max_count = query.max_count or 1
     if local:
-        answers = service.index.query_batch_local(lookups, max_count=max_count)
+        answers = service.index.query_batch_local(
+            lookups, max_count=max_count, fresh_within=query.fresh_within
+        )
         if answers is None:
             return None
     else:
         answers = service.index.query_batch_arrow(
-            lookups, max_count=max_count, on_error=query.on_error or "fail"
+            lookups,
+            max_count=max_count,
+            on_error=query.on_error or "fail",
+            fresh_within=query.fresh_within,
         )
     return Response(write_stream(answers), media_type=ARROW_STREAM)
 

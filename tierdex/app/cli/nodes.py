@@ -1,0 +1,75 @@
+"""`tierdex nodes`: the nodes of a store, how far each has published; `tierdex nodes retire NAME`.
+
+Depends on times, index_service.retiring and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, reporting, say, tell_unread
+from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_reading, parse_settings
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_rows
+from tierdex.app.times import format_time
+
+COLUMNS = (
+    "node", "standing", "published_through", "lag_s", "skew_s", "holds_unpublished", "files",
+    "number", "url", "problem",
+)  # fmt: skip
+
+
+def make_cli() -> typer.Typer:
+    """Return the command group; without a command it lists."""
+    cli = typer.Typer(help="List the nodes of a store; give up what a lost one never published.")
+    cli.callback(invoke_without_command=True)(reporting(nodes))
+    cli.command("retire")(reporting(retire))
+    return cli
+
+
+def nodes(
+    context: typer.Context,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """List the nodes: live, silent, closed, retired, shared or unknown, and how far each has published.
+
+    Exit code 4 when a node of the store cannot be read.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    options_ = parse_settings(setting)
+    with opened_for_reading(Target(data, store, url, api_key), options_) as index:
+        found = index.nodes()
+    rows = [node._asdict() for node in found if node.node]
+    if output is Form.TABLE:
+        for row in rows:
+            through = row["published_through"]
+            row["published_through"] = None if through is None else format_time(through)
+    write_rows(output, rows, COLUMNS, whole={"nodes": rows})
+    if tell_unread(found):
+        raise typer.Exit(Exit.INCOMPLETE)
+
+
+def retire(
+    node: Annotated[str, typer.Argument(help="The node whose owner, or owner of before, is gone.")],
+    data: options.Data = None,
+    store: options.Store = None,
+    setting: options.Set = None,
+) -> None:
+    """Give up what a node acknowledged and never published, so that it holds no answer back.
+
+    Its published files stay. To be said when its data folder is lost; else start its owner again, or
+    publish the folder with `tierdex adopt`.
+    """
+    from tierdex.index_service.retiring import retire_node
+
+    retire_node(store or str((data or DEFAULT_DATA) / "store"), node, parse_settings(setting))
+    say(f"retired: what node {node} never published is given up")

@@ -1,0 +1,84 @@
+"""What a data folder's owner tells others with each claim and record: see `lifecycle.ownership.OwnerVoice`.
+
+The folder tells of its past. Its files hold what was acknowledged before this opening and is not published;
+since when, the node's manifest says to the folder that had the node last. A folder that is adopted has
+its past with another node. Where nobody said anything, the numbers of the files tell: each is a time
+before everything in the file, by the clock of then.
+
+Depends on folder_node, folder_owner, open_view, claiming, unpublished and lifecycle.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tierdex.index_service.folder_owner import FolderOwner
+from tierdex.lifecycle.folder_node import read_folder_node
+from tierdex.lifecycle.manifest import NodeOwner
+from tierdex.lifecycle.node_reading import READING_ERRORS
+from tierdex.lifecycle.ownership import OwnerVoice
+from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantined_name
+from tierdex.lifecycle.standing import through_of
+
+if TYPE_CHECKING:
+    from tierdex.compactor.unpublished import UnpublishedFiles
+    from tierdex.filesystem import FileSystem
+    from tierdex.index_service.claiming import Claiming
+    from tierdex.index_service.open_view import View
+    from tierdex.lifecycle.owner_time import OwnerTime
+    from tierdex.lifecycle.paths import DataPaths
+
+logger = logging.getLogger(__name__)
+
+_NUMBERS_AHEAD_MS: Final = (
+    60_000  # of the clock, where it stepped back or files came in quick succession
+)
+
+
+def make_folder_voice(
+    paths: DataPaths, view: View, claiming: Claiming, time: OwnerTime, unpublished: UnpublishedFiles
+) -> OwnerVoice:
+    """Return the voice of the folder's owner. To be called before the folder is recovered."""
+    settings, filesystem = view.settings, view.seams.filesystem
+    adopts: tuple[NodeOwner, ...] = ()
+    recorded = read_folder_node(filesystem, paths.root)
+    if claiming.adopt and recorded is not None and recorded != settings.node:
+        tokens = FolderOwner(filesystem, paths.root, recorded).tokens
+        adopts = tuple(NodeOwner(recorded, token) for token in tokens)
+    return OwnerVoice(
+        time,
+        unpublished,
+        interval_s=settings.live_interval,
+        advertise_url=settings.advertise_url,
+        adopts=adopts,
+        adopted_through=_published_of(view, adopts),
+        folder_from=_begin_of_folder(filesystem, paths),
+    )
+
+
+def _published_of(view: View, owners: tuple[NodeOwner, ...]) -> int | None:
+    """Return until when all that these owners of one node acknowledged is published; None: not known."""
+    if not owners:
+        return None
+    log = view.manifests.log_of(owners[0].node)
+    try:
+        state = log.refresh_live()
+    except READING_ERRORS as error:
+        logger.warning("adopted node not read", extra={"node": log.node, "error": str(error)})
+        return None
+    tokens = {each.owner for each in owners}
+    known = [through for owner, through in state.outstanding.items() if owner in tokens]
+    through = through_of(state, log.live)
+    if through is not None and state.owner in tokens:
+        known.append(through)
+    return min(known, default=None)
+
+
+def _begin_of_folder(filesystem: FileSystem, paths: DataPaths) -> int | None:
+    """Return a time (ms) before all that the folder's files hold; None: it has no files."""
+    names = [name for state in LOCAL_STATES for name in filesystem.list_folder(paths.folder(state))]
+    numbers = [parse_number(name) for name in names]
+    numbers += map(parse_quarantined_name, filesystem.list_folder(paths.quarantine))
+    known = [number - _NUMBERS_AHEAD_MS for number in numbers if number is not None]
+    return max(0, min(known)) if known else None
