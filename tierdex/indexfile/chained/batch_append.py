@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _STRIDE, _WIDTH = 1, 2  # columns of the table of columns
 
 
-class Source(NamedTuple):
+class StagedItems(NamedTuple):
     """Items of one kind, ready for a kernel: `rows`, else `messages`, else `places` and `columns`.
 
     `keep` holds every array whose address is in the others.
@@ -51,7 +51,7 @@ class Source(NamedTuple):
 
 def prepare(
     batch: Sequence[ItemColumns | ItemRows], schema: Schema, dictionaries: Dictionaries
-) -> list[Source]:
+) -> list[StagedItems]:
     """Check all items and stage their new strings. Raises InvalidRequestError, with some staged."""
     sources = []
     for items in batch:
@@ -64,14 +64,14 @@ def prepare(
     return sources
 
 
-def _of_columns(items: ItemColumns, schema: Schema, dictionaries: Dictionaries) -> Source:
+def _of_columns(items: ItemColumns, schema: Schema, dictionaries: Dictionaries) -> StagedItems:
     missing = set(schema.field_names) ^ set(items.fields)
     if missing:
         raise InvalidRequestError("fields and schema differ", field=", ".join(sorted(missing)))
     picked = items.picked()
     count = items.row_count if picked is None else len(picked)
     if not count:
-        return Source(0)
+        return StagedItems(0)
     tags = dictionaries.stage(TOPIC_DICTIONARY, items.topic_list).astype(np.uint32)
     tags |= np.uint32(layout.KIND_BIT if items.kind == layout.KIND_MESSAGE_ID else 0)
     if items.kind == layout.KIND_MESSAGE_ID:
@@ -97,7 +97,7 @@ def _of_columns(items: ItemColumns, schema: Schema, dictionaries: Dictionaries) 
     if picked is None and hashes is not None and len(tags) == 1 and schema == MESSAGE_SCHEMA:
         messages = _message_columns(columns, address(hashes), int(tags[0]))
     keep = (items, picked, tags, seeds, hashes, arrays)
-    return Source(count, keep, messages=messages, places=places, columns=columns)
+    return StagedItems(count, keep, messages=messages, places=places, columns=columns)
 
 
 def _message_columns(columns: np.ndarray, hashes: int, tag: int) -> np.ndarray | None:
@@ -135,7 +135,7 @@ def _file_indexes(
     return np.asarray(mapped, np.uint32)
 
 
-def _of_rows(items: ItemRows, schema: Schema, dictionaries: Dictionaries) -> Source:
+def _of_rows(items: ItemRows, schema: Schema, dictionaries: Dictionaries) -> StagedItems:
     items.check(schema)
     rows = items.rows.copy()
     topics = dictionaries.stage(TOPIC_DICTIONARY, items.topics).astype(np.uint32)
@@ -147,11 +147,11 @@ def _of_rows(items: ItemRows, schema: Schema, dictionaries: Dictionaries) -> Sou
                 name, rows[name], items.dictionaries.get(name, ()), dictionaries
             )
     raw = rows.view(np.uint8)
-    return Source(len(rows), (raw,), rows=address(raw) if len(rows) else 0)
+    return StagedItems(len(rows), (raw,), rows=address(raw) if len(rows) else 0)
 
 
 def write(
-    statistics: BatchStatistics, sources: Sequence[Source], staged: bytes, row_limit: int
+    statistics: BatchStatistics, sources: Sequence[StagedItems], staged: bytes, row_limit: int
 ) -> None:
     """Write a batch at the next row of the mapped file that `statistics` is bound to.
 
@@ -168,7 +168,7 @@ def write(
     finish_batch(array, row - first_row, row_limit)
 
 
-def _write_source(statistics: BatchStatistics, source: Source, row: int) -> None:
+def _write_source(statistics: BatchStatistics, source: StagedItems, row: int) -> None:
     array, count = statistics.array, source.size
     done = 0
     while done < count:
@@ -183,7 +183,7 @@ def _write_source(statistics: BatchStatistics, source: Source, row: int) -> None
 
 
 def undo(
-    statistics: BatchStatistics, before: np.ndarray, sources: Sequence[Source], staged: bytes
+    statistics: BatchStatistics, before: np.ndarray, sources: Sequence[StagedItems], staged: bytes
 ) -> None:
     """Take a batch that was not finished out of the chains; `before` is the statistics' array before it.
 

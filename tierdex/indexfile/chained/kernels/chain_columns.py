@@ -13,7 +13,7 @@ A lane whose chain has ended takes the next key at once, so that as many loads a
 memory takes; groups that wait for their longest chain cost a sixth more. Only the first 16 bytes of a
 row are prefetched, which say whether it matches: most rows lie on two cache lines.
 
-Depends on chain_lookup, head_insertion, plain_keys, intrinsics, hashing, compile, layout
+Depends on chain_lookup, head_insertion, key_bounds, intrinsics, hashing, compile, layout
 and schema.
 """
 
@@ -48,7 +48,7 @@ from tierdex.indexfile.chained.kernels.chain_lookup import (
     bad_block,
 )
 from tierdex.indexfile.chained.kernels.head_insertion import Slots, slot_of
-from tierdex.indexfile.kernels.plain_keys import bytes_are_plain, key_bound
+from tierdex.indexfile.kernels.key_bounds import bytes_are_plain, key_bound
 from tierdex.indexfile.schema import (
     MESSAGE_OFFSET_POSITION,
     MESSAGE_QUEUE_POSITION,

@@ -1,8 +1,9 @@
-"""Where the keys of a batch of lookups lie, and whether all of them are plain.
+"""The bounds of the keys of a batch of lookups in their column, and whether all keys are plain.
 
-A batch of lookups comes from a caller, so nothing about it is believed; but nearly always it is plain:
-ASCII keys that lie in the column. `key_column` hashes them apart, `chain_columns` while it walks.
-Depends on intrinsics, text_scan.
+A caller's batch is not trusted, but nearly always it is plain: ASCII keys that lie in the column.
+`key_column` hashes them apart, `chain_columns` while it walks.
+
+Depends on fileparts.
 """
 
 from __future__ import annotations
