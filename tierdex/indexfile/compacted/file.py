@@ -184,12 +184,12 @@ class CompactedFile(Sidecar):
                 self.path, f"{len(pages)} bytes of pages, {span.length} were asked for"
             )
         verified = np.zeros(span.page_count, np.uint8)
-        words = self._words.copy()
-        words[k.PAGES] = address(pages) - span.position
-        words[k.PAGES_VERIFIED] = address(verified) - span.first_page
-        words[k.FIRST_PAGE] = span.first_page
-        words[k.END_PAGE] = span.first_page + span.page_count
-        return self._search(address(words), wanted)
+        numbers = self._numbers.copy()
+        numbers[k.PAGES] = address(pages) - span.position
+        numbers[k.PAGES_VERIFIED] = address(verified) - span.first_page
+        numbers[k.FIRST_PAGE] = span.first_page
+        numbers[k.END_PAGE] = span.first_page + span.page_count
+        return self._search(address(numbers), wanted)
 
     def _search(self, file: int, wanted: Search) -> Found:
         count, dtype = len(wanted.hashes), self.schema.dtype

@@ -83,8 +83,8 @@ class Sidecar:
         self.header: FileHeader = self._read_header()
         self.schema: Schema = self.header.schema
         self._open_parts()
-        self._words = self._make_words()
-        self.address = int(self._words.ctypes.data)
+        self._numbers = self._make_numbers()
+        self.address = int(self._numbers.ctypes.data)
 
     # -- what the file says of itself ---------------------------------------------------------------
 
@@ -276,23 +276,23 @@ class Sidecar:
             path=self.path,
         )
 
-    def _make_words(self) -> np.ndarray:
+    def _make_numbers(self) -> np.ndarray:
         """Return what the kernels know of this file."""
-        words = np.zeros(k.FILE_WORDS, np.int64)
+        numbers = np.zeros(k.FILE_LENGTH, np.int64)
         mapped = self._pages is not None
         self._pages_verified = np.zeros(self.page_count if mapped else 0, np.uint8)
-        words[k.PLAN] = self.plan.address
-        words[k.PAGES] = 0 if self._pages is None else self._pages.ctypes.data
-        words[k.DIRECTORY] = self.directory.entries.ctypes.data
-        words[k.PAGE_COUNT] = self.page_count
-        words[k.CHECKSUMS] = self.directory.checksums.ctypes.data
-        words[k.DIRECTORY_VERIFIED] = self.directory.verified.ctypes.data
-        words[k.DIRECTORY_SEED] = part_seed(self.uuid, Part.DIRECTORY)
-        words[k.FILTER] = self.filter.address
-        words[k.PAGES_VERIFIED] = self._pages_verified.ctypes.data
-        words[k.PAGES_END] = self.sidecar_position
-        words[k.END_PAGE] = self.page_count if mapped else 0
-        return words
+        numbers[k.PLAN] = self.plan.address
+        numbers[k.PAGES] = 0 if self._pages is None else self._pages.ctypes.data
+        numbers[k.DIRECTORY] = self.directory.entries.ctypes.data
+        numbers[k.PAGE_COUNT] = self.page_count
+        numbers[k.CHECKSUMS] = self.directory.checksums.ctypes.data
+        numbers[k.DIRECTORY_VERIFIED] = self.directory.verified.ctypes.data
+        numbers[k.DIRECTORY_SEED] = part_seed(self.uuid, Part.DIRECTORY)
+        numbers[k.FILTER] = self.filter.address
+        numbers[k.PAGES_VERIFIED] = self._pages_verified.ctypes.data
+        numbers[k.PAGES_END] = self.sidecar_position
+        numbers[k.END_PAGE] = self.page_count if mapped else 0
+        return numbers
 
     def damage(self, what: int, number: int) -> CorruptFileError:
         """Return the error that a kernel's negative answer stands for."""

@@ -174,7 +174,8 @@ def hash_key_column(
     """Write the hashes (u8) of `count` keys, all seeded with `seed` (its bits), to `out`.
 
     `offsets` are `count` + 1 of `width` bytes, 4 or 8. False, with some hashes written: a key does not
-    have 1 to `most_bytes` bytes, does not lie in `data`, or is not ASCII and not known to be text.
+    have 1 to `most_bytes` bytes, does not lie in `data`, or is not ASCII and not known to be text. The
+    list of arguments is flat, as Python has it in a PlainKeys beside objects that no kernel takes.
     """
     start, bits = np.uint64(seed), _ZERO
     lanes = np.zeros((_LANES, _BLOCK), np.uint64)

@@ -6,7 +6,7 @@ is believed, and a mismatch ends the lookup with an error, never with "not found
 
 Errors are negative answers: BAD_CHAIN, or BAD_BLOCK - number of the block.
 A dependent cache miss costs hundreds of nanoseconds, an overlapped one ten to twenty: hence groups.
-Depends on intrinsics, checksum, fileparts, layout and lookup.
+Depends on intrinsics, checksum, head_insertion, fileparts, layout and lookup.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tierdex.fileparts.kernels.intrinsics import (
     load_u8,
     load_u32,
     load_u64,
-    mul_high,
     prefetch,
     store_i64,
     store_u64,
 )
 from tierdex.fileparts.layout import BLOCK_BYTES
 from tierdex.indexfile import layout
+from tierdex.indexfile.chained.kernels.head_insertion import Slots, slot_of
 from tierdex.indexfile.lookup import DONE, START
 
 # Places of a view (i8 each).
@@ -67,6 +67,8 @@ _BLOCK_BYTES = BLOCK_BYTES
 _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
+_HASH = layout.ITEM_HASH_POSITION
+_HEAD_BYTES = layout.ITEM_FIELDS_POSITION  # what `_matches` looks at
 _KIND_BIT = np.uint32(layout.KIND_BIT)
 _ANY_MESSAGE_ID = np.uint32(layout.TAG_ANY_MESSAGE_ID)
 
@@ -95,7 +97,7 @@ def bad_block(view: Any, address: int, length: int) -> Any:
 
 @kernel
 def _matches(place: int, key_hash: Any, tag: Any, begin: int, end: int) -> bool:
-    if load_u64(place) != key_hash:
+    if load_u64(place + _HASH) != key_hash:
         return False
     found = load_u32(place + _TAG)
     if found != tag and not (tag == _ANY_MESSAGE_ID and (found & _KIND_BIT) != 0):
@@ -123,14 +125,15 @@ def walk_chain(
     Their rows are copied to `rows_out`, unless it is 0.
 
     `key_hash` is the hash's bits as i8; rows above `published` are passed over; `cursor` is START or
-    what an earlier call returned. Returns (count or error, next cursor or 0, items walked).
+    what an earlier call returned. Returns (count or error, next cursor or 0, items walked). The list of
+    arguments is flat: Python calls this once for a single query, and would take longer to make tuples.
     """
     wanted, wanted_tag = np.uint64(key_hash), np.uint32(tag)
     item_bytes, rows = view[V_ITEM_BYTES], view[V_ROWS]
     row, walked, count = np.int64(cursor), 0, 0
     if cursor == START:
-        slot = view[V_SLOTS] + 4 * np.int64(mul_high(wanted, np.uint64(view[V_SLOT_COUNT])))
-        error = bad_block(view, slot, 4)
+        slot = slot_of(Slots(view[V_SLOTS], np.uint64(view[V_SLOT_COUNT])), wanted)
+        error = bad_block(view, slot, layout.SLOT_BYTES)
         if error:
             return error, 0, 0
         row = np.int64(load_u32(slot))
@@ -161,17 +164,17 @@ def walk_chain(
 @kernel
 def _enter(view: Any, search: Any, first: int, count: int, rows: Any) -> Any:
     """Fill `rows` with where the chains of up to 64 lookups begin and ask for those items."""
-    slots, slot_count = view[V_SLOTS], np.uint64(view[V_SLOT_COUNT])
+    slots = Slots(view[V_SLOTS], np.uint64(view[V_SLOT_COUNT]))
     hashes, places = search[S_HASHES] + 8 * first, search[S_PLACES]
     for j in range(count):
-        prefetch(slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count)))
+        prefetch(slot_of(slots, load_u64(hashes + 8 * j)))
     for j in range(count):
         row = np.int64(START)
         if places != 0:
             row = load_i64(places + 8 * (first + j))
         if row == START:
-            slot = slots + 4 * np.int64(mul_high(load_u64(hashes + 8 * j), slot_count))
-            error = bad_block(view, slot, 4)
+            slot = slot_of(slots, load_u64(hashes + 8 * j))
+            error = bad_block(view, slot, layout.SLOT_BYTES)
             if error:
                 return error
             row = np.int64(load_u32(slot))
@@ -182,7 +185,7 @@ def _enter(view: Any, search: Any, first: int, count: int, rows: Any) -> Any:
         rows[j] = row
         place = view[V_ROWS] + (row - 1) * view[V_ITEM_BYTES]
         prefetch(place)
-        prefetch(place + _TIME + 7)
+        prefetch(place + _HEAD_BYTES - 1)
     return 0
 
 
@@ -237,7 +240,7 @@ def _walk_group(
             if goes_on:
                 place = base + (following - 1) * item_bytes
                 prefetch(place)
-                prefetch(place + _TIME + 7)
+                prefetch(place + _HEAD_BYTES - 1)
                 active[still] = j
                 still += 1
         running = still

@@ -5,12 +5,12 @@ group, so that a group waits once a stage instead of once a hash. The pages are 
 of a span that was fetched (FIRST_PAGE, END_PAGE): a lookup stops where they end. `plan_pages` says which
 ones a lookup needs. `search` is the address of SEARCH_LENGTH numbers: where the columns of the lookups lie.
 
-Depends on the kernel decorator, intrinsics, page_codec, page_lookup, fuse_filter, layout and lookup.
+Depends on the kernel decorator, intrinsics, page_codec, page_fields, page_lookup, fuse_filter and lookup.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,15 +18,12 @@ from tierdex.fileparts.kernels import fuse_filter as fuse
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
-    load_u8,
-    load_u16,
     load_u32,
     load_u64,
     mul_high,
     prefetch,
     store_i64,
 )
-from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.kernels.page_codec import (
     COLUMN_COUNT,
     FRAME,
@@ -35,23 +32,32 @@ from tierdex.indexfile.compacted.kernels.page_codec import (
     PAGE_FRAME,
     PAGE_HEADER_BYTES,
     WIDTH,
-    column_word,
+    column_number,
     hash_column,
-    plan_word,
+    plan_number,
+)
+from tierdex.indexfile.compacted.kernels.page_fields import (
+    first_hash,
+    frame_width,
+    hash_width,
+    item_count,
+    page_position,
 )
 from tierdex.indexfile.compacted.kernels.page_lookup import (
     DAMAGED_DIRECTORY,
     DAMAGED_FILTER,
     DAMAGED_PAGE,
-    DIRECTORY,
     END_PAGE,
     FILTER,
     FIRST_PAGE,
     PAGE_COUNT,
     PAGES,
     PLAN,
+    Output,
+    Wanted,
     collect_rows,
-    file_word,
+    entry_at,
+    file_number,
     first_row,
     mapped_page,
     page_in_span,
@@ -68,7 +74,6 @@ SEARCH_LENGTH = 9
 PLACE_BITS = 16
 
 _GROUP = 32
-_ENTRY = layout.DIRECTORY_ENTRY_BYTES
 _LINE = 64
 _DONE = np.int64(DONE)
 # Columns of the group's scratch: fingerprint addresses or pages, and the first row.
@@ -79,19 +84,19 @@ _SCRATCH = 5
 @kernel
 def _ask_filter(file: int, hashes: int, count: int, scratch: Any, wanted: Any) -> Any:
     """Set `wanted` of each hash that the filter does not exclude; return (0 or damage, partition)."""
-    words = file_word(file, FILTER)
-    bits = load_i64(words + 8 * fuse.BITS)
+    filter_words = file_number(file, FILTER)
+    bits = load_i64(filter_words + 8 * fuse.BITS)
     if bits == 0:
         for i in range(count):
             wanted[i] = True
         return np.int64(0), np.int64(0)
     for i in range(count):
         key_hash = load_u64(hashes + 8 * i)
-        partition = fuse.partition_of(words, key_hash)
-        if not fuse.partition_is_sound(words, partition):
+        partition = fuse.partition_of(filter_words, key_hash)
+        if not fuse.partition_is_sound(filter_words, partition):
             return np.int64(DAMAGED_FILTER), partition
-        wanted[i] = load_u32(load_i64(words + 8 * fuse.PARTITIONS) + 32 * partition + 24) != 0
-        value, a0, a1, a2, a3 = fuse.filter_positions(words, partition, key_hash)
+        wanted[i] = fuse.has_keys(filter_words, partition)
+        value, a0, a1, a2, a3 = fuse.filter_positions(filter_words, partition, key_hash)
         scratch[i, 0] = np.int64(value)
         scratch[i, 1] = a0
         scratch[i, 2] = a1
@@ -113,11 +118,10 @@ def _ask_filter(file: int, hashes: int, count: int, scratch: Any, wanted: Any) -
 @kernel
 def _find_pages(file: int, hashes: int, places: int, count: int, scratch: Any, wanted: Any) -> Any:
     """Fill in first and last page, and row, of each wanted hash; return (0 or damage, entry)."""
-    directory = file_word(file, DIRECTORY)
-    pages = np.uint64(file_word(file, PAGE_COUNT))
+    pages = np.uint64(file_number(file, PAGE_COUNT))
     for i in range(count):
         if wanted[i]:
-            prefetch(directory + _ENTRY * np.int64(mul_high(load_u64(hashes + 8 * i), pages)))
+            prefetch(entry_at(file, np.int64(mul_high(load_u64(hashes + 8 * i), pages))))
     for i in range(count):
         if wanted[i]:
             first, last = page_range(file, load_u64(hashes + 8 * i))
@@ -138,7 +142,7 @@ def _find_pages(file: int, hashes: int, places: int, count: int, scratch: Any, w
             scratch[i, _LAST] = last
             wanted[i] = first <= last
             if first <= last:
-                address = file_word(file, PAGES) + load_i64(directory + _ENTRY * first + 8)
+                address = file_number(file, PAGES) + page_position(entry_at(file, first))
                 prefetch(address)
                 prefetch(address + _LINE)
     return np.int64(0), np.int64(0)
@@ -150,19 +154,17 @@ def _ask_for_hashes(file: int, key_hash: Any, page: int) -> None:
 
     The page may not be verified yet, so what its header says is used only to name cache lines.
     """
-    if page < file_word(file, FIRST_PAGE) or page >= file_word(file, END_PAGE):
+    if page < file_number(file, FIRST_PAGE) or page >= file_number(file, END_PAGE):
         return
     position, _ = page_place(file, page)
-    address = file_word(file, PAGES) + position
-    directory = file_word(file, DIRECTORY)
-    count = np.int64(load_u16(address + 4))
-    width = np.int64(load_u8(address + 6))
-    low = load_u64(directory + _ENTRY * page)
-    span = (load_u64(directory + _ENTRY * (page + 1)) - low) >> np.uint64(16)
+    address = file_number(file, PAGES) + position
+    low = first_hash(entry_at(file, page))
+    span = (first_hash(entry_at(file, page + 1)) - low) >> np.uint64(16)
     if span == np.uint64(0):
         return
     share = np.int64(((key_hash - low) >> np.uint64(8)) // span)  # of 256
-    line = hash_column(address) + ((count * width * share) >> 11)
+    column_bits = item_count(address) * hash_width(address)
+    line = hash_column(address) + ((column_bits * share) >> 11)
     for step in range(-2, 3):
         prefetch(line + _LINE * step)
 
@@ -170,15 +172,15 @@ def _ask_for_hashes(file: int, key_hash: Any, page: int) -> None:
 @kernel
 def _ask_for_columns(plan: int, page: int, row: int) -> None:
     """Ask the cache for every column's line of one row of a verified page."""
-    count = np.int64(load_u16(page + 4))
+    count = item_count(page)
     header = page + PAGE_HEADER_BYTES
-    at = hash_column(page) + ((count * np.int64(load_u8(page + 6)) + 7) >> 3)
-    for c in range(plan_word(plan, COLUMN_COUNT)):
-        if column_word(plan, c, FRAME) == PAGE_FRAME:
-            width = np.int64(load_u8(header + 12))
+    at = hash_column(page) + ((count * hash_width(page) + 7) >> 3)
+    for c in range(plan_number(plan, COLUMN_COUNT)):
+        if column_number(plan, c, FRAME) == PAGE_FRAME:
+            width = frame_width(header)
             header += PAGE_COLUMN_BYTES
         else:
-            width = column_word(plan, c, WIDTH)
+            width = column_number(plan, c, WIDTH)
         prefetch(at + ((row * width) >> 3))
         at += (count * width + 7) >> 3
 
@@ -205,58 +207,52 @@ def _find_first_rows(
         scratch[i, _ADDRESS] = address
         if scratch[i, _ROW] == 0:
             scratch[i, _ROW] = first_row(address, load_u64(hashes + 8 * i))
-        _ask_for_columns(file_word(file, PLAN), address, scratch[i, _ROW])
+        _ask_for_columns(file_number(file, PLAN), address, scratch[i, _ROW])
     return np.int64(0), np.int64(0)
 
 
+class Run(NamedTuple):
+    """Where the rows of a hash lie: first and last page, and in the first one its address and row."""
+
+    page: Any
+    last: Any
+    address: Any
+    row: Any
+
+
 @kernel
-def _collect_run(
-    file: int,
-    key_hash: Any,
-    tag: Any,
-    begin: int,
-    end: int,
-    page: Any,
-    last: int,
-    address: Any,
-    row: Any,
-    rows: int,
-    places: int,
-    room: int,
-    most_pages: int,
-) -> Any:
+def _collect_run(file: int, wanted: Any, run: Any, output: Any, most_pages: int) -> Any:
     """Write one lookup's rows and their places.
 
     Returns (rows, where the run goes on or DONE, rows looked at), or (DAMAGED_PAGE, page, 0).
     """
-    plan, end_page = file_word(file, PLAN), file_word(file, END_PAGE)
-    step = plan_word(plan, ITEM_BYTES)
+    plan, end_page = file_number(file, PLAN), file_number(file, END_PAGE)
+    step = plan_number(plan, ITEM_BYTES)
+    page, last, address, row = run
     written, walked, first = np.int64(0), np.int64(0), page
     if row < 0:  # the first page is out of the time span
         page += 1
         row = np.int64(0)
         address = np.int64(0)
     while page <= last:
-        if page_in_span(file, page, begin, end):
-            if written == room or page - first > most_pages or page >= end_page:
+        if page_in_span(file, page, wanted.begin, wanted.end):
+            if written == output.room or page - first > most_pages or page >= end_page:
                 return written, page << PLACE_BITS, walked
             if address == 0:
                 address = mapped_page(file, page)
                 if address == 0:
                     return np.int64(DAMAGED_PAGE), page, np.int64(0)
-            out = places + 8 * written
-            target = rows + written * step
+            places = output.places + 8 * written
+            rest = Output(output.rows + written * step, places, output.room - written)
             begun = row
-            found, row = collect_rows(
-                address, plan, row, key_hash, tag, begin, end, target, room - written, out
-            )
+            found, row = collect_rows(address, plan, row, wanted, rest)
             for i in range(found):
-                store_i64(out + 8 * i, (page << PLACE_BITS) + load_i64(out + 8 * i))
+                store_i64(places + 8 * i, (page << PLACE_BITS) + load_i64(places + 8 * i))
             written += found
             if row < 0:
                 return written, _DONE, walked + found
             walked += row - begun
-            if row < np.int64(load_u16(address + 4)):
+            if row < item_count(address):
                 return written, (page << PLACE_BITS) + row, walked
         page += 1
         row = np.int64(0)
@@ -276,7 +272,7 @@ def search_pages(
     """
     most_pages = load_i64(search + 8 * MOST_PAGES)
     count = load_i64(search + 8 * COUNT)
-    step = plan_word(file_word(file, PLAN), ITEM_BYTES)
+    step = plan_number(file_number(file, PLAN), ITEM_BYTES)
     scratch = np.zeros((_GROUP, _SCRATCH), np.int64)
     wanted = np.zeros(_GROUP, np.bool_)
     total = np.int64(0)
@@ -304,21 +300,17 @@ def search_pages(
             if wanted[i]:
                 limit = load_i64(limits + 8 * i)
                 fits = min(room - done, limit)
-                found, goes_on, walked = _collect_run(
-                    file,
+                lookup = Wanted(
                     load_u64(hashes + 8 * i),
                     load_u32(tags + 4 * i),
                     load_i64(begins + 8 * i),
                     load_i64(ends + 8 * i),
-                    scratch[i, _FIRST],
-                    scratch[i, _LAST],
-                    scratch[i, _ADDRESS],
-                    scratch[i, _ROW],
-                    rows + done * step,
-                    places + 8 * done,
-                    fits,
-                    most_pages,
                 )
+                run = Run(
+                    scratch[i, _FIRST], scratch[i, _LAST], scratch[i, _ADDRESS], scratch[i, _ROW]
+                )
+                output = Output(rows + done * step, places + 8 * done, fits)
+                found, goes_on, walked = _collect_run(file, lookup, run, output, most_pages)
                 if found < 0:
                     return np.int64(first + i), found, goes_on, np.int64(0)
                 if goes_on != _DONE and found == fits and fits < limit:
@@ -361,6 +353,6 @@ def plan_pages(file: int, search: int, most_bytes: int, ranges: int) -> Any:
                 elif at + length - position > most_bytes:
                     break
                 last_out = np.int64(page)
-        store_i64(ranges + 16 * i, first_out)
-        store_i64(ranges + 16 * i + 8, last_out)
+        store_i64(ranges + 8 * (2 * i), first_out)
+        store_i64(ranges + 8 * (2 * i + 1), last_out)
     return np.int64(0)

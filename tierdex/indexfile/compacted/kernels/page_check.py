@@ -19,21 +19,20 @@ from tierdex.indexfile.compacted.kernels.page_codec import (
     PAGE_HEADER_BYTES,
     Target,
     page_item_count,
-    plan_word,
+    plan_number,
     unpack_column,
     unpack_hashes,
 )
 from tierdex.indexfile.compacted.kernels.page_fields import (
-    entry_of,
     first_hash,
     max_time,
     min_time,
 )
 from tierdex.indexfile.compacted.kernels.page_lookup import (
-    DIRECTORY,
     PAGE_COUNT,
     PLAN,
-    file_word,
+    entry_at,
+    file_number,
     page_place,
 )
 
@@ -123,19 +122,19 @@ def _check_page(
     file: int, pages: int, page: int, hashes: Any, tags: Any, times: Any, counters: Any
 ) -> Any:
     """Unpack the columns of one page and compare it with the directory; return (items, what)."""
-    plan = file_word(file, PLAN)
+    plan = file_number(file, PLAN)
     position, length = page_place(file, page)
     place = pages + position
     items = page_item_count(place, length, plan, page) if length else np.int64(-1)
     if items < 0:
         return items, BAD_CHECKSUM
-    if page + 1 < file_word(file, PAGE_COUNT) and items != plan_word(plan, ITEMS_PER_PAGE):
+    if page + 1 < file_number(file, PAGE_COUNT) and items != plan_number(plan, ITEMS_PER_PAGE):
         return items, NOT_FULL
     header = place + PAGE_HEADER_BYTES
     at = unpack_hashes(place, items, hashes.ctypes.data, 8)
     header, at = unpack_column(plan, _TAG, header, at, items, Target(tags.ctypes.data, 4, 4))
     unpack_column(plan, _TIME, header, at, items, Target(times.ctypes.data, 8, 8))
-    entry = entry_of(file_word(file, DIRECTORY), page)
+    entry = entry_at(file, page)
     if hashes[0] != first_hash(entry):
         return items, BAD_FIRST_HASH
     low, high = _time_bounds(times, 0, items)
@@ -159,7 +158,7 @@ def check_pages(
     hashes of their items go to `hashes` (u8, room for full pages), items and times to `topics`
     i8[t, 3]. Whoever gets a page that is not SOUND goes on behind it.
     """
-    room = plan_word(file_word(file, PLAN), ITEMS_PER_PAGE)
+    room = plan_number(file_number(file, PLAN), ITEMS_PER_PAGE)
     tags = np.empty(room, np.uint32)
     times = np.empty(room, np.int64)
     counters[C_FIRST_REPEAT] = counters[C_LAST_REPEAT] = -1

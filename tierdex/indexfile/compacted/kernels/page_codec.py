@@ -66,13 +66,13 @@ _TOPIC_MASK = np.int64(layout.TOPIC_MASK)
 
 
 @kernel
-def plan_word(plan: int, word: int) -> Any:
-    return load_i64(plan + 8 * word)
+def plan_number(plan: int, place: int) -> Any:
+    return load_i64(plan + 8 * place)
 
 
 @kernel
-def column_word(plan: int, column: int, word: int) -> Any:
-    return load_i64(plan + 8 * (PLAN_LENGTH + COLUMN_LENGTH * column + word))
+def column_number(plan: int, column: int, place: int) -> Any:
+    return load_i64(plan + 8 * (PLAN_LENGTH + COLUMN_LENGTH * column + place))
 
 
 @kernel
@@ -141,10 +141,12 @@ def _unpack(column: int, count: int, frame: Any, target: Any) -> Any:
 def queue_base(row: int, plan: int) -> Any:
     """Return where in the bases the row's topic and queue stand, or -1: nowhere."""
     topic = np.int64(load_u32(row + _TAG_POSITION)) & _TOPIC_MASK
-    queue = np.int64(load_i32(row + plan_word(plan, QUEUE_POSITION))) - plan_word(plan, QUEUE_LEAST)
-    span = plan_word(plan, QUEUE_SPAN)
+    queue = np.int64(load_i32(row + plan_number(plan, QUEUE_POSITION))) - plan_number(
+        plan, QUEUE_LEAST
+    )
+    span = plan_number(plan, QUEUE_SPAN)
     at = topic * span + queue
-    return at if 0 <= queue < span and at < plan_word(plan, BASES_COUNT) else -1
+    return at if 0 <= queue < span and at < plan_number(plan, BASES_COUNT) else -1
 
 
 @kernel
@@ -159,17 +161,17 @@ def page_item_count(page: int, length: int, plan: int, number: int) -> Any:
 
     After the checksum the shape is checked too, so that no load can leave the page.
     """
-    column_count = plan_word(plan, COLUMN_COUNT)
+    column_count = plan_number(plan, COLUMN_COUNT)
     if length < PAGE_HEADER_BYTES or length > layout.PAGE_BYTES_MAX:
         return -1
-    seed = numbered_seed(np.uint32(plan_word(plan, PAGE_SEED)), np.uint64(number))
+    seed = numbered_seed(np.uint32(plan_number(plan, PAGE_SEED)), np.uint64(number))
     if page_checksum(page, length, seed) != page_crc(page):
         return -1
     count = item_count(page)
     framed = 0
     for c in range(column_count):
-        framed += column_word(plan, c, FRAME) == PAGE_FRAME
-    if count < 1 or count > plan_word(plan, ITEMS_PER_PAGE) or framed != framed_count(page):
+        framed += column_number(plan, c, FRAME) == PAGE_FRAME
+    if count < 1 or count > plan_number(plan, ITEMS_PER_PAGE) or framed != framed_count(page):
         return -1
     header = page + PAGE_HEADER_BYTES
     end = PAGE_HEADER_BYTES + PAGE_COLUMN_BYTES * framed
@@ -179,11 +181,11 @@ def page_item_count(page: int, length: int, plan: int, number: int) -> Any:
     wide = width
     end += (count * width + 7) >> 3
     for c in range(column_count):
-        if column_word(plan, c, FRAME) == PAGE_FRAME:
+        if column_number(plan, c, FRAME) == PAGE_FRAME:
             width = frame_width(header)
             header += PAGE_COLUMN_BYTES
         else:
-            width = column_word(plan, c, WIDTH)
+            width = column_number(plan, c, WIDTH)
         wide = max(wide, 57 if 56 < width < 64 else width)
         end += (count * width + 7) >> 3
     return (
@@ -221,14 +223,14 @@ def unpack_column(plan: int, c: int, header: int, at: int, count: int, target: A
     `header` is where the page's next column frame stands, `at` where the column's bits begin. Offsets
     that are relative to their queue stay so.
     """
-    if column_word(plan, c, FRAME) == PAGE_FRAME:
+    if column_number(plan, c, FRAME) == PAGE_FRAME:
         frame = Frame(frame_width(header), frame_base(header), frame_scale(header), _U0)
         header += PAGE_COLUMN_BYTES
     else:
-        base = np.uint64(column_word(plan, c, BASE))
-        frame = Frame(column_word(plan, c, WIDTH), base, _U1, _U0)
+        base = np.uint64(column_number(plan, c, BASE))
+        frame = Frame(column_number(plan, c, WIDTH), base, _U1, _U0)
     at += _unpack(at, count, frame, target)
-    if column_word(plan, c, ROTATED) != 0:
+    if column_number(plan, c, ROTATED) != 0:
         for i in range(count):
             place = target.field + i * target.step
             tag = load_u32(place)
@@ -239,16 +241,16 @@ def unpack_column(plan: int, c: int, header: int, at: int, count: int, target: A
 @kernel
 def decode_page(page: int, plan: int, rows: int) -> Any:
     """Unpack all items of a verified page into the rows at `rows`, zeroed; return their number."""
-    item_bytes = plan_word(plan, ITEM_BYTES)
+    item_bytes = plan_number(plan, ITEM_BYTES)
     count = item_count(page)
     header = page + PAGE_HEADER_BYTES
     at = unpack_hashes(page, count, rows, item_bytes)
     relative = np.int64(-1)
-    for c in range(plan_word(plan, COLUMN_COUNT)):
-        position, size = column_word(plan, c, POSITION), column_word(plan, c, BYTES)
+    for c in range(plan_number(plan, COLUMN_COUNT)):
+        position, size = column_number(plan, c, POSITION), column_number(plan, c, BYTES)
         target = Target(rows + position, item_bytes, size)
         header, at = unpack_column(plan, c, header, at, count, target)
-        if column_word(plan, c, RELATIVE) != 0:
+        if column_number(plan, c, RELATIVE) != 0:
             relative = position
     if relative >= 0:
         _add_bases(rows, item_bytes, count, plan, relative)
@@ -258,9 +260,9 @@ def decode_page(page: int, plan: int, rows: int) -> Any:
 @kernel
 def _add_bases(rows: int, item_bytes: int, count: int, plan: int, relative: int) -> None:
     """Do for all rows what `_add_base` does; the plan's numbers are read once."""
-    bases, bases_count = plan_word(plan, BASES), plan_word(plan, BASES_COUNT)
-    position, least = plan_word(plan, QUEUE_POSITION), plan_word(plan, QUEUE_LEAST)
-    span = plan_word(plan, QUEUE_SPAN)
+    bases, bases_count = plan_number(plan, BASES), plan_number(plan, BASES_COUNT)
+    position, least = plan_number(plan, QUEUE_POSITION), plan_number(plan, QUEUE_LEAST)
+    span = plan_number(plan, QUEUE_SPAN)
     for row in range(rows, rows + count * item_bytes, item_bytes):
         topic = np.int64(load_u32(row + _TAG_POSITION)) & _TOPIC_MASK
         queue = np.int64(load_i32(row + position)) - least
@@ -274,7 +276,7 @@ def _add_base(row: int, plan: int, relative: int) -> None:
     """Turn the distance in the field at byte `relative` back into an offset."""
     at = queue_base(row, plan)
     if at >= 0:
-        base = load_u64(plan_word(plan, BASES) + 8 * at)
+        base = load_u64(plan_number(plan, BASES) + 8 * at)
         store_u64(row + relative, load_u64(row + relative) + base)
 
 
@@ -288,21 +290,21 @@ def decode_item(page: int, plan: int, index: int, row: int) -> None:
     store_u64(row, hash_at(page, at, index, width))
     at += (count * width + 7) >> 3
     relative = np.int64(-1)
-    for c in range(plan_word(plan, COLUMN_COUNT)):
-        if column_word(plan, c, FRAME) == PAGE_FRAME:
+    for c in range(plan_number(plan, COLUMN_COUNT)):
+        if column_number(plan, c, FRAME) == PAGE_FRAME:
             width = frame_width(header)
             scale = frame_scale(header)
             value = frame_base(header) + scale * packed_value(at, index, width)
             header += PAGE_COLUMN_BYTES
         else:
-            width = column_word(plan, c, WIDTH)
-            value = np.uint64(column_word(plan, c, BASE)) + packed_value(at, index, width)
-            if column_word(plan, c, ROTATED) != 0:
+            width = column_number(plan, c, WIDTH)
+            value = np.uint64(column_number(plan, c, BASE)) + packed_value(at, index, width)
+            if column_number(plan, c, ROTATED) != 0:
                 value = (value >> _U1) | ((value & _U1) << _U31)
         at += (count * width + 7) >> 3
-        position = column_word(plan, c, POSITION)
-        size = column_word(plan, c, BYTES)
-        if column_word(plan, c, RELATIVE) != 0:
+        position = column_number(plan, c, POSITION)
+        size = column_number(plan, c, BYTES)
+        if column_number(plan, c, RELATIVE) != 0:
             relative = position
         _store(row + position, size, value)
     if relative >= 0:

@@ -42,9 +42,9 @@ from tierdex.indexfile.compacted.kernels.page_codec import (
     ROTATED,
     SIGNED,
     WIDTH,
-    column_word,
+    column_number,
     page_checksum,
-    plan_word,
+    plan_number,
     queue_base,
 )
 from tierdex.indexfile.kernels.row_scan import gather_field
@@ -195,8 +195,8 @@ def _encode_file_frame(values: Any, count: int, width: int, base: Any, rotated: 
 @kernel
 def _make_relative(values: Any, count: int, rows: int, plan: int) -> Any:
     """Turn offsets into distances from their queue's base; say whether none lies below it."""
-    item_bytes = plan_word(plan, ITEM_BYTES)
-    bases = plan_word(plan, BASES)
+    item_bytes = plan_number(plan, ITEM_BYTES)
+    bases = plan_number(plan, BASES)
     for i in range(count):
         at = queue_base(rows + i * item_bytes, plan)
         if at < 0:
@@ -211,11 +211,11 @@ def _make_relative(values: Any, count: int, rows: int, plan: int) -> Any:
 @kernel
 def _encode_page(rows: int, count: int, plan: int, values: Any, quotients: Any, page: int) -> Any:
     """Write one page but for its checksum at `page`; return its bytes or OUT_OF_BOUNDS."""
-    item_bytes = plan_word(plan, ITEM_BYTES)
-    column_count = plan_word(plan, COLUMN_COUNT)
+    item_bytes = plan_number(plan, ITEM_BYTES)
+    column_count = plan_number(plan, COLUMN_COUNT)
     framed = 0
     for c in range(column_count):
-        framed += column_word(plan, c, FRAME) == PAGE_FRAME
+        framed += column_number(plan, c, FRAME) == PAGE_FRAME
     store_u16(page + layout.PAGE_ITEM_COUNT_POSITION, np.uint16(count))
     store_u8(page + layout.PAGE_COLUMN_COUNT_POSITION, np.uint8(framed))
     header = page + PAGE_HEADER_BYTES
@@ -223,18 +223,18 @@ def _encode_page(rows: int, count: int, plan: int, values: Any, quotients: Any, 
     gather_field(rows + _HASH_POSITION, item_bytes, count, 8, False, values)
     at += pack_values(values, count, _encode_hashes(values, count, page), at)
     for c in range(column_count):
-        signed = column_word(plan, c, SIGNED) != 0
-        field = rows + column_word(plan, c, POSITION)
-        gather_field(field, item_bytes, count, column_word(plan, c, BYTES), signed, values)
-        if column_word(plan, c, RELATIVE) != 0 and not _make_relative(values, count, rows, plan):
+        signed = column_number(plan, c, SIGNED) != 0
+        field = rows + column_number(plan, c, POSITION)
+        gather_field(field, item_bytes, count, column_number(plan, c, BYTES), signed, values)
+        if column_number(plan, c, RELATIVE) != 0 and not _make_relative(values, count, rows, plan):
             return OUT_OF_BOUNDS
-        if column_word(plan, c, FRAME) == PAGE_FRAME:
+        if column_number(plan, c, FRAME) == PAGE_FRAME:
             width = _encode_page_frame(values, count, signed, header, quotients)
             header += PAGE_COLUMN_BYTES
         else:
-            width = column_word(plan, c, WIDTH)
-            base = np.uint64(column_word(plan, c, BASE))
-            rotated = column_word(plan, c, ROTATED) != 0
+            width = column_number(plan, c, WIDTH)
+            base = np.uint64(column_number(plan, c, BASE))
+            rotated = column_number(plan, c, ROTATED) != 0
             if not _encode_file_frame(values, count, width, base, rotated):
                 return OUT_OF_BOUNDS
         at += pack_values(values, count, width, at)
@@ -253,9 +253,9 @@ def encode_pages(
     32 bytes a page: first hash, position, least and greatest time. Returns the bytes written, or
     OUT_OF_BOUNDS. `out` has 4096 bytes a page and 16 spare.
     """
-    item_bytes = plan_word(plan, ITEM_BYTES)
-    items_per_page = plan_word(plan, ITEMS_PER_PAGE)
-    seed = np.uint32(plan_word(plan, PAGE_SEED))
+    item_bytes = plan_number(plan, ITEM_BYTES)
+    items_per_page = plan_number(plan, ITEMS_PER_PAGE)
+    seed = np.uint32(plan_number(plan, PAGE_SEED))
     values = np.empty(items_per_page, np.uint64)
     quotients = np.empty(items_per_page, np.uint64)
     written = 0

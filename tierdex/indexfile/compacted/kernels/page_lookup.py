@@ -1,15 +1,15 @@
 """Finding hashes in a compacted file: directory search, search inside a page, the rows.
 
-`file` is the address of the i8 array that `compacted.CompactedFile` prepares (FILE_WORDS numbers).
+`file` is the address of the i8 array that `compacted.CompactedFile` prepares (FILE_LENGTH numbers).
 Directory blocks and mapped pages are verified when first used since opening; whether they were is
 kept in byte maps, which several threads may set at once.
 
-Depends on the kernel decorator, intrinsics, checksum, page_codec, fuse_filter and layout.
+Depends on the kernel decorator, intrinsics, checksum, page_codec, page_fields, fuse_filter and layout.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from tierdex.fileparts.kernels.fuse_filter import DAMAGED, NO, contains, partiti
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u8,
-    load_u16,
     load_u32,
-    load_u64,
     mul_high,
     store_i64,
     store_u8,
@@ -35,13 +33,24 @@ from tierdex.indexfile.compacted.kernels.page_codec import (
     hash_at,
     hash_column,
     page_item_count,
-    plan_word,
+    plan_number,
+)
+from tierdex.indexfile.compacted.kernels.page_fields import (
+    entry_of,
+    first_hash,
+    hash_base,
+    hash_slope,
+    hash_width,
+    item_count,
+    max_time,
+    min_time,
+    page_position,
 )
 
-# The words of an open compacted file.
+# Places of an open compacted file (i8 each).
 PLAN, PAGES, DIRECTORY, PAGE_COUNT, CHECKSUMS, DIRECTORY_VERIFIED = range(6)
 DIRECTORY_SEED, FILTER, PAGES_VERIFIED, PAGES_END, FIRST_PAGE, END_PAGE = range(6, 12)
-FILE_WORDS = 16
+FILE_LENGTH = 16
 # What is damaged, as negative results; the number of the block, partition or page comes beside it.
 DAMAGED_DIRECTORY, DAMAGED_FILTER, DAMAGED_PAGE = -2, -3, -4
 TOO_MANY = -5  # rows or pages, for a lookup in one step
@@ -54,31 +63,49 @@ _KIND_BIT = np.uint32(layout.KIND_BIT)
 _U0 = np.uint64(0)
 
 
+class Wanted(NamedTuple):
+    """What a row must have: the hash (u8), the tag (u4), a time from `begin` to `end` (i8)."""
+
+    key_hash: Any
+    tag: Any
+    begin: Any
+    end: Any
+
+
+class Output(NamedTuple):
+    """Where matching rows go: up to `room` to address `rows`, their numbers to `places` (i8; 0: nowhere)."""
+
+    rows: Any
+    places: Any
+    room: Any
+
+
 @kernel
-def file_word(file: int, word: int) -> Any:
-    return load_i64(file + 8 * word)
+def file_number(file: int, place: int) -> Any:
+    return load_i64(file + 8 * place)
+
+
+@kernel
+def entry_at(file: int, page: Any) -> Any:
+    """Return the address of a page's entry in the directory."""
+    return entry_of(file_number(file, DIRECTORY), page)
 
 
 @kernel
 def entry_is_sound(file: int, entry: int) -> Any:
     """Verify the block of directory entry `entry` when it is first used."""
     block = entry // _ENTRIES_PER_BLOCK
-    verified = file_word(file, DIRECTORY_VERIFIED) + block
+    verified = file_number(file, DIRECTORY_VERIFIED) + block
     if load_u8(verified) != 0:
         return True
     first = block * _ENTRIES_PER_BLOCK
-    count = min(_ENTRIES_PER_BLOCK, file_word(file, PAGE_COUNT) + 1 - first)
-    seed = numbered_seed(np.uint32(file_word(file, DIRECTORY_SEED)), np.uint64(block))
-    crc = crc32c(file_word(file, DIRECTORY) + _ENTRY * first, _ENTRY * count, seed)
-    if crc != load_u32(file_word(file, CHECKSUMS) + 4 * block):
+    count = min(_ENTRIES_PER_BLOCK, file_number(file, PAGE_COUNT) + 1 - first)
+    seed = numbered_seed(np.uint32(file_number(file, DIRECTORY_SEED)), np.uint64(block))
+    crc = crc32c(entry_at(file, first), _ENTRY * count, seed)
+    if crc != load_u32(file_number(file, CHECKSUMS) + 4 * block):
         return False
     store_u8(verified, np.uint8(1))
     return True
-
-
-@kernel
-def _first_hash(file: int, page: int) -> Any:
-    return load_u64(file_word(file, DIRECTORY) + _ENTRY * page)
 
 
 @kernel
@@ -87,7 +114,7 @@ def pages_below(file: int, key_hash: Any) -> Any:
 
     Hashes are close to evenly spread: the search starts where even spread puts the hash and widens.
     """
-    count = file_word(file, PAGE_COUNT)
+    count = file_number(file, PAGE_COUNT)
     guess = np.int64(mul_high(key_hash, np.uint64(count)))
     low, high = np.int64(0), count  # entries below `low` are below the hash, from `high` on not
     step = np.int64(2)
@@ -95,7 +122,7 @@ def pages_below(file: int, key_hash: Any) -> Any:
     while low < high:
         if not entry_is_sound(file, at):
             return DAMAGED_DIRECTORY
-        if _first_hash(file, at) < key_hash:
+        if first_hash(entry_at(file, at)) < key_hash:
             low = at + 1
         else:
             high = at
@@ -117,7 +144,7 @@ def page_range(file: int, key_hash: Any) -> Any:
 
     (DAMAGED_DIRECTORY, entry) when a block of the directory is damaged.
     """
-    count = file_word(file, PAGE_COUNT)
+    count = file_number(file, PAGE_COUNT)
     below = pages_below(file, key_hash)
     if below < 0:
         return below, np.int64(mul_high(key_hash, np.uint64(count)))
@@ -125,7 +152,7 @@ def page_range(file: int, key_hash: Any) -> Any:
     while last < count:
         if not entry_is_sound(file, last):
             return DAMAGED_DIRECTORY, last
-        if _first_hash(file, last) != key_hash:
+        if first_hash(entry_at(file, last)) != key_hash:
             break
         last += 1
     return max(below - 1, 0), last - 1
@@ -136,9 +163,8 @@ def page_place(file: int, page: int) -> Any:
     """Return (position, length) of a page, length 0 when the directory is damaged there."""
     if not entry_is_sound(file, page) or not entry_is_sound(file, page + 1):
         return np.int64(0), np.int64(0)
-    entry = file_word(file, DIRECTORY) + _ENTRY * page
-    begin, end = load_i64(entry + 8), load_i64(entry + _ENTRY + 8)
-    if begin < layout.HEADER_BYTES or end <= begin or end > file_word(file, PAGES_END):
+    begin, end = page_position(entry_at(file, page)), page_position(entry_at(file, page + 1))
+    if begin < layout.HEADER_BYTES or end <= begin or end > file_number(file, PAGES_END):
         return np.int64(0), np.int64(0)
     return begin, end - begin
 
@@ -149,15 +175,15 @@ def mapped_page(file: int, page: int) -> Any:
 
     In memory are the pages from FIRST_PAGE up to END_PAGE: all of a mapped file, or those of a fetched span.
     """
-    if page < file_word(file, FIRST_PAGE) or page >= file_word(file, END_PAGE):
+    if page < file_number(file, FIRST_PAGE) or page >= file_number(file, END_PAGE):
         return 0
     position, length = page_place(file, page)
     if length == 0:
         return 0
-    address = file_word(file, PAGES) + position
-    verified = file_word(file, PAGES_VERIFIED) + page
+    address = file_number(file, PAGES) + position
+    verified = file_number(file, PAGES_VERIFIED) + page
     if load_u8(verified) == 0:
-        if page_item_count(address, length, file_word(file, PLAN), page) < 0:
+        if page_item_count(address, length, file_number(file, PLAN), page) < 0:
             return 0
         store_u8(verified, np.uint8(1))
     return address
@@ -166,11 +192,11 @@ def mapped_page(file: int, page: int) -> Any:
 @kernel
 def _narrow(page: int, key_hash: Any, width: int) -> Any:
     """Return (low, high): the first row of at least `key_hash` is in [low, high] by the line alone."""
-    count = np.int64(load_u16(page + 4))
-    slope = load_u64(page + 16)
+    count = item_count(page)
+    slope = hash_slope(page)
     if slope == _U0 or width >= 56:
         return np.int64(0), count
-    distance = key_hash - load_u64(page + 8)
+    distance = key_hash - hash_base(page)
     reach = np.uint64(1) << np.uint64(width)
     low = _U0
     if distance >= reach:
@@ -185,7 +211,7 @@ def first_row(page: int, key_hash: Any) -> Any:
 
     `key_hash` is not below the page's first hash: the directory led here.
     """
-    width = np.int64(load_u8(page + 6))
+    width = hash_width(page)
     column = hash_column(page)
     low, high = _narrow(page, key_hash, width)
     while low < high:
@@ -206,41 +232,29 @@ def tag_matches(tag: Any, wanted: Any) -> Any:
 
 
 @kernel
-def collect_rows(
-    page: int,
-    plan: int,
-    row: int,
-    key_hash: Any,
-    tag: Any,
-    begin: int,
-    end: int,
-    rows: int,
-    room: int,
-    places: int,
-) -> Any:
-    """Write the matching rows of a verified page, from row `row` on, to `rows` (room for `room`).
+def collect_rows(page: int, plan: int, row: int, wanted: Any, output: Any) -> Any:
+    """Write the rows of a verified page that are `wanted`, from row `row` on, to `output`.
 
-    Their numbers go to the i8 array at `places`, unless it is 0. Returns (rows written, row to go on with:
-    the page's item count once the page is done, -1 when a greater hash was met, so that the run ends here).
+    Returns (rows written, row to go on with: the page's item count once the page is done, -1 when a
+    greater hash was met, so that the run ends here).
     """
-    count = np.int64(load_u16(page + 4))
-    width = np.int64(load_u8(page + 6))
-    column = hash_column(page)
-    item_bytes = plan_word(plan, ITEM_BYTES)
+    count, width, column = item_count(page), hash_width(page), hash_column(page)
+    item_bytes = plan_number(plan, ITEM_BYTES)
     written = 0
     while row < count:
-        if hash_at(page, column, row, width) != key_hash:
+        if hash_at(page, column, row, width) != wanted.key_hash:
             return written, np.int64(-1)
-        if written == room:
+        if written == output.room:
             return written, row
-        target = rows + written * item_bytes
+        target = output.rows + written * item_bytes
         for position in range(0, item_bytes, 8):
             store_u64(target + position, np.uint64(0))
         decode_item(page, plan, row, target)
         time = load_i64(target + layout.ITEM_TIME_POSITION)
-        if begin <= time <= end and tag_matches(load_u32(target + layout.ITEM_TAG_POSITION), tag):
-            if places != 0:
-                store_i64(places + 8 * written, np.int64(row))
+        tag = load_u32(target + layout.ITEM_TAG_POSITION)
+        if wanted.begin <= time <= wanted.end and tag_matches(tag, wanted.tag):
+            if output.places != 0:
+                store_i64(output.places + 8 * written, np.int64(row))
             written += 1
         row += 1
     return written, row
@@ -252,8 +266,8 @@ def decode_pages(file: int, first: int, count: int, address: int, rows: int) -> 
 
     `rows` has room for all rows of full pages.
     """
-    plan = file_word(file, PLAN)
-    item_bytes = plan_word(plan, ITEM_BYTES)
+    plan = file_number(file, PLAN)
+    item_bytes = plan_number(plan, ITEM_BYTES)
     start = page_place(file, first)[0]
     done = 0
     for number in range(first, first + count):
@@ -272,8 +286,8 @@ def decode_pages(file: int, first: int, count: int, address: int, rows: int) -> 
 @kernel
 def page_in_span(file: int, page: int, begin: int, end: int) -> Any:
     """Say whether some time in the page may be in [begin, end]; the entry was verified before."""
-    entry = file_word(file, DIRECTORY) + _ENTRY * page
-    return load_i64(entry + 16) <= end and load_i64(entry + 24) >= begin
+    entry = entry_at(file, page)
+    return min_time(entry) <= end and max_time(entry) >= begin
 
 
 @kernel
@@ -285,17 +299,18 @@ def find_few_rows(
     `hash_bits` is the hash as i8: Python hands over plain integers several times faster than u8. Returns
     (rows written, 0), (TOO_MANY, 0) when they are more than `room`, or (DAMAGED_..., its number).
     """
-    key_hash, tag = np.uint64(hash_bits), np.uint32(tag_bits)
-    answer = contains(file_word(file, FILTER), key_hash)
+    key_hash = np.uint64(hash_bits)
+    wanted = Wanted(key_hash, np.uint32(tag_bits), begin, end)
+    answer = contains(file_number(file, FILTER), key_hash)
     if answer == DAMAGED:
-        return np.int64(DAMAGED_FILTER), partition_of(file_word(file, FILTER), key_hash)
+        return np.int64(DAMAGED_FILTER), partition_of(file_number(file, FILTER), key_hash)
     if answer == NO:
         return np.int64(0), np.int64(0)
     first, last = page_range(file, key_hash)
     if first < 0:
         return np.int64(DAMAGED_DIRECTORY), last // _ENTRIES_PER_BLOCK
-    plan = file_word(file, PLAN)
-    step = plan_word(plan, ITEM_BYTES)
+    plan = file_number(file, PLAN)
+    step = plan_number(plan, ITEM_BYTES)
     written = np.int64(0)
     for page in range(first, last + 1):
         if not page_in_span(file, page, begin, end):
@@ -304,12 +319,11 @@ def find_few_rows(
         if address == 0:
             return np.int64(DAMAGED_PAGE), np.int64(page)
         row = first_row(address, key_hash)
-        found, row = collect_rows(
-            address, plan, row, key_hash, tag, begin, end, rows + written * step, room - written, 0
-        )
+        output = Output(rows + written * step, 0, room - written)
+        found, row = collect_rows(address, plan, row, wanted, output)
         written += found
         if row < 0:
             break
-        if row < np.int64(load_u16(address + 4)) or first + _FEW_PAGES <= page < last:
+        if row < item_count(address) or first + _FEW_PAGES <= page < last:
             return np.int64(TOO_MANY), np.int64(0)
     return written, np.int64(0)
