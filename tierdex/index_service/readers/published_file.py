@@ -23,7 +23,7 @@ from tierdex.index_service.readers.local_file import in_hash_order
 from tierdex.indexfile.compacted.page_groups import group_pages
 from tierdex.indexfile.compacted.sidecar import read_topics
 from tierdex.indexfile.layout import TAG_NONE
-from tierdex.indexfile.lookup import DONE, Found, Search
+from tierdex.indexfile.lookup import Found
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
@@ -35,14 +35,13 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.indexfile.compacted.sidecar import PageSpan
-    from tierdex.indexfile.lookup import Lookup
+    from tierdex.indexfile.lookup import Lookup, Search
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_FEW_ROWS: Final = 16  # that a lookup in one step returns at most
 _RUN_BYTES: Final = 32 * 1024  # that one of many lookups reads of a long run at once
 
 
@@ -165,17 +164,15 @@ class PublishedFile:
         names = sidecar.dictionaries.strings(TOPIC_DICTIONARY)
         if sidecar.schema != MESSAGE_SCHEMA:
             return None
-        tag = sidecar.tag_of(lookup.topic, lookup.kind)
-        wanted = Search.of([lookup.key_hash], tag, begin=begin, end=end, limit=_FEW_ROWS)
-        ((first, last),) = sidecar.plan_pages(wanted, self._max_get_bytes).tolist()
-        if last < first or tag == TAG_NONE:
-            return names, []
-        span = sidecar.span(first, last - first + 1)
-        data = self._pages.get(self.row.object_key, span.position, span.length)
-        if data is None:
-            return None
-        found = sidecar.search_span(span, data, wanted)
-        return (names, found.rows.tolist()) if found.following[0] == DONE else None
+        key = self.row.object_key
+        rows = sidecar.find_few(
+            lookup,
+            begin,
+            end,
+            lambda span: self._pages.get(key, span.position, span.length),
+            self._max_get_bytes,
+        )
+        return None if rows is None else (names, rows)
 
     def with_sidecar(self, meter: FileMeter, use: Callable[[CompactedFile], T]) -> T:
         """Return `use(sidecar)`; a sidecar that turns out to be damaged is fetched anew, once."""
