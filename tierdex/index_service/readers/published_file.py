@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -91,17 +91,15 @@ class PublishedFile:
 
         Without `executor` ranges are read one after the other. A place is a page and a row in it.
         """
-        is_single = len(wanted.wanted) == 1
-        most_bytes = self._max_get_bytes if is_single else min(self._max_get_bytes, _RUN_BYTES)
+        most_bytes = self._max_get_bytes
+        if len(wanted.wanted) > 1:
+            most_bytes = min(most_bytes, _RUN_BYTES)
 
-        def plan(sidecar: CompactedFile) -> tuple[CompactedFile, Any, Search, np.ndarray]:
-            which: Any = slice(None)
-            if is_single and self._is_filtered(sidecar, wanted, meter):
-                which = np.empty(0, np.int64)
+        def plan(sidecar: CompactedFile) -> tuple[CompactedFile, np.ndarray, Search, np.ndarray]:
+            maybe = sidecar.may_contain_many(wanted.lookups.hashes[wanted.wanted])
+            meter.filtered = not maybe.any()
             tags = wanted.tags(sidecar.dictionaries)
-            if not (tags[which] != TAG_NONE).all():
-                which = np.flatnonzero(tags != TAG_NONE)
-            which = in_hash_order(wanted, which)
+            which = in_hash_order(wanted, np.flatnonzero(maybe & (tags != TAG_NONE)))
             search = wanted.columns(which, tags)
             return sidecar, which, search, sidecar.plan_pages(search, most_bytes)
 
@@ -110,12 +108,7 @@ class PublishedFile:
         if (np.diff(pages[members, 0]) < 0).any():  # lookups of one long run, in different times
             members = members[np.argsort(pages[members, 0], kind="stable")]
         found = self._search_pages(file, search.taken(members), pages[members], meter, executor)
-        return FileRows(file.schema, file.dictionaries, wanted.wanted[which][members], found)
-
-    @staticmethod
-    def _is_filtered(sidecar: CompactedFile, wanted: FileSearch, meter: FileMeter) -> bool:
-        meter.filtered = not sidecar.may_contain(int(wanted.lookups.hashes[wanted.wanted[0]]))
-        return meter.filtered
+        return FileRows(file.schema, file.dictionaries, wanted.wanted[which[members]], found)
 
     def _search_pages(
         self,

@@ -204,7 +204,7 @@ class CompactedFile(Sidecar):
 
     def _with_span(self, span: PageSpan, data: Buffer) -> tuple[np.ndarray, ...]:
         """Return what kernels know of this file with these pages in memory, and what keeps that alive."""
-        pages = np.frombuffer(data, np.uint8)
+        pages = np.frombuffer(memoryview(data), np.uint8)
         if len(pages) != span.length:
             raise CorruptFileError(
                 self.path, f"{len(pages)} bytes of pages, {span.length} were asked for"
@@ -248,23 +248,18 @@ class CompactedFile(Sidecar):
         return Found(offsets, rows[:total], places[:total], following, items)
 
     def plan_pages(self, wanted: Search, most_bytes: int = MAX_GET_BYTES) -> np.ndarray:
-        """Return first and last page (i8[n, 2]) that each lookup must read; last < first where none.
+        """Return first and last page (i8[n, 2]) that each lookup must read next; last < first: none.
 
-        The filter and the times of pages are asked. Of a long run it is the next `most_bytes`. Sorted
-        hashes give sorted pages, so that near pages are read together. Raises CorruptFileError.
+        The times of pages are compared; the filter is asked before (`may_contain_many`). Of a long run it
+        is the next `most_bytes`. Sorted hashes of any time give sorted pages, so that near pages are read
+        together. Raises CorruptFileError.
         """
-        ranges = np.zeros((len(wanted.hashes), 2), np.int64)
-        ranges[:, 1] = -1
-        maybe = self.may_contain_many(wanted.hashes)
-        which = slice(None) if maybe.all() else np.flatnonzero(maybe)
-        some = wanted.taken(which)
-        found = np.empty((len(some.hashes), 2), np.int64)
-        search = _arguments(some, None, 0)
-        if len(found) and batch.plan_pages(
-            self.address, address(search), most_bytes, address(found)
+        ranges = np.empty((len(wanted.hashes), 2), np.int64)
+        search = _arguments(wanted, None, 0)
+        if len(ranges) and batch.plan_pages(
+            self.address, address(search), most_bytes, address(ranges)
         ):
             raise self.damage(k.DAMAGED_DIRECTORY, -1)
-        ranges[which] = found
         return ranges
 
     # -- all rows -------------------------------------------------------------------------------------
