@@ -30,6 +30,7 @@ GROUND = SEAMS | {
     "disk_errors",
     "background",
     "seams",
+    "value_rules",
     "fork",
     "tierdex",
     "fileparts.kernels.compile",

@@ -12,25 +12,30 @@ declare the same ranges, and the kernels of direct puts compare with them and le
 Queries are held to the same rules of topics, keys and times. Every refusal is an InvalidRequestError
 that names the field as the caller wrote it.
 
-Depends on errors and schema.
+Single values are held to `value_rules`, which a message log has in common. Depends on errors, schema and
+value_rules.
 """
 
 from __future__ import annotations
 
-from operator import index
-from typing import TYPE_CHECKING, Final, SupportsIndex
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile.schema import MESSAGE_RANGES
+from tierdex.value_rules import INT64_MAX as INT64_MAX
+from tierdex.value_rules import INT64_MIN as INT64_MIN
+from tierdex.value_rules import MAX_TOPIC_BYTES as MAX_TOPIC_BYTES
+from tierdex.value_rules import check_integer as check_integer
+from tierdex.value_rules import check_key as check_key
+from tierdex.value_rules import check_topic as check_topic
+from tierdex.value_rules import missing as missing
+from tierdex.value_rules import out_of_range as out_of_range
+from tierdex.value_rules import wrong_length as wrong_length
 
 if TYPE_CHECKING:
     from tierdex.indexfile.schema import SchemaField
-
-INT64_MIN: Final = -(1 << 63)
-INT64_MAX: Final = (1 << 63) - 1
-MAX_TOPIC_BYTES: Final = 255
 
 
 def range_of(field: SchemaField) -> tuple[int, int]:
@@ -39,71 +44,11 @@ def range_of(field: SchemaField) -> tuple[int, int]:
     return MESSAGE_RANGES.get(field.name, (int(limits.min), int(limits.max)))
 
 
-def check_topic(topic: object, field: str) -> str:
-    """Return a legal topic."""
-    if not isinstance(topic, str):
-        raise InvalidRequestError("must be a string", field=field)
-    size = len(_encode(topic, field))
-    if not 1 <= size <= MAX_TOPIC_BYTES:
-        raise wrong_length(size, MAX_TOPIC_BYTES, field)
-    # C0, DEL and C1; U+0000 besides is what keeps the message IDs' reserved topic out of reach
-    if not topic.isprintable() and any(c < " " or "\x7f" <= c <= "\x9f" for c in topic):
-        raise InvalidRequestError("must not contain control characters", field=field)
-    return topic
-
-
-def check_key(key: object, field: str, max_bytes: int) -> str:
-    """Return a legal key or message ID."""
-    if not isinstance(key, str):
-        raise InvalidRequestError("must be a string", field=field)
-    size = len(_encode(key, field))
-    if not 1 <= size <= max_bytes:
-        raise wrong_length(size, max_bytes, field)
-    return key
-
-
-def check_integer(
-    value: object, field: str, lowest: int = INT64_MIN, highest: int = INT64_MAX
-) -> int:
-    """Return an int in [lowest, highest]; bools and floats are refused."""
-    if type(value) is int:  # nearly always; the look at a protocol below costs microseconds
-        number = value
-    elif isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise InvalidRequestError("must be an integer", field=field)
-    else:
-        number = index(value)  # numpy's integers too
-    if not lowest <= number <= highest:
-        raise out_of_range(number, lowest, highest, field)
-    return number
-
-
 def check_location(name: str, value: object) -> int:
     """Return a legal `queue_id`, `offset` or `size` of a message."""
     return check_integer(value, name, *MESSAGE_RANGES[name])
 
 
-def wrong_length(size: int, max_bytes: int, field: str) -> InvalidRequestError:
-    """Return the refusal of a text of `size` bytes."""
-    return InvalidRequestError(f"must be 1 to {max_bytes} bytes of UTF-8, not {size}", field=field)
-
-
-def out_of_range(number: int, lowest: int, highest: int, field: str) -> InvalidRequestError:
-    """Return the refusal of a number."""
-    return InvalidRequestError(f"must be between {lowest} and {highest}, not {number}", field=field)
-
-
 def no_name(field: str) -> InvalidRequestError:
     """Return the refusal of an entry that nobody could find."""
     return InvalidRequestError("give at least one key or a message ID", field=field)
-
-
-def missing(field: str) -> InvalidRequestError:
-    """Return the refusal of an entry without a value that every entry has."""
-    return InvalidRequestError("is required", field=field)
-
-
-def _encode(text: str, field: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("is not valid Unicode (lone surrogate)", field=field) from error

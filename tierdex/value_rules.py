@@ -1,0 +1,76 @@
+"""What a valid topic, key, integer is, for an index and a message log: single values, as callers give them.
+
+Every refusal is an InvalidRequestError that names the field as the caller wrote it. Depends on errors only.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Final, SupportsIndex
+
+from tierdex.errors import InvalidRequestError
+
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+MAX_TOPIC_BYTES: Final = 255
+
+
+def check_topic(topic: object, field: str) -> str:
+    """Return a legal topic."""
+    if not isinstance(topic, str):
+        raise InvalidRequestError("must be a string", field=field)
+    size = len(_encode(topic, field))
+    if not 1 <= size <= MAX_TOPIC_BYTES:
+        raise wrong_length(size, MAX_TOPIC_BYTES, field)
+    # C0, DEL and C1; U+0000 besides is what keeps the message IDs' reserved topic out of reach
+    if not topic.isprintable() and any(c < " " or "\x7f" <= c <= "\x9f" for c in topic):
+        raise InvalidRequestError("must not contain control characters", field=field)
+    return topic
+
+
+def check_key(key: object, field: str, max_bytes: int) -> str:
+    """Return a legal key or message ID."""
+    if not isinstance(key, str):
+        raise InvalidRequestError("must be a string", field=field)
+    size = len(_encode(key, field))
+    if not 1 <= size <= max_bytes:
+        raise wrong_length(size, max_bytes, field)
+    return key
+
+
+def check_integer(
+    value: object, field: str, lowest: int = INT64_MIN, highest: int = INT64_MAX
+) -> int:
+    """Return an int in [lowest, highest]; bools and floats are refused."""
+    if type(value) is int:  # nearly always; the look at a protocol below costs microseconds
+        number = value
+    elif isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise InvalidRequestError("must be an integer", field=field)
+    else:
+        number = index(value)  # numpy's integers too
+    if not lowest <= number <= highest:
+        raise out_of_range(number, lowest, highest, field)
+    return number
+
+
+def wrong_length(size: int, max_bytes: int, field: str) -> InvalidRequestError:
+    """Return the refusal of a text of `size` bytes."""
+    return InvalidRequestError(f"must be 1 to {max_bytes} bytes of UTF-8, not {size}", field=field)
+
+
+def out_of_range(number: int, lowest: int, highest: int, field: str) -> InvalidRequestError:
+    """Return the refusal of a number."""
+    return InvalidRequestError(f"must be between {lowest} and {highest}, not {number}", field=field)
+
+
+def missing(field: str) -> InvalidRequestError:
+    """Return the refusal of an entry without a value that every entry has."""
+    return InvalidRequestError("is required", field=field)
+
+
+def _encode(text: str, field: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError("is not valid Unicode (lone surrogate)", field=field) from error
