@@ -29,12 +29,22 @@ HEAVY = (
     "pyspark",
 )
 
-PUBLIC_NAMES = ["Answer", "AsyncClient", "Client", "Entry", "Index", "__version__", "errors"]
+PUBLIC_NAMES = [
+    "Answer",
+    "AsyncClient",
+    "Client",
+    "Entry",
+    "Index",
+    "MessageLog",
+    "__version__",
+    "errors",
+]
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
     "CorruptFileError", "CursorExpiredError", "FencedError", "FloorError", "FolderInUseError",
     "ForkedError", "IllegalTransitionError", "IncompleteAnswerError", "InvalidRequestError",
     "LostManifestError", "NodeInUseError", "NotFoundError",
+    "OffsetMismatchError", "OffsetsReusedError",
     "OwnershipError", "PermissionDeniedError", "ReadOnlyError", "RequestTooLargeError",
     "StoreRefusedError", "StoreTimeoutError", "StoreUnavailableError", "TierdexError",
     "UnavailableError", "UnsupportedFormatError",
@@ -43,6 +53,13 @@ INDEX_VERBS = [
     "close", "compaction_status", "expire", "file", "files", "flush", "health", "nodes", "open", "put",
     "put_batch", "query", "query_batch", "query_batch_arrow", "query_batch_local", "query_local", "refresh",
     "roll", "run_compaction", "topics", "verify_file", "watermark",
+]  # fmt: skip
+
+
+LOG_VERBS = [
+    "append", "append_batch", "append_nowait", "begin_offset", "close", "end_offset", "files", "flush",
+    "offset_at", "open", "queues", "read", "read_arrow", "read_many", "reader", "refresh", "roll",
+    "run_compaction", "topics",
 ]  # fmt: skip
 
 
@@ -55,6 +72,7 @@ def test_public_names_are_the_pinned_ones():
     assert all(getattr(tierdex, name) is not None for name in PUBLIC_NAMES)
     assert sorted(tierdex.errors.__all__) == ERRORS
     assert sorted(public_verbs(tierdex.Index)) == INDEX_VERBS
+    assert sorted(public_verbs(tierdex.MessageLog)) == LOG_VERBS
 
 
 def test_clients_have_the_verbs_of_the_index():

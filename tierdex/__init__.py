@@ -1,4 +1,4 @@
-"""Tierdex: a random-index key lookup service for message logs.
+"""Tierdex: a random-index key lookup service for message logs, and a log of messages.
 
 The public names are loaded when first used, so that `import tierdex` stays light.
 """
@@ -12,9 +12,19 @@ if TYPE_CHECKING:
     from tierdex.client.remote import AsyncClient, Client
     from tierdex.index_service.answer import Answer, Entry
     from tierdex.index_service.index import Index
+    from tierdex.log_service.message_log import MessageLog
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "AsyncClient", "Client", "Entry", "Index", "__version__", "errors"]
+__all__ = [
+    "Answer",
+    "AsyncClient",
+    "Client",
+    "Entry",
+    "Index",
+    "MessageLog",
+    "__version__",
+    "errors",
+]
 
 _HOMES = {
     "Answer": "tierdex.index_service.answer",
@@ -22,6 +32,7 @@ _HOMES = {
     "Client": "tierdex.client.remote",
     "Entry": "tierdex.index_service.answer",
     "Index": "tierdex.index_service.index",
+    "MessageLog": "tierdex.log_service.message_log",
 }
 
 

@@ -23,7 +23,9 @@
     │   └── ForkedError                     this process is a fork of the one that opened it: open it again
     ├── ConflictError                       a conditional write lost
     │   ├── AlreadyExistsError              ... since the object is there already
-    │   └── FloorError                      the object was named too long ago: upload it under a fresh name
+    │   ├── FloorError                      the object was named too long ago: upload it under a fresh name
+    │   ├── OffsetMismatchError(next_offset)    another offset is next in the queue: go on from there
+    │   └── OffsetsReusedError(offset)      a crash took offsets back: read again from there
     ├── CorruptFileError(path, reason)      run `tierdex verify`; the file is named in `missing`
     │   ├── LostManifestError               restore the manifest, or open with `--accept-rollback`
     │   └── UnsupportedFormatError          the file is newer than this program, or not ours: upgrade
@@ -37,7 +39,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "AlreadyExistsError",
@@ -57,6 +59,8 @@ __all__ = [
     "LostManifestError",
     "NodeInUseError",
     "NotFoundError",
+    "OffsetMismatchError",
+    "OffsetsReusedError",
     "OwnershipError",
     "PermissionDeniedError",
     "ReadOnlyError",
@@ -182,6 +186,32 @@ class AlreadyExistsError(ConflictError):
 
 class FloorError(ConflictError):
     """The object's name lies below the floor of garbage collection: upload it under a fresh name."""
+
+
+class OffsetMismatchError(ConflictError):
+    """`expect_offset` is not the offset that the queue gives next; nothing was appended.
+
+    Everything below `next_offset` has the level that was asked for; `end_offsets` has the end by level.
+    """
+
+    def __init__(
+        self, message: str, *, next_offset: int = 0, end_offsets: Mapping[str, int] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.next_offset = next_offset
+        self.end_offsets = dict(end_offsets or {})
+
+
+class OffsetsReusedError(ConflictError):
+    """A crash took offsets back that this reader had seen, and other messages have them now.
+
+    `offset` is the first of them: what was read from there on is void.
+    """
+
+    def __init__(self, message: str, *, offset: int = 0, generation: int = 0) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.generation = generation
 
 
 class CorruptFileError(TierdexError):

@@ -117,6 +117,12 @@ class Settings(BaseSettings):
     )
     max_key_bytes: int = Field(4096, gt=0, le=65535, description="longest key or message ID, UTF-8")
     max_batch_entries: int = Field(4_000_000, gt=0, description="most entries in one put_batch")
+    max_message_bytes: int = Field(
+        4 * MIB, gt=0, le=48 * MIB, description="longest body of a message"
+    )
+    journal_bytes: int = Field(
+        GIB, ge=64 * 1024, le=16 * GIB, description="length of a journal, after which it is rolled"
+    )
     max_count_limit: int = Field(
         10_000, gt=0, description="most entries that one query may ask for"
     )
@@ -148,6 +154,9 @@ class Settings(BaseSettings):
     put_buffer_entries: int = Field(4096, ge=1, description="single puts gathered into one batch")
     put_buffer_delay: float = Field(
         0.005, gt=0, description="seconds after which gathered puts are written at the latest"
+    )
+    stage_max_age: float = Field(
+        0.010, gt=0, description="seconds after which a message of a log is written at the latest"
     )
     compact_interval: float = Field(1.0, gt=0, description="seconds between two looks for work")
     backoff_max: float = Field(60.0, gt=0, description="longest pause (seconds) after failures")

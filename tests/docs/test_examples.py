@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/operations.md do what the pages say."""
+"""The examples of README.md, docs/operations.md and docs/message_log.md do what the pages say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pytest
 from tests.docs.code_blocks import blocks_to_run, lines_not_in, run_block
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "operations.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "operations.md",
+    ROOT / "docs" / "message_log.md",
+)
 BLOCKS = [block for page in PAGES if page.exists() for block in blocks_to_run(page)]
 
 

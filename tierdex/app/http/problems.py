@@ -78,6 +78,12 @@ KINDS: dict[type[BaseException], ProblemKind] = {
     errors.FloorError: ProblemKind(
         409, "floor", "an object was made before the collection's floor"
     ),
+    errors.OffsetMismatchError: ProblemKind(
+        409, "offset-mismatch", "another offset is next in the queue"
+    ),
+    errors.OffsetsReusedError: ProblemKind(
+        409, "offsets-reused", "a crash took offsets back that were read"
+    ),
     errors.CorruptFileError: ProblemKind(500, "corrupt-file", "an index file is damaged"),
     errors.LostManifestError: ProblemKind(
         500, "lost-manifest", "the store has lost a part of a node's manifest"

@@ -77,7 +77,7 @@ class JournalWriter(JournalReader):
     ) -> None:  # fmt: skip
         """Take over an open file whose batches are those of `scan`."""
         super().__init__(path, header, file, mapping, tables, scan)
-        self.suspect = False  # a sync failed, or an interrupt came: recover it
+        self.suspect = False  # a sync failed: what is on the device is not known
         self.sealed = False
         self.synced = synced  # bytes of the file that are durable
         self._writable = writable
@@ -119,6 +119,17 @@ class JournalWriter(JournalReader):
     def staged_count(self) -> int:
         """Messages in the open stage."""
         return int(self._stage[s.V_COUNT])
+
+    @property
+    def closed_stage(self) -> ClosedStage | None:
+        """The batch that is closed and not written yet."""
+        return self._closed_stage
+
+    def fits_stage(self, row_bytes: int) -> bool:
+        """Say whether rows of so many bytes find room in the open stage, and hence in one batch."""
+        stage = self._stage
+        used = int(stage[s.V_USED] + stage[s.V_ENTRY_USED])
+        return used + row_bytes <= int(stage[s.V_LIMIT])
 
     def fits(self, row_bytes: int, largest_row: int) -> bool:
         """Say whether rows of so many bytes find room in the file, in as many batches as they take."""
@@ -180,31 +191,24 @@ class JournalWriter(JournalReader):
         The batch closed before it has to be written by then.
         """
         stage = self._stage
-        if not stage[s.V_COUNT] and not stage[s.V_ENTRY_USED]:
+        entries = int(stage[s.V_ENTRY_USED])
+        if not stage[s.V_COUNT] and not entries:
             return None
         assert self._closed_stage is None, "the closed stage is not written yet"
-        try:
-            return self._close_stage()
-        except BaseException:
-            # An interrupt: which of the two stages is the open one is no longer sure.
-            self.suspect = True
-            raise
-
-    def _close_stage(self) -> ClosedStage:
-        stage, memory = self._stage, self._memory[0]
-        entries, rows_end = int(stage[s.V_ENTRY_USED]), int(stage[s.V_USED])
-        begin, count = int(stage[s.V_BEGIN]), int(stage[s.V_COUNT])
+        rows_end = int(stage[s.V_USED])
+        memory, begin = self._memory[0], int(stage[s.V_BEGIN])
         length = round_up(rows_end + entries, layout.BATCH_UNIT)
         memory[rows_end : rows_end + entries] = self._entries[:entries]
         memory[rows_end + entries : length + _RECORD] = 0
         record = memory[:_RECORD].view(layout.RECORD)
         record[0] = np.zeros((), layout.RECORD)
         record["magic"], record["number"] = layout.RECORD_MAGIC, self._next_number
-        record["message_count"], record["entry_bytes"] = count, entries
+        record["message_count"], record["entry_bytes"] = stage[s.V_COUNT], entries
         record["row_bytes"] = rows_end - _RECORD
         record["base_time"] = self.tables.words[s.W_BASE_TIME]
         record["uuid"] = np.void(self.uuid)
         record["synced_to"] = self.synced // BLOCK_BYTES
+        count = int(stage[s.V_COUNT])
         closed = ClosedStage(memory, begin, length, count, self._bounds_closed)
         self._bounds_closed = bounds_of(self.tables)
         self._next_number += 1
@@ -221,21 +225,16 @@ class JournalWriter(JournalReader):
 
     def write(self, closed: ClosedStage) -> None:
         """Write a closed stage and publish it. Raises OSError; then the same may be written again."""
-        self._refuse_unless_writable()
         assert closed is self._closed_stage, "written before, or another journal's"
         assert closed.position == self.end.position, "batches are written in order"
         crc = self._scan.seal_record(closed.memory, closed.length)
         behind = min(_RECORD, self.header.capacity - closed.position - closed.length)
         self._file.write_at(closed.position, closed.memory[: closed.length + max(0, behind)].data)
-        try:
-            self._scan.step(closed.length, crc, closed.bounds_before)
-            # Published before the stage may be reused: a reader finds each row in one of the two.
-            self._publish(closed.position + closed.length)
-            self._stage[s.V_CLOSED_ADDRESS] = 0
-            self._closed_stage = None
-        except BaseException:
-            self.suspect = True  # an interrupt: the batch is in the file, and not known to be
-            raise
+        self._scan.step(closed.length, crc, closed.bounds_before)
+        # Published before the stage may be reused: a reader finds each row in one of the two.
+        self._publish(closed.position + closed.length)
+        self._stage[s.V_CLOSED_ADDRESS] = 0
+        self._closed_stage = None
 
     def flush(self) -> None:
         """Write everything that is staged. Raises OSError; call again when the disk has room."""
@@ -386,6 +385,4 @@ class JournalWriter(JournalReader):
         if not self._writable:
             raise ReadOnlyError(f"{self.path} is open for reading only")
         if self.suspect:
-            raise OSError(
-                f"{self.path} takes no more after a failed sync or an interrupt: recover it"
-            )
+            raise OSError(f"{self.path} takes no more: an earlier sync failed; recover it")

@@ -56,7 +56,7 @@ _TIME_MIN, _TIME_MAX = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFF
 
 
 @kernel
-def _add_topic(words: Any, place: int, name: int, length: int) -> Any:
+def add_topic(words: Any, place: int, name: int, length: int) -> Any:
     """Take a name into the tables; `place` is its empty place in the hash table."""
     topic = words[W_TOPIC_COUNT]
     ends = words[W_NAME_ENDS]
@@ -74,7 +74,7 @@ def _add_topic(words: Any, place: int, name: int, length: int) -> Any:
 
 
 @kernel
-def _add_queue(words: Any, place: int, topic: int, queue_id: int, first: int, hint: int) -> Any:
+def add_queue(words: Any, place: int, topic: int, queue_id: int, first: int, hint: int) -> Any:
     """Take a queue into the tables; `place` is its empty place in the hash table."""
     number = words[W_QUEUE_COUNT]
     state = words[W_STATES] + STATE_BYTES * number
@@ -106,13 +106,13 @@ def add_queues(
         place = find_topic_slot(words, names + begin, length)
         topic, new_bytes = np.int64(load_u32(place)) - 1, np.int64(0)
         if topic < 0:
-            topic, new_bytes = _add_topic(words, place, names + begin, length), length
+            topic, new_bytes = add_topic(words, place, names + begin, length), length
         place = find_queue_slot(words, topic, queue_id)
         number = np.int64(load_u32(place)) - 1
         if number < 0:
             first = load_i64(first_offsets + 8 * i)
             hint = np.int64(load_u32(hints + 4 * i)) if hints != 0 else np.int64(0)
-            number = _add_queue(words, place, topic, queue_id, first, hint)
+            number = add_queue(words, place, topic, queue_id, first, hint)
             entry = stage[V_ENTRIES] + stage[V_ENTRY_USED]
             store_u32(entry + _QUEUE, np.uint32(number))
             store_u32(entry + _TOPIC, np.uint32(topic))
@@ -149,10 +149,10 @@ def take_entries(words: Any, address: Any, end: int) -> bool:
             place = find_topic_slot(words, name, name_bytes)
             if load_u32(place) != 0:
                 return False
-            _add_topic(words, place, name, name_bytes)
+            add_topic(words, place, name, name_bytes)
         place = find_queue_slot(words, topic, queue_id)
         if load_u32(place) != 0:
             return False
-        _add_queue(words, place, topic, queue_id, first, 0)
+        add_queue(words, place, topic, queue_id, first, 0)
         address = name + name_bytes
     return bool(address == end)

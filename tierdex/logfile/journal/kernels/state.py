@@ -198,6 +198,12 @@ def find_queue_slot(words: Any, topic: int, queue_id: int) -> Any:
 
 
 @kernel
+def find_topic(words: Any, name: int, length: int) -> Any:
+    """Return the number of the topic whose name lies at `name`, or -1."""
+    return np.int64(load_u32(find_topic_slot(words, name, length))) - 1
+
+
+@kernel
 def find_queue(words: Any, name: int, length: int, queue_id: int) -> Any:
     """Return the number of a queue of the topic whose name lies at `name`, or -1."""
     topic = np.int64(load_u32(find_topic_slot(words, name, length))) - 1

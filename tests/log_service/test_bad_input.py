@@ -1,0 +1,240 @@
+"""What is refused or answered empty, in which words; nothing is half applied."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.log_service.log_world import DATA, everything, open_log
+from tierdex.errors import (
+    ClosedError,
+    FolderInUseError,
+    InvalidRequestError,
+    NotFoundError,
+    OffsetMismatchError,
+    ReadOnlyError,
+    RequestTooLargeError,
+    UnsupportedFormatError,
+)
+from tierdex.filesystem import make_durable_folder
+from tierdex.log_service.message_log import MessageLog
+from tierdex.logfile.header import decode_log_header
+from tierdex.testing.simulated_disk import SimulatedFileSystem
+
+
+@pytest.fixture
+def disk():
+    disk = SimulatedFileSystem()
+    make_durable_folder(disk, DATA)
+    return disk
+
+
+@pytest.fixture
+def log(disk):
+    with open_log(disk) as log:
+        yield log
+
+
+GOOD = {"topic": "a", "queue_id": 0, "body": b"x"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"topic": ""}, "topic"),
+        ({"topic": "x" * 256}, "topic"),
+        ({"topic": "a\nb"}, "topic"),
+        ({"topic": 7}, "topic"),
+        ({"topic": "\ud800"}, "topic"),
+        ({"queue_id": -1}, "queue_id"),
+        ({"queue_id": 1 << 31}, "queue_id"),
+        ({"queue_id": 1.0}, "queue_id"),
+        ({"queue_id": True}, "queue_id"),
+        ({"body": "text"}, "body"),
+        ({"body": b"x" * 8193}, "body"),
+        ({"timestamp": 1 << 63}, "timestamp"),
+        ({"keys": [""]}, "keys"),
+        ({"keys": [7]}, "keys"),
+        ({"message_id": "x" * 5000}, "message_id"),
+        ({"headers": [("name", "no bytes")]}, "headers"),
+        ({"headers": [("h", b"v" * 60_000)]}, "headers"),
+        ({"durability": "safe"}, "durability"),
+        ({"durability": "remote"}, "durability"),
+        ({"expect_offset": -1}, "expect_offset"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_wrong_message_is_refused_by_its_field_and_changes_nothing(log, wrong, field):
+    with pytest.raises(InvalidRequestError) as told:
+        log.append(**(GOOD | wrong))
+    assert told.value.field == field
+    assert log.topics() == []
+    assert log.append(**GOOD) == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"body": b"one"}, "body"),
+        ({"body": ["text"]}, "messages[0].body"),
+        ({"body": pa.array([1, 2])}, "body"),
+        ({"body": pa.array([b"a", None])}, "body"),
+        ({"queue_id": [0]}, "queue_id"),
+        ({"queue_id": [0, -1]}, "messages[1].queue_id"),
+        ({"queue_id": np.array([0, 1 << 40])}, "messages[1].queue_id"),
+        ({"queue_id": np.array([0.0, 1.0])}, "queue_id"),
+        ({"topic": ["a", None]}, "messages[1].topic"),
+        ({"topic": ["a", ""]}, "messages[1].topic"),
+        ({"topic": ["a"]}, "topic"),
+        ({"topic": [1, 2]}, "messages[0].topic"),
+        ({"timestamp": [1, None]}, "messages[1].timestamp"),
+        ({"keys": [["k"]]}, "keys"),
+        ({"keys": [["k"], [""]]}, "messages[1].keys"),
+        ({"body": [b"ok", b"x" * 8193]}, "messages[1].body"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_wrong_batch_is_refused_by_its_row_and_changes_nothing(log, wrong, field):
+    good = {"topic": "a", "queue_id": [0, 1], "body": [b"x", b"y"]}
+    with pytest.raises(InvalidRequestError) as told:
+        log.append_batch(**(good | wrong))
+    assert told.value.field == field
+    assert log.topics() == []
+    assert log.append_batch(**good).offsets.tolist() == [0, 0]
+
+
+def test_batch_above_the_limit_is_refused(disk):
+    with open_log(disk, max_batch_entries=3) as log:
+        with pytest.raises(RequestTooLargeError):
+            log.append_batch(topic="a", queue_id=0, body=[b""] * 4)
+        assert log.append_batch(topic="a", queue_id=0, body=[b""] * 3).offsets.tolist() == [0, 1, 2]
+        assert log.append_batch(topic="a", queue_id=0, body=[]).offsets.tolist() == []
+
+
+def test_wrong_expectation_names_the_right_offset_and_what_is_durable(log):
+    for _ in range(3):
+        log.append(**GOOD, durability="received")
+    for wrong in (0, 2, 4, 99):
+        with pytest.raises(OffsetMismatchError) as told:
+            log.append(**GOOD, expect_offset=wrong)
+        assert told.value.next_offset == 3
+        assert told.value.end_offsets == {"received": 3, "os": 3, "disk": 3}
+    assert log.append(**GOOD, expect_offset=3) == 3
+    assert log.append(topic="new", queue_id=9, body=b"", expect_offset=0) == 0
+
+
+def test_unknown_topics_and_queues_answer_empty(log):
+    log.append(**GOOD)
+    for topic, queue_id in (("other", 0), ("a", 1)):
+        answer = log.read(topic, queue_id, 0)
+        assert (len(answer), answer.begin_offset, answer.end_offset, answer.complete) == (
+            0,
+            0,
+            0,
+            True,
+        )
+        assert log.end_offset(topic, queue_id) == log.begin_offset(topic, queue_id) == 0
+        assert list(log.reader(topic, queue_id)) == []
+        assert log.offset_at(topic, queue_id, 5) == 0
+    assert log.queues("other") == []
+
+
+def test_reading_above_the_end_is_empty_and_below_zero_refused(log):
+    log.append(**GOOD)
+    for offset in (1, 2, (1 << 63) - 1):
+        answer = log.read("a", 0, offset)
+        assert (len(answer), answer.next_offset, answer.end_offset) == (0, offset, 1)
+    for wrong in (
+        {"offset": -1},
+        {"max_count": 0},
+        {"max_bytes": 0},
+        {"wait": -1.0},
+        {"visible": "x"},
+    ):
+        with pytest.raises(InvalidRequestError, match=next(iter(wrong))):
+            log.read(**({"topic": "a", "queue_id": 0, "offset": 0} | wrong))
+
+
+def test_limits_count_and_bytes_but_one_message_always_comes(log):
+    log.append_batch(topic="a", queue_id=0, body=[b"x" * 100] * 10)
+    assert len(log.read("a", 0, 0, max_count=4)) == 4
+    assert len(log.read("a", 0, 0, max_bytes=250)) == 2
+    assert len(log.read("a", 0, 0, max_bytes=1)) == 1
+
+
+def test_journal_of_a_newer_format_refuses_the_opening_before_anything_moves(disk):
+    with open_log(disk) as log:
+        log.append(**GOOD)
+        path = log._components.table.version.files.local()[0].path
+    file = disk.open(path, writable=True)
+    header = bytearray(file.read_at(0, 4096))
+    decode_log_header(bytes(header), path)
+    header[8:10] = (9).to_bytes(2, "little")
+    file.write_at(0, bytes(header))
+    before = disk.list_folder(path.parent)
+    with pytest.raises(UnsupportedFormatError):
+        open_log(disk)
+    assert disk.list_folder(path.parent) == before
+
+
+def test_journal_whose_header_is_damaged_is_kept_aside_and_named(disk):
+    with open_log(disk) as log:
+        log.append(**GOOD)
+        path = log._components.table.version.files.local()[0].path
+    file = disk.open(path, writable=True)
+    file.write_at(20, b"damage")
+    with open_log(disk) as log:
+        answer = log.read("a", 0, 0)
+        assert not answer.complete
+        assert "quarantine" in answer.missing[0].file
+        log.append(**GOOD)
+        assert log.read("a", 0, 0).generation == 1, "offset 0 is given a second time"
+
+
+def test_folder_has_one_writer_and_any_number_of_readers(disk):
+    with open_log(disk) as log:
+        log.append(**GOOD)
+        with pytest.raises(FolderInUseError):
+            open_log(disk.other_process())
+        with open_log(disk.other_process(), read_only=True) as reader:
+            assert everything(reader, [("a", 0)], "disk") == {("a", 0): [b"x"]}
+            log.append(**GOOD)
+            log.roll()
+            log.run_compaction()
+            log.append(**GOOD)
+            reader.refresh()
+            assert everything(reader, [("a", 0)], "disk") == {("a", 0): [b"x"] * 3}
+            for refused in (lambda: reader.append(**GOOD), reader.roll, reader.flush):
+                with pytest.raises(ReadOnlyError):
+                    refused()
+
+
+def test_reading_a_folder_without_a_log_says_so(disk):
+    with pytest.raises(NotFoundError, match="holds no message log"):
+        open_log(disk, read_only=True)
+
+
+def test_folder_of_another_node_is_refused(disk):
+    open_log(disk).close()
+    with pytest.raises(InvalidRequestError, match="belongs to node n"):
+        MessageLog.open(
+            DATA, filesystem=disk, node="m", journal_bytes=288 << 10, max_message_bytes=8192
+        )
+
+
+def test_closed_log_refuses_every_call(disk):
+    log = open_log(disk)
+    log.close()
+    log.close()
+    for call in (
+        lambda: log.append(**GOOD), lambda: log.read("a", 0, 0), log.flush, log.roll, log.topics, log.files,
+        lambda: log.append_batch(topic="a", queue_id=0, body=[b""]), lambda: log.end_offset("a", 0),
+    ):  # fmt: skip
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_setting_that_is_too_small_for_a_stage_is_refused(disk):
+    with pytest.raises(InvalidRequestError, match="journal_bytes"):
+        open_log(disk, journal_bytes=64 << 10)

@@ -1,0 +1,121 @@
+"""Any order of appends, rolls, seals, clean and unclean ends: the log answers as a dict of lists does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.log_service.log_world import DATA, Model, everything, open_log
+from tierdex.errors import OffsetMismatchError
+from tierdex.filesystem import make_durable_folder
+from tierdex.log_service.levels import Level
+from tierdex.testing.simulated_disk import SimulatedFileSystem
+
+QUEUES = st.tuples(st.sampled_from(["a", "b", "größe"]), st.sampled_from([0, 1, 2**31 - 1]))
+BODIES = st.binary(max_size=200) | st.integers(0, 8000).map(lambda size: b"\xff" * size)
+LEVELS = st.sampled_from(list(Level))
+
+
+class LogMachine(RuleBasedStateMachine):
+    """A log beside its model. After an unclean end the model goes on with what was found."""
+
+    @initialize()
+    def begin(self):
+        self.disk = SimulatedFileSystem()
+        make_durable_folder(self.disk, DATA)
+        self.model = Model()
+        self.log = open_log(self.disk)
+
+    @rule(queue=QUEUES, body=BODIES, level=LEVELS)
+    def append(self, queue, body, level):
+        offset = self.model.hand_over(queue, body)
+        found = self.log.append(
+            topic=queue[0], queue_id=queue[1], body=body, durability=level.name.lower(),
+            expect_offset=offset,
+        )  # fmt: skip
+        assert found == offset
+        self.model.acknowledge(level)  # what was appended before is written and synced with it
+
+    @rule(queue=QUEUES, wrong=st.integers(1, 3))
+    def expect_another_offset(self, queue, wrong):
+        held = len(self.model.handed.get(queue, ()))
+        with pytest.raises(OffsetMismatchError) as told:
+            self.log.append(topic=queue[0], queue_id=queue[1], body=b"", expect_offset=held + wrong)
+        assert told.value.next_offset == held
+        self.model.acknowledge(Level.DISK)
+
+    @rule(rows=st.lists(st.tuples(QUEUES, BODIES), max_size=60), level=LEVELS)
+    def append_batch(self, rows, level):
+        offsets = [self.model.hand_over(queue, body) for queue, body in rows]
+        receipt = self.log.append_batch(
+            topic=[queue[0] for queue, _ in rows], queue_id=[queue[1] for queue, _ in rows],
+            body=[body for _, body in rows], durability=level.name.lower(),
+        )  # fmt: skip
+        assert receipt.offsets.tolist() == offsets
+        if rows:
+            self.model.acknowledge(level)
+
+    @rule(level=LEVELS)
+    def flush(self, level):
+        self.log.flush(level.name.lower())
+        self.model.acknowledge(level)
+
+    @rule()
+    def roll(self):
+        self.log.roll()
+        self.model.acknowledge(Level.OS)
+
+    @rule()
+    def seal(self):
+        self.log.run_compaction()
+
+    @rule()
+    def close_and_open(self):
+        self.log.close()
+        self.model.acknowledge(Level.DISK)
+        self.log = open_log(self.disk)
+        assert everything(self.log, self.model.handed) == self.model.handed
+
+    @rule()
+    def kill(self):
+        self.recover(self.disk.restart(), Level.OS)
+
+    @rule(seed=st.integers(0, 1 << 30))
+    def cut_power(self, seed):
+        *_, survivor = self.disk.crash_states(limit=3, seed=seed)
+        self.recover(survivor, Level.DISK)
+
+    def recover(self, disk, level):
+        self.disk, self.log = disk, open_log(disk)
+        found = everything(self.log, self.model.handed)
+        for queue, bodies in found.items():
+            assert bodies == self.model.handed[queue][: len(bodies)]
+            assert len(bodies) >= self.model.acknowledged[level].get(queue, 0)
+        self.model.adopt(found)
+
+    @invariant()
+    def every_level_answers_what_it_acknowledged(self):
+        for level in Level:
+            for (topic, queue_id), held in self.model.handed.items():
+                end = self.log.end_offset(topic, queue_id, level=level.name.lower())
+                if level is Level.RECEIVED:
+                    assert end == len(held)
+                else:
+                    least = self.model.acknowledged[level].get((topic, queue_id), 0)
+                    assert least <= end <= len(held)
+
+    def teardown(self):
+        if hasattr(self, "log"):
+            assert everything(self.log, self.model.handed) == self.model.handed
+            topics = {topic for (topic, _), held in self.model.handed.items() if held}
+            assert self.log.topics() == sorted(topics)
+            self.log.close()
+
+
+LogMachine.TestCase.settings = settings(
+    max_examples=12, stateful_step_count=25, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+TestLog = LogMachine.TestCase

@@ -1,0 +1,131 @@
+"""The classes of answers: messages of a queue, the receipt of a batch, files as operators see them.
+
+Depends on logfile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierdex.logfile.extras import NO_EXTRA
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tierdex.log_service.levels import Level
+    from tierdex.logfile.messages import MessageBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `headers` are (name, value); times int64 ms."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    timestamp: int
+    body: bytes
+    keys: tuple[str, ...] = ()
+    message_id: str | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class MissingMessages(NamedTuple):
+    """What could not be read: the file, why, and the first offset that it concerns, if that is known."""
+
+    file: str
+    reason: str
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """Consecutive messages of one queue, from `first_offset` on.
+
+    `first_offset` is the offset asked for, or `begin_offset` when that was below it (`from_begin` says
+    so). `next_offset` is where to read on. `end_offset` is the offset behind the last message that the
+    level asked for lets see. When `complete` is false, `missing` names what could not be read; nothing
+    behind it is in the answer. `generation` is that of the file of the last message here.
+    """
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    begin_offset: int
+    end_offset: int
+    batch: MessageBatch
+    from_begin: bool = False
+    missing: tuple[MissingMessages, ...] = ()
+    generation: int = 0
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing
+
+    @property
+    def next_offset(self) -> int:
+        return self.batch.next_offset
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages as objects; `table` is the quicker way to many."""
+        return [
+            Message(
+                self.topic, self.queue_id, found.offset, found.timestamp, found.body,
+                found.extra.keys, found.extra.message_id, found.extra.headers,
+            )
+            for found in self.batch
+        ]  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def table(self) -> Any:
+        """Return the messages as an Arrow table: offset, timestamp, body, keys, message_id, headers.
+
+        The body is large binary over this answer's own memory, without a copy.
+        """
+        import pyarrow as pa
+
+        batch = self.batch
+        extras = [found.extra for found in batch] if len(batch.extras) else [NO_EXTRA] * len(batch)
+        body = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(batch),
+            [None, pa.py_buffer(batch.body_offsets), pa.py_buffer(batch.bodies)],
+        )  # fmt: skip
+        header = pa.struct([("name", pa.string()), ("value", pa.binary())])
+        return pa.table(
+            {
+                "offset": pa.array(range(batch.first_offset, batch.next_offset), pa.int64()),
+                "timestamp": pa.array(batch.times, pa.int64()),
+                "body": body,
+                "keys": pa.array([list(e.keys) for e in extras], pa.list_(pa.string())),
+                "message_id": pa.array([e.message_id for e in extras], pa.string()),
+                "headers": pa.array(
+                    [[{"name": n, "value": v} for n, v in e.headers] for e in extras],
+                    pa.list_(header),
+                ),
+            }
+        )
+
+
+class Receipt(NamedTuple):
+    """What `append_batch` gave: the offset of each message (i8, in order of rows) and the level reached."""
+
+    offsets: np.ndarray
+    level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileInfo:
+    """One file of the log as operators see it. Times int64 ms."""
+
+    file_id: str
+    state: str
+    message_count: int
+    bytes: int
+    min_time: int
+    max_time: int
+    begin: int
+    generation: int

@@ -1,0 +1,257 @@
+"""Appending: rows of a call get their offsets and go into the stage, or into a new journal's.
+
+    fits the open stage    under `append_lock` alone: one batch, atomic across a crash
+    else                   under both locks: what is staged is written first; in pieces of a stage each
+
+A queue that the journal does not know yet is defined there first, with its next offset. Offsets are taken
+before rows are staged, and given back for rows that were not. Depends on logfile and the other modules of
+this folder.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import RequestTooLargeError
+from tierdex.logfile import layout
+from tierdex.logfile.columns import BinaryColumn, MessageColumns
+from tierdex.logfile.journal.file import JournalFullError, StageFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierdex.log_service.active_journal import ActiveJournal
+    from tierdex.log_service.commit import Commit
+    from tierdex.log_service.committer import Committer
+    from tierdex.log_service.levels import Level
+    from tierdex.log_service.log_options import LogOptions
+    from tierdex.log_service.queue_table import QueueTable, RowQueues
+    from tierdex.logfile.journal.file import Journal
+
+_ROW_MOST = layout.ROW_BYTES + layout.LONG_TIME_BYTES + layout.EXTRA_LENGTH_BYTES + 3
+
+
+class AppendRows(NamedTuple):
+    """The checked rows of one call. `times` (i8): one for all rows, or one each; `extras` i8 offsets."""
+
+    queues: RowQueues
+    bodies: BinaryColumn
+    times: np.ndarray
+    extras: BinaryColumn | None
+
+    @property
+    def row_count(self) -> int:
+        return self.queues.row_count
+
+    def slice(self, first: int, end: int) -> AppendRows:
+        """Return the rows [first, end)."""
+        if first == 0 and end == self.row_count:
+            return self
+        return AppendRows(
+            self.queues.slice(first, end),
+            _sliced(self.bodies, first, end),
+            self.times if len(self.times) == 1 else self.times[first:end],
+            None if self.extras is None else _sliced(self.extras, first, end),
+        )
+
+
+class Appended(NamedTuple):
+    """The offset of each row (i8), and the commit that brings them to the level asked for."""
+
+    offsets: np.ndarray
+    commit: Commit
+
+
+class ExpectationFailedError(Exception):
+    """`expect_offset` is not what is next. The caller is told once everything below has the level."""
+
+    def __init__(self, commit: Commit, next_offset: int) -> None:
+        super().__init__()
+        self.commit = commit
+        self.next_offset = next_offset
+
+
+class _NoRoomError(Exception):
+    """The stage or the journal has no room: come back with both locks. Nothing was applied."""
+
+
+class Appender:
+    """Puts rows into the active journal. Safe to share between threads."""
+
+    def __init__(
+        self, options: LogOptions, queues: QueueTable, active: ActiveJournal, committer: Committer,
+        check_accepts: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """`check_accepts` raises when no more appends are accepted."""
+        self._queues = queues
+        self._active = active
+        self._committer = committer
+        self._check_accepts = check_accepts
+        # Of a stage: what one batch of rows may take, whatever else the batch needs.
+        self._piece_bytes = options.stage_bytes - layout.RECORD_BYTES - 2 * layout.BATCH_UNIT
+
+    def append(self, rows: AppendRows, level: Level, *, expect: int | None = None) -> Appended:
+        """Stage all rows, and join the commit that brings them to `level`; does not wait for it.
+
+        `expect` is the offset that the queue of the first row has to give next. Raises
+        ExpectationFailedError, UnavailableError, RequestTooLargeError: then nothing was applied, unless the
+        rows are more than a stage holds and the disk failed in between.
+        """
+        is_small = self._bytes_of(rows, 0, rows.row_count) <= self._piece_bytes
+        if is_small and not self._committer.is_suspect:
+            with suppress(_NoRoomError), self._committer.append_lock:  # below: with both locks
+                self._check(rows, level, expect)
+                return self._joined(self._stage(rows, can_write=False), level)
+        try:
+            with self._committer.commit_lock, self._committer.append_lock:
+                if self._committer.is_suspect:
+                    self._committer.mend()
+                self._check(rows, level, expect)
+                offsets = [self._stage_or_roll(piece) for piece in self._pieces(rows)]
+                return self._joined(
+                    offsets[0] if len(offsets) == 1 else np.concatenate(offsets), level
+                )
+        finally:
+            self._committer.hand_over()
+
+    def _check(self, rows: AppendRows, level: Level, expect: int | None) -> None:
+        self._check_accepts()
+        if expect is None:
+            return
+        topic = rows.queues.topics.value(int(rows.queues.topic_index[0]))
+        found = self._queues.next_offset(topic, int(rows.queues.queue_ids[0]))
+        if found != expect:
+            raise ExpectationFailedError(self._committer.join(level), found)
+
+    def _joined(self, offsets: np.ndarray, level: Level) -> Appended:
+        self._committer.note_staged()
+        return Appended(offsets, self._committer.join(level))
+
+    # -- pieces ----------------------------------------------------------------------------------------
+
+    def _pieces(self, rows: AppendRows) -> Iterator[AppendRows]:
+        """Yield the rows in pieces that fit a stage each."""
+        first = 0
+        while first < rows.row_count:
+            end = rows.row_count
+            if self._bytes_of(rows, first, end) > self._piece_bytes:
+                low, high = first + 1, end  # at least one row, which a stage holds
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    if self._bytes_of(rows, first, middle) <= self._piece_bytes:
+                        low = middle
+                    else:
+                        high = middle
+                end = low
+            yield rows.slice(first, end)
+            first = end
+
+    @staticmethod
+    def _bytes_of(rows: AppendRows, first: int, end: int) -> int:
+        """Return the most bytes that rows [first, end) take in a stage."""
+        total = (end - first) * _ROW_MOST
+        for column in (rows.bodies, rows.extras):
+            if column is not None:
+                total += int(column.offsets[end]) - int(column.offsets[first])
+        return total
+
+    # -- one piece -------------------------------------------------------------------------------------
+
+    def _stage_or_roll(self, rows: AppendRows) -> np.ndarray:
+        """Stage a piece, into the next journal when this one is full or old. Holding both locks."""
+        active = self._active
+        if active.journal is not None and active.is_old and active.journal.message_count:
+            self.roll("old")
+        if active.journal is not None:
+            try:
+                return self._stage(rows, can_write=True)
+            except JournalFullError:
+                self.roll("full")
+        active.open_next()
+        try:
+            return self._stage(rows, can_write=True)
+        except JournalFullError:
+            # Its queues are too many for a journal beside the rows: fewer rows name fewer queues.
+            if rows.row_count == 1:
+                raise RequestTooLargeError(
+                    "a message does not fit a journal: raise `journal_bytes`", field="body"
+                ) from None
+        half = rows.row_count // 2
+        return np.concatenate(
+            [self._stage_or_roll(rows.slice(0, half)), self._stage_or_roll(rows.slice(half, rows.row_count))]
+        )  # fmt: skip
+
+    def roll(self, reason: str) -> None:
+        """Write what is staged and have no active journal. Holding both locks."""
+        journal = self._active.journal
+        if journal is not None:
+            self._committer.write_stage(journal)
+            self._active.retire(reason)
+
+    def _stage(self, rows: AppendRows, *, can_write: bool) -> np.ndarray:
+        """Return the offsets of the rows, all staged in the active journal. Holding `append_lock`.
+
+        With `can_write` the caller holds both locks. Raises JournalFullError, _NoRoomError.
+        """
+        journal = self._active.journal
+        if journal is None or (not can_write and self._active.is_old):
+            raise _NoRoomError
+        numbered = self._queues.number_rows(rows.queues, self._active.turn)
+        if len(numbered.fresh):
+            self._define(journal, numbered.fresh, can_write=can_write)
+        queues = numbered.queues
+        offsets, numbers = self._queues.take_offsets(queues)
+        before = journal.message_count
+        try:
+            columns = MessageColumns(
+                queues=numbers, bodies=rows.bodies, times=rows.times, extras=rows.extras
+            )
+            if not journal.fits(columns.row_bytes, columns.largest_row):
+                if can_write:
+                    raise JournalFullError
+                raise _NoRoomError
+            if not journal.fits_stage(columns.row_bytes):
+                if not can_write:
+                    raise _NoRoomError
+                self._committer.write_stage(journal)
+            done = 0
+            while done < rows.row_count:
+                done += journal.stage(columns, done)
+                if done < rows.row_count:
+                    self._committer.write_stage(journal)
+        finally:
+            staged = journal.message_count - before
+            if staged < rows.row_count:
+                self._queues.give_back(queues, staged)
+        return offsets
+
+    def _define(self, journal: Journal, fresh: np.ndarray, *, can_write: bool) -> None:
+        """Let the journal know queues (u4) that it does not; all of them, or the error that forgets them."""
+        done, turn = 0, self._active.turn
+        try:
+            while done < len(fresh):
+                part = fresh[done : done + journal.most_queues]
+                columns, first_offsets = self._queues.columns_of(part)
+                try:
+                    numbers = journal.define(columns, first_offsets)
+                except StageFullError:
+                    if not can_write:
+                        raise _NoRoomError from None
+                    self._committer.write_stage(journal)
+                    numbers = journal.define(columns, first_offsets)
+                self._queues.place(part, numbers, turn)
+                done += len(part)
+        except JournalFullError:
+            if not can_write:
+                raise _NoRoomError from None
+            raise
+        finally:
+            if done < len(fresh):
+                self._queues.forget(fresh[done:])
+
+
+def _sliced(column: BinaryColumn, first: int, end: int) -> BinaryColumn:
+    return BinaryColumn(column.offsets[first : end + 1], column.data)

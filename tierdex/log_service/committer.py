@@ -1,0 +1,218 @@
+"""The committer: brings what is staged to the file and to the device, for all who wait at once.
+
+::
+
+    appends join the next commit      while one is under way
+    commit    close the stage, write it          -> level `os`: waiters go on
+              sync older journals, the name, the journal   -> level `disk`: waiters go on
+    next      begins as soon as this one ends, when somebody waits; there is no timer: the sync is the window
+
+A lone caller commits itself, without a change of threads; whoever comes meanwhile waits for the thread
+that does the next. Lock order: `commit_lock`, `append_lock`, the next journal's. `append_lock` guards stage,
+queue table and the choice of the journal, never across a system call but a roll's; `commit_lock` is held by
+the one who writes and syncs.
+
+A failed sync is never tried again into a success: the journal is suspect, and `mend` reads it back and
+writes it anew before anything more is appended. Depends on disk_errors, clock and the other modules of this
+folder.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tierdex.clock import Bell
+from tierdex.disk_errors import disk_error
+from tierdex.errors import TierdexError, UnavailableError
+from tierdex.log_service.commit import Commit
+from tierdex.log_service.levels import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.clock import Clock
+    from tierdex.log_service.active_journal import ActiveJournal
+    from tierdex.logfile.journal.file import Journal
+
+_SYNC_EVERY_BYTES = 64 << 20
+_IDLE_S = 60.0
+
+
+class Committer:
+    """Writes and syncs, one commit at a time. Also the worker that does it in the background."""
+
+    name = "log-committer"
+
+    def __init__(self, active: ActiveJournal, clock: Clock, stage_max_age: float) -> None:
+        self._active = active
+        self._clock = clock
+        self._stage_max_age = stage_max_age
+        self.append_lock = threading.Lock()
+        self.commit_lock = threading.Lock()
+        self.mend: Callable[[], None] = lambda: (
+            None
+        )  # brings suspect journals back; both locks held
+        self.wake: Callable[[], None] | None = (
+            None  # of the thread that commits; None: there is none
+        )
+        self._next = Commit()
+        self._staged_since: float | None = None
+        self._arrived = {Level.OS: Bell(), Level.DISK: Bell()}
+        self.is_suspect = False
+
+    # -- for those who append --------------------------------------------------------------------------
+
+    def join(self, level: Level) -> Commit:
+        """Return the commit that brings what was staged until now to `level`. Holding `append_lock`."""
+        commit = self._next
+        commit.wanted = max(commit.wanted, level)
+        return commit
+
+    def note_staged(self) -> None:
+        """Have what was staged written soon, though nobody waits for it. Holding `append_lock`."""
+        if self._staged_since is None:
+            self._staged_since = self._clock.monotonic()
+            if self.wake is not None:
+                self.wake()
+
+    def wait(self, commit: Commit, level: Level) -> None:
+        """Return once the commit has reached `level`. Raises why it did not."""
+        while not commit.is_settled(level):
+            # Without a thread everybody commits; with one, whoever finds nobody at it.
+            if self.commit_lock.acquire(blocking=self.wake is None):
+                try:
+                    if not commit.is_settled(level):
+                        self._run()
+                finally:
+                    self.commit_lock.release()
+                self.hand_over()
+            else:
+                commit.wait(level)
+        commit.raise_error(level)
+
+    def hand_over(self) -> None:
+        """Let the thread commit when somebody waits: called by whoever releases `commit_lock`."""
+        if self._next.wanted > Level.RECEIVED and self.wake is not None:
+            self.wake()
+
+    def write_stage(self, journal: Journal) -> None:
+        """Write what is staged, to make room. Holding both locks. Raises UnavailableError."""
+        try:
+            journal.flush()
+        except OSError as error:
+            raise _write_error(error) from error
+        self._staged_since = None
+        self._tell_arrived(Level.OS)
+
+    # -- for those who read ----------------------------------------------------------------------------
+
+    def arrival(self, level: Level) -> Bell:
+        """Return the bell that rings when more messages reach `level`: take it, look, then wait."""
+        return self._arrived[max(level, Level.OS)]
+
+    # -- commits ---------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Commit when somebody waits, or rows have waited too long; return seconds until the next look."""
+        if self._next.wanted > Level.RECEIVED:
+            self.commit_next()
+            return 0.0
+        since = self._staged_since
+        if since is None:
+            return _IDLE_S
+        left = since + self._stage_max_age - self._clock.monotonic()
+        if left > 0:
+            return left
+        self.commit_next()
+        return 0.0
+
+    def commit_next(self) -> None:
+        """Run one commit, if there is anything to commit. Its errors go to those who wait for it."""
+        with self.commit_lock:
+            if self._next.wanted > Level.RECEIVED or self._staged_since is not None:
+                self._run()
+
+    def _run(self) -> None:
+        """Run the next commit. Holding `commit_lock`. Errors of the disk go to those who wait."""
+        commit: Commit | None = None
+        try:
+            if self.is_suspect:
+                with self.append_lock:
+                    commit = self._take_next()  # what it covers is dropped by the mending
+                    self.mend()
+                raise UnavailableError(
+                    "an earlier sync failed, and what was staged since is gone: append it again; what was "
+                    "written before may be there: look at the end offset",
+                    retry_after_s=1.0,
+                )
+            journal = self._active.journal
+            if journal is not None and journal.closed_stage is not None:
+                journal.write(journal.closed_stage)  # an earlier write of it failed
+            with self.append_lock:
+                commit = self._take_next()
+                journal = self._active.journal
+                closed = None if journal is None else journal.close_stage()
+            if journal is not None and closed is not None:
+                journal.write(closed)
+            commit.reach(Level.OS)
+            self._tell_arrived(Level.OS)
+            if commit.wanted is Level.DISK or self._has_much_unsynced(journal):
+                self._sync()
+                commit.reach(Level.DISK)
+                self._tell_arrived(Level.DISK)
+        except OSError as error:
+            self._fail(commit, _write_error(error))
+        except TierdexError as error:
+            self._fail(commit, error)
+        except BaseException:
+            self._fail(commit, UnavailableError("the commit was interrupted: append again"))
+            raise
+
+    def sync_rolled(self) -> None:
+        """Make rolled journals durable. Holding `commit_lock`. Raises OSError."""
+        while self._active.unsynced:
+            self._sync_one(self._active.unsynced[0])
+            del self._active.unsynced[0]
+
+    def _sync(self) -> None:
+        """Make everything written durable: older journals, the newest one's name, then its batches."""
+        self.sync_rolled()
+        journal = self._active.journal
+        if journal is not None:
+            self._active.make_name_durable()
+            self._sync_one(journal)
+
+    def _sync_one(self, journal: Journal) -> None:
+        try:
+            journal.sync()
+        except OSError:
+            self.is_suspect = True
+            raise
+
+    def _take_next(self) -> Commit:
+        commit, self._next = self._next, Commit()
+        self._staged_since = None
+        return commit
+
+    def _fail(self, commit: Commit | None, error: TierdexError) -> None:
+        if commit is None:
+            with self.append_lock:
+                commit = self._take_next()
+        commit.fail(error)
+
+    def _has_much_unsynced(self, journal: Journal | None) -> bool:
+        return journal is not None and journal.published - journal.synced >= _SYNC_EVERY_BYTES
+
+    def _tell_arrived(self, level: Level) -> None:
+        bell, self._arrived[level] = self._arrived[level], Bell()
+        bell.set()
+
+
+def _write_error(error: OSError) -> UnavailableError:
+    typed = disk_error(error)
+    return type(typed)(
+        f"{typed}. What was not acknowledged may still be written: look at the end offset, or append with "
+        "`expect_offset`",
+        retry_after_s=1.0,
+    )

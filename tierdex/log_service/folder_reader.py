@@ -1,0 +1,107 @@
+"""The files of a log that another process writes, or nobody: read, never touched.
+
+Unsealed journals are scanned for new batches, and synced here before anything of them counts as `disk`: how
+far their writer synced is not written down for others. A journal that is sealed meanwhile is opened as such.
+
+Depends on lifecycle, logfile and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tierdex.errors import CorruptFileError
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.paths import parse_number
+from tierdex.log_service.answer import MissingMessages
+from tierdex.log_service.log_recovery import open_sealed, unsealed_handle
+from tierdex.logfile.journal.file import Journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.seams import Seams
+
+_ATTEMPTS = 5  # a file may be moved between the look at a folder and its opening
+
+
+class FolderReader:
+    """Keeps a table in step with the folders. Safe to share between threads."""
+
+    def __init__(self, seams: Seams, paths: DataPaths, table: FileTable, node: str) -> None:
+        self._filesystem = seams.filesystem
+        self._paths = paths
+        self._table = table
+        self._node = node
+        self._lock = threading.Lock()
+        self.unread: list[MissingMessages] = []  # files that do not open
+
+    def refresh(self) -> None:
+        """Look at the folders and at the unsealed journals anew. Raises OSError."""
+        with self._lock:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    self._refresh()
+                except FileNotFoundError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+                else:
+                    return
+
+    def _refresh(self) -> None:
+        # Unsealed first: a journal that moves meanwhile is found in one of the two.
+        found = dict.fromkeys(self._numbers(FileState.UNSEALED), FileState.UNSEALED)
+        found |= dict.fromkeys(self._numbers(FileState.SEALED), FileState.SEALED)
+        self.unread = []
+        for number, state in sorted(found.items()):
+            handle = self._table.get(number, self._node)
+            if handle is None or handle.state is not state:
+                opened = self._open(state, number)
+                if opened is None:
+                    continue
+                self._table.change(add=(opened,), remove=() if handle is None else (handle,))
+                handle = opened
+            if handle.is_live:
+                self._follow(handle)
+        for handle in self._table.version.files.local():
+            if handle.number not in found:
+                self._table.remove(handle)
+
+    def _numbers(self, state: FileState) -> list[int]:
+        names = self._filesystem.list_folder(self._paths.folder(state))
+        return [number for number in map(parse_number, names) if number is not None]
+
+    def _open(self, state: FileState, number: int) -> FileHandle | None:
+        path = self._paths.path_of(state, number)
+        try:
+            if state is FileState.SEALED:
+                return open_sealed(self._filesystem, self._node, number, path)
+            journal = Journal.open_for_reading(self._filesystem, path)
+        except CorruptFileError as error:
+            if state is FileState.UNSEALED and self._is_about_to_move(path):
+                return None
+            self.unread.append(MissingMessages(path.name, error.reason))
+            return None
+        return unsealed_handle(self._node, number, path, journal, is_own=False)
+
+    def _is_about_to_move(self, path: Path) -> bool:
+        """Say whether an unsealed journal has its footer: it is renamed next."""
+        try:
+            open_sealed(self._filesystem, self._node, 0, path).reader.close()
+        except CorruptFileError:
+            return False
+        return True
+
+    def _follow(self, handle: FileHandle) -> None:
+        journal: Journal = handle.reader.journal
+        published = journal.refresh()
+        if published > handle.reader.durable:
+            assert handle.path is not None
+            with closing(self._filesystem.open(handle.path)) as file:
+                file.sync_data()
+            handle.reader.durable = published

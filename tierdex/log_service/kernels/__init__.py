@@ -1,0 +1,1 @@
+"""Kernels of the message log: offsets of queues, and single messages."""

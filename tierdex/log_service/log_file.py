@@ -1,0 +1,116 @@
+"""A file of the log as reads and the file table see it: an unsealed journal, or a sealed one.
+
+Depends on logfile and levels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.log_service.levels import Level
+
+if TYPE_CHECKING:
+    from tierdex.logfile.journal.file import Journal
+    from tierdex.logfile.journal.sealed import SealedJournal
+    from tierdex.logfile.messages import Extent, MessageBatch
+
+
+class LiveFile:
+    """An unsealed journal: what it shows depends on the level. Owns the journal."""
+
+    is_growing = True
+
+    def __init__(self, journal: Journal, *, is_own: bool = True) -> None:
+        """`is_own`: this process writes it; else `durable` says how far it is known to be synced."""
+        self.journal = journal
+        self.durable = 0
+        self._is_own = is_own
+
+    @property
+    def generation(self) -> int:
+        return self.journal.header.generation
+
+    def limit(self, level: Level) -> int:
+        """Return the byte below which messages have the level."""
+        if level is Level.RECEIVED:
+            return self.journal.received_limit
+        if level is Level.OS:
+            return self.journal.published
+        return self.journal.synced if self._is_own else self.durable
+
+    def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
+        """Return the offsets that a queue has here at a level, None when it has none."""
+        return self.journal.extent(topic, queue_id, self.limit(level))
+
+    def read(
+        self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int, level: Level
+    ) -> MessageBatch:  # fmt: skip
+        """Return messages from `offset` on, at least one when there is one."""
+        return self.journal.read(
+            topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes, limit=self.limit(level)
+        )  # fmt: skip
+
+    @property
+    def item_count(self) -> int:
+        return self.journal.message_count
+
+    @property
+    def min_time(self) -> int:
+        return self.journal.tables.min_time
+
+    @property
+    def max_time(self) -> int:
+        return self.journal.tables.max_time
+
+    @property
+    def bytes_used(self) -> int:
+        return self.journal.published
+
+    def close(self) -> None:
+        self.journal.close()
+
+
+class SealedFile:
+    """A sealed journal: everything in it is durable. Owns the journal."""
+
+    is_growing = False
+
+    def __init__(self, journal: SealedJournal) -> None:
+        self.journal = journal
+
+    @property
+    def generation(self) -> int:
+        return self.journal.header.generation
+
+    def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
+        """Return the offsets that a queue has here. Raises CorruptFileError."""
+        return self.journal.extent(topic, queue_id)
+
+    def read(
+        self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
+        level: Level,
+    ) -> MessageBatch:  # fmt: skip
+        """Return messages from `offset` on. Raises CorruptFileError."""
+        return self.journal.read(topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes)
+
+    @property
+    def item_count(self) -> int:
+        return self.journal.message_count
+
+    @property
+    def min_time(self) -> int:
+        return self.journal.min_time
+
+    @property
+    def max_time(self) -> int:
+        return self.journal.max_time
+
+    @property
+    def bytes_used(self) -> int:
+        return self.journal.bytes
+
+    def close(self) -> None:
+        self.journal.close()
+
+
+LogFile = LiveFile | SealedFile

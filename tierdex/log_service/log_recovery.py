@@ -1,0 +1,125 @@
+"""Opens what lies in the log's folders: identifies, repairs and opens journals.
+
+Recovery itself is planned and carried out by `lifecycle.recovery`; this module is what it asks. Sealed
+journals are opened by their footers, an unsealed one is read batch by batch. A file of a newer format is
+no damage: the opening is refused before anything is moved. Depends on fileparts, lifecycle, logfile and
+log_file.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.fileparts.footer import read_footer
+from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES
+from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.gap import BatchOrder
+from tierdex.lifecycle.recovery import Identity
+from tierdex.log_service.log_file import LiveFile, SealedFile
+from tierdex.logfile.header import decode_log_header
+from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
+from tierdex.logfile.layout import HEADER_MAGIC, Form
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+
+
+class JournalMending:
+    """What recovery asks about single files (`lifecycle.recovery.Mending`)."""
+
+    def __init__(self, filesystem: FileSystem, clock: Clock) -> None:
+        self._filesystem = filesystem
+        self._clock = clock
+        self.newer: UnsupportedFormatError | None = None  # the first file of a newer format
+
+    def identify(self, state: FileState, path: Path) -> Identity:
+        """Return what header and footer say. Raises CorruptFileError when the file does not open."""
+        with closing(self._filesystem.open(path)) as file:
+            head = file.read_at(0, HEADER_BYTES)
+            try:
+                if state is FileState.COMPACTED:
+                    raise UnsupportedFormatError(
+                        path, "this version reads no grouped files of a log"
+                    )
+                header = decode_log_header(head, path, form=Form.JOURNAL)
+            except UnsupportedFormatError as error:
+                if head.startswith(HEADER_MAGIC):
+                    self.newer = self.newer or error
+                raise
+            size = file.size()
+            if state is FileState.UNSEALED:
+                tail = file.read_at(max(0, size - FOOTER_BYTES), FOOTER_BYTES)
+                has_footer = tail[: len(FOOTER_MAGIC)] == FOOTER_MAGIC
+                return Identity(header.uuid, is_sealed=size != header.capacity and has_footer)
+            read_footer(file.read_at, size, path, uuid=header.uuid)
+        return Identity(header.uuid)
+
+    def read_order(self, path: Path) -> BatchOrder:
+        """Scan an unsealed journal for its place among others (`lifecycle.gap`). CorruptFileError."""
+        try:
+            journal = Journal.open_for_reading(self._filesystem, path)
+        except CorruptFileError:
+            with closing(SealedJournal.open(self._filesystem, path)) as sealed:
+                return BatchOrder(sealed.uuid, None, None)
+        with closing(journal):
+            return BatchOrder(journal.uuid, journal.predecessor, journal.end_of_batches)
+
+    def verify(self, state: FileState, path: Path) -> Sequence[str]:
+        try:
+            with closing(SealedJournal.open(self._filesystem, path)) as journal:
+                return journal.check()
+        except CorruptFileError as error:
+            return [error.reason]
+
+    def seal(self, path: Path) -> int:
+        """Recover an unsealed journal, seal and sync it; return its message count."""
+        with closing(recover_journal(self._filesystem, path)) as journal:
+            count = journal.message_count
+            if count and isinstance(journal, Journal):
+                journal.seal(seal_notes(journal, self._clock))
+            return count
+
+
+def seal_notes(journal: Journal, clock: Clock) -> dict[str, Any]:
+    """Return what a sealed journal says of its life: wall times, int64 ms."""
+    return {"begin_ms": journal.header.created_ms, "sealed_at_ms": clock.now_ms()}
+
+
+def open_sealed(filesystem: FileSystem, node: str, number: int, path: Path) -> FileHandle:
+    """Return the handle of a sealed journal. Raises CorruptFileError, OSError."""
+    journal = SealedJournal.open(filesystem, path)
+    try:
+        return FileHandle(
+            number=number,
+            node=node,
+            uuid=journal.uuid,
+            state=FileState.SEALED,
+            lease=Lease(SealedFile(journal)),
+            path=path,
+            begin_ms=int(journal.extra.get("begin_ms", journal.header.created_ms)),
+            sealed_at_ms=int(journal.extra.get("sealed_at_ms", filesystem.modified_ms(path))),
+            fixed_item_count=journal.message_count,
+            fixed_min_time=journal.min_time,
+            fixed_max_time=journal.max_time,
+            fixed_bytes=journal.bytes,
+        )
+    except BaseException:
+        journal.close()
+        raise
+
+
+def unsealed_handle(
+    node: str, number: int, path: Path, journal: Journal, *, is_own: bool = True
+) -> FileHandle:
+    """Return the handle of an unsealed journal."""
+    return live_handle(
+        number=number, node=node, uuid=journal.uuid, path=path,
+        reader=LiveFile(journal, is_own=is_own), slot_count=0, begin_ms=journal.header.created_ms,
+    )  # fmt: skip

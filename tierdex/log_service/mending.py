@@ -1,0 +1,123 @@
+"""After a failed sync: what the device has of a journal is read back and written anew, or is gone.
+
+The kernel may have dropped pages and call the next sync a success, so a suspect journal is never synced
+again. It is recovered as after a crash: everything not known as durable is written once more. What was only
+staged is dropped. When messages are gone, so are those of newer journals (nothing in them was acknowledged
+at `disk`), end offsets step back before anything is appended, and the generation rises.
+
+Depends on disk_errors, lifecycle, logfile and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tierdex.disk_errors import disk_error
+from tierdex.lifecycle.file_state import FileState
+from tierdex.log_service.log_file import LiveFile, SealedFile
+from tierdex.log_service.queue_table import queues_of_sealed, queues_of_tables
+from tierdex.logfile.journal.file import Journal, recover_journal
+
+if TYPE_CHECKING:
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.log_service.active_journal import ActiveJournal
+    from tierdex.log_service.committer import Committer
+    from tierdex.log_service.queue_table import QueueTable
+    from tierdex.seams import Seams
+
+logger = logging.getLogger(__name__)
+
+
+class Mender:
+    """Brings suspect journals back. `mend` needs both locks of the committer."""
+
+    def __init__(
+        self, seams: Seams, table: FileTable, queues: QueueTable, active: ActiveJournal,
+        committer: Committer, stage_bytes: int,
+    ) -> None:  # fmt: skip
+        self._seams = seams
+        self._table = table
+        self._queues = queues
+        self._active = active
+        self._committer = committer
+        self._stage_bytes = stage_bytes
+
+    def mend(self) -> None:
+        """Recover every suspect journal; drop what follows a loss. Raises UnavailableError."""
+        try:
+            self._mend()
+        except OSError as error:
+            raise disk_error(error) from error
+
+    def _mend(self) -> None:
+        unsealed = [
+            handle
+            for handle in self._table.version.files.local()  # oldest first
+            if handle.state is FileState.UNSEALED
+        ]
+        kept: list[FileHandle] = []
+        has_lost = False
+        for place, handle in enumerate(unsealed):
+            if isinstance(handle.reader, SealedFile) or not handle.reader.journal.suspect:
+                kept.append(handle)
+                continue
+            recovered, has_lost = self._recover(handle)
+            kept.append(recovered)
+            if has_lost:
+                self._drop(unsealed[place + 1 :])
+                break
+        for handle in kept:
+            note_ends(self._queues, handle.reader)
+        if has_lost:
+            self._active.generation += 1
+        self._committer.is_suspect = False
+
+    def _recover(self, handle: FileHandle) -> tuple[FileHandle, bool]:
+        """Return the journal's new handle, and whether messages are gone."""
+        old: Journal = handle.reader.journal
+        assert handle.path is not None
+        journal = recover_journal(
+            self._seams.filesystem, handle.path, stage_bytes=self._stage_bytes
+        )
+        has_lost = journal.message_count < old.message_count
+        self._take_back(old)
+        is_active = self._active.handle is not None and self._active.handle.key == handle.key
+        reader = LiveFile(journal) if isinstance(journal, Journal) else SealedFile(journal)
+        self._active.unsynced = [each for each in self._active.unsynced if each is not old]
+        if is_active:
+            self._active.abandon(journal.end_of_batches)
+        logger.warning(
+            "read back after a failed sync",
+            extra={"file_id": handle.file_id, "lost": old.message_count - journal.message_count},
+        )
+        return self._table.update(handle, reader=reader), has_lost
+
+    def _drop(self, handles: list[FileHandle]) -> None:
+        """Remove journals that follow a loss, the newest first, each durably."""
+        for handle in reversed(handles):
+            assert handle.path is not None
+            journal = handle.reader.journal
+            self._take_back(journal)
+            self._active.unsynced = [each for each in self._active.unsynced if each is not journal]
+            if self._active.handle is not None and self._active.handle.key == handle.key:
+                self._active.abandon(journal.end_of_batches)
+            self._table.remove(handle)
+            self._seams.filesystem.unlink(handle.path)
+            self._seams.filesystem.sync_folder(handle.path.parent)
+            logger.warning("removed, as it follows lost batches", extra={"path": str(handle.path)})
+
+    def _take_back(self, journal: Journal) -> None:
+        """Let queues of a journal go on where it began: what is left of it is noted again."""
+        columns, first, _ = queues_of_tables(journal.tables)
+        self._queues.note_ends(columns, first)
+
+
+def note_ends(queues: QueueTable, reader: LiveFile | SealedFile) -> None:
+    """Let the queues of a file go on behind it. Raises CorruptFileError."""
+    if isinstance(reader, SealedFile):
+        queues.note_ends(*queues_of_sealed(reader.journal))
+    else:
+        columns, _, next_offsets = queues_of_tables(reader.journal.tables)
+        queues.note_ends(columns, next_offsets)

@@ -1,0 +1,463 @@
+"""`MessageLog`: the embedded API of the message log. Appends messages, reads them by queue and offset.
+
+The facade checks the arguments, calls the component that does the work, and returns its answer. One process
+writes a data folder; any number of processes read. Any thread may call any method. Every error is a
+TierdexError. In a child of fork every call on the parent's log raises ForkedError, and `close` does nothing.
+
+Depends on disk_errors, seams, settings, value_rules and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierdex.disk_errors import with_disk_errors
+from tierdex.errors import InvalidRequestError, OffsetMismatchError, ReadOnlyError
+from tierdex.fork import forked_error, tell_child
+from tierdex.log_service.answer import LogFileInfo, Receipt
+from tierdex.log_service.appender import ExpectationFailedError
+from tierdex.log_service.levels import Level, level_of
+from tierdex.log_service.message_columns import GivenMessages, check_message, check_messages
+from tierdex.log_service.queue_reader import QueueReader
+from tierdex.log_service.reads import QueuePosition, ReadLimits
+from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from types import TracebackType
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.ids import IdSource
+    from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.appender import Appended, AppendRows
+    from tierdex.log_service.commit import Commit
+    from tierdex.log_service.open_log import LogComponents, LogWriting
+    from tierdex.log_service.queue_table import QueueTable
+
+_COUNT_MOST = 1_000_000
+_BYTES_MOST = 1 << 30
+_REFRESH_S = 0.1
+_WAIT_STEP_S = 0.1
+
+
+class PendingAppend(NamedTuple):
+    """An append that was staged: its offset, and the commit that brings it to the level asked for."""
+
+    offset: int
+    commit: Commit
+    level: Level
+
+
+class MessageLog:
+    """The message log of a data folder. Use `MessageLog.open`; close it, or use it as a context manager."""
+
+    def __init__(self, components: LogComponents) -> None:
+        self._components = components
+        self._settings = components.options.settings
+        self._clock = components.seams.clock
+        self._refreshed_at = self._clock.monotonic()
+        tell_child(self._after_fork)
+
+    def _after_fork(self) -> None:
+        """Refuse every call: the threads, locks and stages behind them are the parent's."""
+        self._components.refusal = forked_error("message log")
+
+    @classmethod
+    @with_disk_errors
+    def open(
+        cls,
+        data: str | Path,
+        *,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+        filesystem: FileSystem | None = None,
+        **settings: Any,
+    ) -> MessageLog:
+        """Open the log of the data folder `data` (created when absent, unless `read_only`).
+
+        Any setting is a keyword (see settings.py). Raises FolderInUseError when another process writes
+        there, NotFoundError for what is only read and is not there, UnsupportedFormatError for files of a
+        newer version, InvalidRequestError for a bad setting, UnavailableError when the disk fails.
+        """
+        from pathlib import Path as ActualPath
+
+        from tierdex.settings import load_settings
+
+        checked = load_settings(**settings)
+        if checked.kernel_cache_dir is not None:
+            os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
+        from tierdex.log_service.open_log import open_log
+        from tierdex.seams import Seams
+
+        return cls(open_log(ActualPath(data).absolute(), checked, Seams.of(clock, ids, filesystem)))
+
+    def __enter__(self) -> MessageLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @with_disk_errors
+    def close(self) -> None:
+        """Make everything appended durable and give the folder back. Idempotent."""
+        self._components.close()
+
+    # -- append ----------------------------------------------------------------------------------------
+
+    @with_disk_errors
+    def append(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        keys: Any = None,
+        message_id: str | None = None,
+        headers: Any = None,
+        timestamp: int | None = None,
+        expect_offset: int | None = None,
+        durability: str = "disk",
+    ) -> int:
+        """Append one message; return its offset: 0, 1, 2, ... in each queue, without a gap.
+
+        `keys` is a list of strings or one, `headers` a list of (name, bytes), `timestamp` int64 ms (None:
+        now). Returns once the message has the level `durability`: "received", "os" or "disk". With
+        `expect_offset` the message is appended only if that offset is next. Raises OffsetMismatchError
+        (nothing was appended, everything below the right offset has the level), InvalidRequestError,
+        RequestTooLargeError, UnavailableError (not acknowledged; it may be there all the same).
+        """
+        pending = self._append_nowait(
+            GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
+            expect_offset, durability,
+        )  # fmt: skip
+        self._writing().committer.wait(pending.commit, pending.level)
+        return pending.offset
+
+    @with_disk_errors
+    def append_nowait(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        keys: Any = None,
+        message_id: str | None = None,
+        headers: Any = None,
+        timestamp: int | None = None,
+        durability: str = "disk",
+    ) -> PendingAppend:
+        """Stage one message and return at once; `commit.add_callback(level, ...)` tells when it is safe.
+
+        All messages of one commit share it, so a coroutine's future may serve all of them. Raises as
+        `append` does; errors of the disk come through `commit.raise_error(level)`.
+        """
+        pending = self._append_nowait(
+            GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp), None, durability
+        )  # fmt: skip
+        self._writing().committer.hand_over()
+        return pending
+
+    @with_disk_errors
+    def append_batch(
+        self,
+        *,
+        topic: Any,
+        queue_id: Any,
+        body: Any,
+        keys: Any = None,
+        message_id: Any = None,
+        headers: Any = None,
+        timestamp: Any = None,
+        durability: str = "disk",
+    ) -> Receipt:
+        """Append many messages by column, in order of rows; return their offsets.
+
+        `body` is Arrow binary or a list of bytes; `topic`, `queue_id` and `timestamp` are one value for all
+        rows or a column; `keys` a list of strings a row, `message_id` a string a row, `headers` a list of
+        (name, bytes) a row. All or none: the whole call is checked first. What fits one stage (4 MiB) is
+        atomic across a crash; of more, a prefix of each queue may survive one. Raises as `append` does.
+        """
+        level = level_of(durability, "durability")
+        writing = self._writing()
+        rows = check_messages(
+            self._settings,
+            GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
+            self._clock.now_ms(),
+        )
+        if not rows.row_count:
+            import numpy as np
+
+            return Receipt(np.empty(0, np.int64), level)
+        appended = writing.appender.append(rows, level)
+        writing.committer.wait(appended.commit, level)
+        return Receipt(appended.offsets, level)
+
+    @with_disk_errors
+    def flush(self, durability: str = "disk") -> None:
+        """Bring everything that was appended to a level."""
+        level = level_of(durability, "durability")
+        committer = self._writing().committer
+        with committer.append_lock:
+            commit = committer.join(level)
+        committer.wait(commit, level)
+
+    # -- read ------------------------------------------------------------------------------------------
+
+    @with_disk_errors
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_count: int = 100,
+        max_bytes: int = 1 << 20,
+        wait: float = 0.0,
+        visible: str = "disk",
+    ) -> ReadAnswer:
+        """Return messages of a queue from `offset` on: at most `max_count`, and `max_bytes` after the first.
+
+        `visible` is the level that a message needs to be seen. An offset below `begin_offset` is answered
+        from there (`from_begin` says so); at the end, and for a queue that nobody knows, the answer is
+        empty, after `wait` seconds at most when none came. What cannot be read is named in `missing`.
+        Raises InvalidRequestError.
+        """
+        at, limits = self._checked(topic, queue_id, offset, max_count, max_bytes, visible)
+        if not 0.0 <= wait <= 86_400.0:
+            raise InvalidRequestError("must be 0 to 86400 seconds", field="wait")
+        return self._read_waiting(at, limits, wait)
+
+    def read_arrow(self, topic: str, queue_id: int, offset: int, **limits: Any) -> Any:
+        """Return the same as an Arrow table: offset, timestamp, body, keys, message_id, headers."""
+        return self.read(topic, queue_id, offset, **limits).table()
+
+    @with_disk_errors
+    def read_many(
+        self,
+        places: Iterable[tuple[str, int, int]],
+        *,
+        max_count: int = 100,
+        max_bytes: int = 1 << 20,
+        visible: str = "disk",
+    ) -> list[ReadAnswer]:
+        """Return an answer for each (topic, queue_id, offset), in order; limits are each one's."""
+        checked = [
+            self._checked(topic, queue_id, offset, max_count, max_bytes, visible)
+            for topic, queue_id, offset in places
+        ]
+        self._refresh()
+        if not checked:
+            return []
+        return self._components.reads.read_many([at for at, _ in checked], checked[0][1])
+
+    def reader(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int = 0,
+        *,
+        generation: int | None = None,
+        max_count: int = 1000,
+        max_bytes: int = 1 << 20,
+        wait: float = 0.0,
+        visible: str = "disk",
+    ) -> QueueReader:
+        """Return an iterator over the messages from `offset` on, which stops at the end (`wait`: of both).
+
+        With the `generation` of an earlier reader it raises OffsetsReusedError when a crash took back what
+        that one had read. Raises InvalidRequestError.
+        """
+        self._checked(topic, queue_id, offset, max_count, max_bytes, visible)
+
+        def read(at: int, count: int | None) -> ReadAnswer:
+            return self.read(
+                topic, queue_id, at, max_count=count or max_count, max_bytes=max_bytes,
+                wait=0.0 if count else wait, visible=visible,
+            )  # fmt: skip
+
+        return QueueReader(read, offset, generation)
+
+    @with_disk_errors
+    def begin_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset of the first message of a queue that is still there; 0 for an unknown one."""
+        return self._bounds(topic, queue_id, Level.RECEIVED)[0]
+
+    @with_disk_errors
+    def end_offset(self, topic: str, queue_id: int, *, level: str = "disk") -> int:
+        """Return the offset behind the last message that has `level`; 0 for an unknown queue."""
+        return self._bounds(topic, queue_id, level_of(level, "level"))[1]
+
+    @with_disk_errors
+    def offset_at(self, topic: str, queue_id: int, timestamp: int, *, visible: str = "disk") -> int:
+        """Return the least offset whose message has a time >= `timestamp`; the end offset if none has.
+
+        Raises CorruptFileError when what would have to be looked at cannot be read.
+        """
+        at, limits = self._checked(topic, queue_id, 0, 1, 1, visible)
+        check_integer(timestamp, "timestamp")
+        self._refresh()
+        return self._components.reads.offset_at(at.topic, at.queue_id, timestamp, limits.level)
+
+    # -- the log as a whole ------------------------------------------------------------------------------
+
+    @with_disk_errors
+    def topics(self) -> list[str]:
+        """Return the topics that hold messages, sorted."""
+        return self._queues().topics()
+
+    @with_disk_errors
+    def queues(self, topic: str) -> list[int]:
+        """Return the queues of a topic that hold messages, sorted; none for an unknown topic."""
+        return self._queues().queues(check_topic(topic, "topic").encode())
+
+    @with_disk_errors
+    def roll(self) -> bool:
+        """Let the next append go into a new journal, unless this one is empty; say whether it does."""
+        writing = self._writing()
+        with writing.committer.commit_lock, writing.committer.append_lock:
+            journal = writing.active.journal
+            if journal is None or not journal.message_count:
+                return False
+            writing.appender.roll("asked for")
+            return True
+
+    @with_disk_errors
+    def run_compaction(self) -> int:
+        """Seal every journal that was rolled; return how many were."""
+        return self._writing().sealer.seal_rolled()
+
+    @with_disk_errors
+    def files(self) -> list[LogFileInfo]:
+        """Return every file of the log, newest first."""
+        self._refresh()
+        with self._components.table.snapshot() as snapshot:
+            return [
+                LogFileInfo(
+                    handle.file_id, handle.state.value, handle.item_count, handle.bytes,
+                    handle.min_time, handle.max_time, handle.begin_ms, handle.reader.generation,
+                )
+                for handle in snapshot.files
+            ]  # fmt: skip
+
+    @with_disk_errors
+    def refresh(self) -> None:
+        """Look at the folder anew, in a log that was opened for reading."""
+        self._components.check_open()
+        if self._components.follower is not None:
+            self._components.follower.refresh()
+            self._refreshed_at = self._clock.monotonic()
+
+    # -- private -----------------------------------------------------------------------------------------
+
+    def _queues(self) -> QueueTable:
+        """Return the queues of the log; a reader collects them from the files each time."""
+        if self._components.writing is not None or self._components.refusal is not None:
+            return self._writing().queues
+        from tierdex.log_service.mending import note_ends
+        from tierdex.log_service.queue_table import QueueTable
+
+        self._refresh()
+        queues = QueueTable()
+        with self._components.table.snapshot() as snapshot:
+            for handle in snapshot.file_list.local():
+                note_ends(queues, handle.reader)
+        return queues
+
+    def _writing(self) -> LogWriting:
+        self._components.check_open()
+        writing = self._components.writing
+        if writing is None:
+            raise ReadOnlyError("the log was opened read-only")
+        return writing
+
+    def _append_nowait(
+        self, given: GivenMessages, expect_offset: int | None, durability: str
+    ) -> PendingAppend:
+        level = level_of(durability, "durability")
+        writing = self._writing()
+        if expect_offset is not None:
+            check_integer(expect_offset, "expect_offset", 0, INT64_MAX)
+        rows = check_message(self._settings, given, self._clock.now_ms())
+        try:
+            appended: Appended = writing.appender.append(rows, level, expect=expect_offset)
+        except ExpectationFailedError as failed:
+            raise self._mismatch(failed, rows, level, given, expect_offset) from None
+        return PendingAppend(int(appended.offsets[0]), appended.commit, level)
+
+    def _mismatch(
+        self, failed: ExpectationFailedError, rows: AppendRows, level: Level, given: GivenMessages,
+        expected: int | None,
+    ) -> OffsetMismatchError:  # fmt: skip
+        """Return the refusal, once everything below the right offset has the level."""
+        self._writing().committer.wait(failed.commit, level)
+        name, queue_id = given.topic, int(rows.queues.queue_ids[0])
+        ends = {
+            each.name.lower(): self._components.reads.bounds(name, queue_id, each)[1]
+            for each in Level
+        }
+        return OffsetMismatchError(
+            f"offset {failed.next_offset} is next in {name!r} queue {queue_id}, not {expected}",
+            next_offset=failed.next_offset,
+            end_offsets=ends,
+        )
+
+    def _checked(
+        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str
+    ) -> tuple[QueuePosition, ReadLimits]:
+        self._components.check_open()
+        at = QueuePosition(
+            check_topic(topic, "topic"),
+            check_integer(queue_id, "queue_id", 0, INT32_MAX),
+            check_integer(offset, "offset", 0, INT64_MAX),
+        )
+        return at, ReadLimits(
+            check_integer(max_count, "max_count", 1, _COUNT_MOST),
+            check_integer(max_bytes, "max_bytes", 1, _BYTES_MOST),
+            level_of(visible, "visible"),
+        )
+
+    def _bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
+        self._components.check_open()
+        check_topic(topic, "topic")
+        check_integer(queue_id, "queue_id", 0, INT32_MAX)
+        self._refresh()
+        return self._components.reads.bounds(topic, queue_id, level)
+
+    def _read_waiting(self, at: QueuePosition, limits: ReadLimits, wait: float) -> ReadAnswer:
+        """Read, and again when more has come, until there is something to tell or the time is over."""
+        deadline = self._clock.monotonic() + wait
+        writing = self._components.writing
+        while True:
+            bell = None if writing is None else writing.committer.arrival(limits.level)
+            self._refresh(at_once=wait > 0)
+            answer = self._components.reads.read(at, limits)
+            left = deadline - self._clock.monotonic()
+            if len(answer) or left <= 0:
+                return answer
+            if bell is not None:
+                self._clock.wait(bell, left)
+            else:
+                self._clock.wait(_new_bell(), min(left, _WAIT_STEP_S))
+            self._components.check_open()
+
+    def _refresh(self, *, at_once: bool = False) -> None:
+        """Follow the folder, in a log that was opened for reading, if that was not done just now."""
+        self._components.check_open()
+        if self._components.follower is None:
+            return
+        if at_once or self._clock.monotonic() - self._refreshed_at >= _REFRESH_S:
+            self.refresh()
+
+
+def _new_bell() -> Any:
+    from tierdex.clock import Bell
+
+    return Bell()

@@ -1,0 +1,302 @@
+"""Opens a data folder's message log, and wires its components.
+
+::
+
+    writing   lock the folder -> settle its node -> list, refuse newer formats -> drop what follows lost
+              batches -> recover -> table, next offset of every queue -> closed in order? -> threads
+    reading   nothing is locked, nothing changed: the folders are followed
+
+A log that was not closed in order goes on in a new journal of the next generation: offsets may have been
+given to messages that are gone. Depends on background, fileparts, lifecycle, logfile and the other modules
+of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tierdex.background import WorkerThread
+from tierdex.errors import ClosedError, CorruptFileError, NotFoundError, TierdexError
+from tierdex.fileparts.predecessor import NO_PREDECESSOR
+from tierdex.filesystem import make_durable_folder
+from tierdex.lifecycle.file_number import NextNumber
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.file_table import FileTable
+from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
+from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
+from tierdex.lifecycle.folder_number import FolderNumber
+from tierdex.lifecycle.gap import drop_behind_a_gap
+from tierdex.lifecycle.paths import DataPaths, parse_quarantined_name
+from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
+from tierdex.log_service.active_journal import ActiveJournal
+from tierdex.log_service.answer import MissingMessages
+from tierdex.log_service.appender import Appender
+from tierdex.log_service.clean_close import note_clean_close, take_clean_close
+from tierdex.log_service.committer import Committer
+from tierdex.log_service.folder_reader import FolderReader
+from tierdex.log_service.levels import Level
+from tierdex.log_service.log_options import LogOptions
+from tierdex.log_service.log_recovery import JournalMending, open_sealed, unsealed_handle
+from tierdex.log_service.mending import Mender, note_ends
+from tierdex.log_service.next_journal import NextJournal
+from tierdex.log_service.queue_table import QueueTable
+from tierdex.log_service.reads import LogReads
+from tierdex.log_service.sealer import Sealer
+from tierdex.logfile.journal.file import Journal, recover_journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.fileparts.predecessor import Predecessor
+    from tierdex.filesystem import FolderLock
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.seams import Seams
+    from tierdex.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+LOG_FOLDER = "log"
+_STOP_TIMEOUT_S = 60.0
+
+
+@dataclass
+class LogWriting:
+    """What the owner of a log has besides its files."""
+
+    queues: QueueTable
+    active: ActiveJournal
+    committer: Committer
+    appender: Appender
+    sealer: Sealer
+    next_journal: NextJournal
+    lock: FolderLock
+    paths: DataPaths
+    threads: list[WorkerThread] = field(default_factory=list)
+
+
+@dataclass
+class LogComponents:
+    """An open log. `missing` are files that do not open; `refusal` is why every call is refused."""
+
+    options: LogOptions
+    seams: Seams
+    table: FileTable
+    reads: LogReads
+    writing: LogWriting | None = None
+    follower: FolderReader | None = None
+    missing: list[MissingMessages] = field(default_factory=list)
+    refusal: TierdexError | None = None
+
+    def check_open(self) -> None:
+        """Raise ClosedError, or ForkedError in a child, when no call is answered any more."""
+        if self.refusal is not None:
+            raise type(self.refusal)(*self.refusal.args)
+
+    def close(self) -> None:
+        """Make everything durable, note that, stop the threads, give files and lock back; done once."""
+        if self.refusal is not None:
+            return
+        self.refusal = ClosedError("the message log was closed")
+        try:
+            if self.writing is not None:
+                self._close_writing(self.writing)
+        finally:
+            self._close_files()
+
+    def _close_writing(self, writing: LogWriting) -> None:
+        try:
+            for thread in writing.threads:
+                thread.ask_to_stop()
+            writing.committer.wake = None
+            with writing.committer.append_lock:
+                commit = writing.committer.join(Level.DISK)
+            for thread in writing.threads:
+                thread.stop(_STOP_TIMEOUT_S)
+            writing.committer.wait(commit, Level.DISK)
+            writing.next_journal.close()
+            newest = newest_end(self.table)
+            if newest is not None:
+                note_clean_close(self.seams.filesystem, writing.paths.root, newest)
+        finally:
+            self._close_files()
+            writing.lock.release()
+
+    def _close_files(self) -> None:
+        with self.table.snapshot() as snapshot:
+            self.table.remove(*snapshot.files)
+
+
+def newest_end(table: FileTable) -> Predecessor | None:
+    """Return where the batches of the newest file end, None without a file."""
+    local = table.version.files.local()
+    if not local:
+        return None
+    end: Predecessor = local[-1].reader.journal.end_of_batches
+    return end
+
+
+def open_log(data: Path, settings: Settings, seams: Seams) -> LogComponents:
+    """Open the log of a data folder. Raises FolderInUseError, CorruptFileError, OSError."""
+    if settings.read_only:
+        return _open_reading(data, settings, seams)
+    lock = acquire_folder_lock(seams.filesystem, data, make_holder_text(seams.clock))
+    opening = None
+    try:
+        recorded = read_folder_node(seams.filesystem, data)
+        settings = settle_node(settings, recorded, data, adopt=False)
+        opening = _OwnerOpening(data, LogOptions.of(settings), seams, lock)
+        if recorded is None:
+            write_folder_node(seams.filesystem, data, settings.node)
+        return opening.run()
+    except BaseException:
+        if opening is not None:
+            opening.close_files()
+        lock.release()
+        raise
+
+
+def _open_reading(data: Path, settings: Settings, seams: Seams) -> LogComponents:
+    paths = DataPaths(data / LOG_FOLDER)
+    if not seams.filesystem.is_folder(paths.root):
+        raise NotFoundError(f"{data} holds no message log: is the path right?")
+    settings = settle_node(settings, read_folder_node(seams.filesystem, data), data, adopt=False)
+    table = FileTable()
+    follower = FolderReader(seams, paths, table, settings.node)
+    quarantined = _quarantined(seams, paths)
+    follower.refresh()
+    return LogComponents(
+        LogOptions(settings, 0), seams, table,
+        LogReads(table, lambda: [*quarantined, *follower.unread]),
+        follower=follower, missing=quarantined,
+    )  # fmt: skip
+
+
+def _quarantined(seams: Seams, paths: DataPaths) -> list[MissingMessages]:
+    names = seams.filesystem.list_folder(paths.quarantine)
+    return [
+        MissingMessages(f"quarantine/{name}", "does not open: it was moved away")
+        for name in names
+        if parse_quarantined_name(name) is not None
+    ]
+
+
+class _OwnerOpening:
+    """The opening of one locked folder."""
+
+    def __init__(self, data: Path, options: LogOptions, seams: Seams, lock: FolderLock) -> None:
+        self._paths = DataPaths(data / LOG_FOLDER)
+        self._options = options
+        self._seams = seams
+        self._lock = lock
+        self._table = FileTable()
+        self._queues = QueueTable()
+        self._numbers = NextNumber(seams.clock, FolderNumber(seams.filesystem, data).highest)
+        self._missing: list[MissingMessages] = []
+
+    def run(self) -> LogComponents:
+        """Recover and wire; start the threads, unless the settings want none."""
+        make_durable_folder(self._seams.filesystem, self._paths.root)
+        has_lost = self._recover()
+        end = newest_end(self._table)
+        is_clean = end is None or take_clean_close(self._seams.filesystem, self._paths.root, end)
+        generation = max(
+            (handle.reader.generation for handle in self._table.version.files.local()), default=0
+        )
+        is_new_generation = has_lost or not is_clean
+        components = self._wire(generation + is_new_generation)
+        writing = components.writing
+        assert writing is not None
+        newest = self._newest_unsealed()
+        if newest is not None and not is_new_generation:
+            writing.active.resume(newest)
+        else:
+            writing.active.abandon(end or NO_PREDECESSOR)  # all of it is durable: recovered
+        if self._options.settings.background:
+            self._start(components, writing)
+        return components
+
+    def close_files(self) -> None:
+        """Give back what was opened."""
+        with self._table.snapshot() as snapshot:
+            self._table.remove(*snapshot.files)
+
+    def _recover(self) -> bool:
+        """Recover the folder, fill table and queues; say whether a file is gone or does not open."""
+        filesystem, paths = self._seams.filesystem, self._paths
+        mending = JournalMending(filesystem, self._seams.clock)
+        listing = list_folders(filesystem, paths, mending.identify)
+        if mending.newer is not None:
+            raise mending.newer  # before anything is moved
+        dropped = drop_behind_a_gap(filesystem, paths, listing, mending.read_order)
+        has_lost = len(dropped.files) < len(listing.files)
+        recovered = apply_recovery(
+            filesystem, paths, plan_recovery(dropped, lambda uuid: False), mending
+        )
+        self._missing = _quarantined(self._seams, paths)
+        for state, number, path in recovered.files:
+            self._numbers.see(number)
+            self._table.insert(self._open(state, number, path))
+            note_ends(self._queues, self._table.version.files.local()[-1].reader)
+        for name in filesystem.list_folder(paths.quarantine):
+            self._numbers.see(parse_quarantined_name(name) or 0)
+        return has_lost or bool(recovered.quarantined)
+
+    def _open(self, state: FileState, number: int, path: Path) -> FileHandle:
+        filesystem, node = self._seams.filesystem, self._options.settings.node
+        if state is FileState.SEALED:
+            return open_sealed(filesystem, node, number, path)
+        journal = recover_journal(filesystem, path, stage_bytes=self._options.stage_bytes)
+        if not isinstance(journal, Journal):
+            journal.close()
+            raise CorruptFileError(path, "is sealed, and lies among the unsealed: recover again")
+        return unsealed_handle(node, number, path, journal)
+
+    def _newest_unsealed(self) -> FileHandle | None:
+        local = self._table.version.files.local()
+        return local[-1] if local and local[-1].state is FileState.UNSEALED else None
+
+    def _wire(self, generation: int) -> LogComponents:
+        options, seams, table = self._options, self._seams, self._table
+        next_journal = NextJournal(options, seams, self._paths, table)
+        active = ActiveJournal(
+            options, seams, self._paths, table, self._numbers, next_journal,
+            generation=generation, on_rolled=lambda: _wake(components, Sealer.name),
+        )  # fmt: skip
+        committer = Committer(active, seams.clock, options.settings.stage_max_age)
+        components = LogComponents(
+            options,
+            seams,
+            table,
+            LogReads(table, lambda: components.missing),
+            missing=self._missing,
+        )
+        appender = Appender(
+            options, self._queues, active, committer, check_accepts=components.check_open
+        )
+        committer.mend = Mender(
+            seams, table, self._queues, active, committer, options.stage_bytes
+        ).mend
+        sealer = Sealer(seams, self._paths, table, active, appender, committer, next_journal)
+        components.writing = LogWriting(
+            self._queues, active, committer, appender, sealer, next_journal, self._lock, self._paths
+        )
+        return components
+
+    def _start(self, components: LogComponents, writing: LogWriting) -> None:
+        clock = self._seams.clock
+        writing.threads = [
+            WorkerThread(writing.committer, clock),
+            WorkerThread(writing.sealer, clock),
+        ]
+        writing.committer.wake = writing.threads[0].wake
+        for thread in writing.threads:
+            thread.start()
+
+
+def _wake(components: LogComponents, name: str) -> None:
+    if components.writing is not None:
+        for thread in components.writing.threads:
+            if thread.name == name:
+                thread.wake()

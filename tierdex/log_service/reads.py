@@ -1,0 +1,274 @@
+"""Reading a queue by offset: which files hold it, messages from one file after the other.
+
+::
+
+    extents   of the queue in every file, oldest first: sealed ones looked up once and kept until the list
+              of files changes, growing ones each time
+    begin     the first extent's first offset;  end  the last one's end, at the level asked for
+    messages  from the extent that holds the offset on, until a limit, the end, a gap, or damage
+
+What lies between two extents is missing, and named; it is never skipped. Nothing is opened or held a queue,
+but the extents of those that were read lately. Depends on lifecycle, logfile and the other modules of this
+folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.errors import CorruptFileError
+from tierdex.log_service.answer import MissingMessages, ReadAnswer
+from tierdex.logfile.messages import MessageBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileList, FileSnapshot, FileTable
+    from tierdex.log_service.levels import Level
+    from tierdex.log_service.log_file import LogFile
+    from tierdex.logfile.messages import Extent
+
+_QUEUES_KEPT = 65_536
+_SCAN_COUNT = 4096
+_ANY_BYTES = 1 << 62
+
+
+class QueuePosition(NamedTuple):
+    """A place in a queue."""
+
+    topic: str
+    queue_id: int
+    offset: int
+
+    @property
+    def name(self) -> bytes:
+        return self.topic.encode()
+
+
+class ReadLimits(NamedTuple):
+    """How much of a queue to read, and how safe it has to be."""
+
+    max_count: int
+    max_bytes: int
+    level: Level
+
+
+class _Held(NamedTuple):
+    """The part of a queue in one file."""
+
+    handle: FileHandle
+    extent: Extent
+
+
+class _Sealed(NamedTuple):
+    """A queue in the sealed files, oldest first, and the files that could not say."""
+
+    held: tuple[_Held, ...]
+    unread: tuple[MissingMessages, ...]
+
+
+class _Files:
+    """The files of one version of the table, and what is known of queues in the sealed ones."""
+
+    def __init__(self, file_list: FileList) -> None:
+        self.file_list = file_list
+        local = file_list.local()
+        self.sealed = [handle for handle in local if not handle.reader.is_growing]
+        self.growing = [handle for handle in local if handle.reader.is_growing]
+        self.queues: dict[tuple[bytes, int], _Sealed] = {}
+
+
+class LogReads:
+    """Answers reads from the files of a table. Safe to share between threads."""
+
+    def __init__(
+        self, table: FileTable, quarantined: Callable[[], Sequence[MissingMessages]]
+    ) -> None:
+        """`quarantined` returns the files that do not open: they may hold what is missing."""
+        self._table = table
+        self._quarantined = quarantined
+        self._files: _Files | None = None
+
+    def read(self, at: QueuePosition, limits: ReadLimits) -> ReadAnswer:
+        """Return messages from `at` on."""
+        with self._table.snapshot() as snapshot:
+            return self._answer(self._files_of(snapshot), at, limits)
+
+    def read_many(self, places: Sequence[QueuePosition], limits: ReadLimits) -> list[ReadAnswer]:
+        """Return the answers in order, all from the same files."""
+        with self._table.snapshot() as snapshot:
+            files = self._files_of(snapshot)
+            return [self._answer(files, at, limits) for at in places]
+
+    def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
+        """Return the (begin, end) offsets of a queue; (0, 0) for one that holds nothing."""
+        with self._table.snapshot() as snapshot:
+            held, _ = self._queue(self._files_of(snapshot), topic.encode(), queue_id, level)
+            return _bounds(held)
+
+    def offset_at(self, topic: str, queue_id: int, timestamp: int, level: Level) -> int:
+        """Return the least offset whose message has a time >= `timestamp`; the end offset if none has.
+
+        Times need not rise in a queue. Files without such a time are not read. CorruptFileError.
+        """
+        name = topic.encode()
+        with self._table.snapshot() as snapshot:
+            held, unread = self._queue(self._files_of(snapshot), name, queue_id, level)
+            if unread:
+                raise CorruptFileError(unread[0].file, unread[0].reason)
+            for handle, extent in held:
+                file: LogFile = handle.reader
+                if file.max_time < timestamp:
+                    continue
+                offset = extent.first_offset
+                while offset < extent.next_offset:
+                    batch = file.read(
+                        name, queue_id, offset,
+                        max_count=min(_SCAN_COUNT, extent.next_offset - offset),
+                        max_bytes=_ANY_BYTES, level=level,
+                    )  # fmt: skip
+                    later = (batch.times >= timestamp).nonzero()[0]
+                    if len(later):
+                        return offset + int(later[0])
+                    offset = batch.next_offset
+            return _bounds(held)[1]
+
+    # -- files of a queue ------------------------------------------------------------------------------
+
+    def _files_of(self, snapshot: FileSnapshot) -> _Files:
+        files = self._files
+        if files is None or files.file_list is not snapshot.file_list:
+            files = self._files = _Files(snapshot.file_list)
+        return files
+
+    def _queue(
+        self, files: _Files, topic: bytes, queue_id: int, level: Level
+    ) -> tuple[list[_Held], tuple[MissingMessages, ...]]:
+        """Return the queue's parts, oldest first, and the files that could not say whether they hold it."""
+        sealed = files.queues.get((topic, queue_id))
+        if sealed is None:
+            sealed = _look_up(files.sealed, topic, queue_id, level)
+            if len(files.queues) >= _QUEUES_KEPT:
+                files.queues.clear()
+            if not sealed.unread:  # damage is looked at again
+                files.queues[topic, queue_id] = sealed
+        held = list(sealed.held)
+        for handle in files.growing:
+            extent = handle.reader.extent(topic, queue_id, level)
+            if extent is not None:
+                held.append(_Held(handle, extent))
+        # A journal found sealed while a newer one grows stands in order of numbers all the same.
+        held.sort(key=lambda part: part.handle.number)
+        return held, sealed.unread
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def _answer(self, files: _Files, at: QueuePosition, limits: ReadLimits) -> ReadAnswer:
+        held, unread = self._queue(files, at.name, at.queue_id, limits.level)
+        begin, end = _bounds(held)
+        first = max(at.offset, begin)
+        collected = _Collected(first)
+        missing = list(unread)
+        for part in held:
+            if part.extent.next_offset <= collected.next_offset:
+                continue
+            if collected.is_full(limits):
+                break
+            if part.extent.first_offset > collected.next_offset:
+                missing += self._gap(collected.next_offset)
+                break
+            damage = collected.take(part, at, limits)
+            if damage is not None:
+                missing.append(damage)
+            if collected.next_offset < part.extent.next_offset:
+                break  # a limit, or damage
+        if collected.next_offset >= end or begin > at.offset:
+            missing += self._quarantined()  # they may hold what comes next, or came before
+        return ReadAnswer(
+            at.topic, at.queue_id, first, begin, end,
+            MessageBatch.join(collected.batches, first),
+            from_begin=first > at.offset,
+            missing=tuple(missing),
+            generation=collected.generation,
+        )  # fmt: skip
+
+    def _gap(self, offset: int) -> list[MissingMessages]:
+        named = [each._replace(offset=offset) for each in self._quarantined()]
+        return named or [MissingMessages("", "no file holds the messages from here on", offset)]
+
+
+class _Collected:
+    """Batches of one queue that follow each other."""
+
+    def __init__(self, first_offset: int) -> None:
+        self.batches: list[MessageBatch] = []
+        self.next_offset = first_offset
+        self.count = 0
+        self.body_bytes = 0
+        self.generation = 0
+
+    def is_full(self, limits: ReadLimits) -> bool:
+        has_bytes = self.body_bytes >= limits.max_bytes and self.count > 0
+        return has_bytes or self.count >= limits.max_count
+
+    def take(self, part: _Held, at: QueuePosition, limits: ReadLimits) -> MissingMessages | None:
+        """Take messages of one file; return what is damaged behind them, if anything is."""
+        file: LogFile = part.handle.reader
+        wanted = min(limits.max_count - self.count, part.extent.next_offset - self.next_offset)
+        bytes_left = max(0, limits.max_bytes - self.body_bytes)
+
+        def read(count: int) -> MessageBatch:
+            return file.read(
+                at.name, at.queue_id, self.next_offset,
+                max_count=count, max_bytes=bytes_left, level=limits.level,
+            )  # fmt: skip
+
+        damage: MissingMessages | None = None
+        try:
+            batch = read(wanted)
+        except CorruptFileError as error:
+            batch = _before_damage(read, wanted, self.next_offset)
+            damage = MissingMessages(part.handle.file_id, error.reason, batch.next_offset)
+        if self.count and len(batch) and len(batch.bodies) > bytes_left:
+            return (
+                damage  # the first message of a file may be above the limit; the first of all only
+            )
+        if len(batch):
+            self.batches.append(batch)
+            self.next_offset = batch.next_offset
+            self.count += len(batch)
+            self.body_bytes += len(batch.bodies)
+            self.generation = file.generation
+        return damage
+
+
+def _before_damage(read: Callable[[int], MessageBatch], count: int, offset: int) -> MessageBatch:
+    """Return the messages before the first that cannot be read, of `count` that cannot all be."""
+    sound = MessageBatch(offset, 0, 0, 0)
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            sound = read(middle)
+            low = middle
+        except CorruptFileError:
+            high = middle
+    return sound
+
+
+def _look_up(handles: Sequence[FileHandle], topic: bytes, queue_id: int, level: Level) -> _Sealed:
+    held, unread = [], []
+    for handle in handles:
+        try:
+            extent = handle.reader.extent(topic, queue_id, level)
+        except CorruptFileError as error:
+            unread.append(MissingMessages(handle.file_id, error.reason))
+            continue
+        if extent is not None:
+            held.append(_Held(handle, extent))
+    return _Sealed(tuple(held), tuple(unread))
+
+
+def _bounds(held: Sequence[_Held]) -> tuple[int, int]:
+    return (held[0].extent.first_offset, held[-1].extent.next_offset) if held else (0, 0)
