@@ -1,12 +1,13 @@
 """The header of a log file: encode, decode, and what is plausible.
 
 Everything in it is fixed at the file's birth, but for the predecessor's record of a journal. Sizes are
-checked here before anybody allocates by them. Depends on layout and fileparts.
+checked here before anybody allocates by them. Depends on filesystem, layout and fileparts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,11 @@ from tierdex.fileparts.layout import BLOCK_BYTES, FORMAT_VERSION, HEADER_BYTES, 
 from tierdex.fileparts.predecessor import decode_predecessor
 from tierdex.logfile import layout
 from tierdex.logfile.layout import Codec, Form
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,15 @@ def decode_log_header(data: bytes, path: object, *, form: Form | None = None) ->
     ):
         raise CorruptFileError(path, "a grouped file names a predecessor")
     return result
+
+
+def is_log_file(filesystem: FileSystem, path: Path) -> bool:
+    """Say whether a file begins as a log file does. Raises OSError."""
+    file = filesystem.open(path)
+    try:
+        return file.read_at(0, len(layout.HEADER_MAGIC)) == layout.HEADER_MAGIC
+    finally:
+        file.close()
 
 
 def check_sizes(header: LogHeader, path: object) -> None:

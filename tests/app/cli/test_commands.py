@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 
 import orjson
 import pytest
@@ -130,6 +131,20 @@ def test_inspect_and_verify_tell_a_sound_file_from_a_damaged_one(run, put, tmp_p
         assert finding["problems"]
     run("verify", "nowhere", code=1)
     run("inspect", "nowhere", code=1)
+
+
+@pytest.mark.parametrize("state", ["unsealed", "sealed", "grouped"])
+def test_inspect_and_verify_know_log_files(run, state, tmp_path):
+    sound = Path(__file__).parents[2] / "data" / f"v1_log_{state}.tdl"
+    shown = orjson.loads(run("inspect", str(sound), "-o", "json").stdout)
+    assert shown["message_count"] == 27
+    assert run("inspect", str(sound)).stdout
+    run("verify", str(sound))
+    damaged = bytearray(sound.read_bytes())
+    damaged[4200] ^= 1
+    (tmp_path / "damaged").write_bytes(damaged)
+    # Of an unsealed journal what does not verify is its end, as after any crash.
+    run("verify", str(tmp_path / "damaged"), code=0 if state == "unsealed" else 1)
 
 
 def test_inspect_and_verify_know_the_files_of_rocketmq(run, tmp_path):

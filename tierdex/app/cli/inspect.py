@@ -1,4 +1,4 @@
-"""`tierdex inspect FILE`: what one index file holds.
+"""`tierdex inspect FILE`: what one index file or log file holds.
 
 Depends on index_file, options and output.
 """
@@ -18,10 +18,12 @@ from tierdex.errors import NotFoundError
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(help="An index file, of either form, or of RocketMQ.")],
+    file: Annotated[
+        Path, typer.Argument(help="An index file or a log file, of any form, or RocketMQ's.")
+    ],
     output: options.Output = Form.TABLE,
 ) -> None:
-    """Describe one index file: header, fill, chains or runs, dictionaries, pages."""
+    """Describe one file: header, fill, chains or runs, dictionaries, batches, queues, pages."""
     if not file.is_file():
         raise NotFoundError(f"there is no file {file}")
     write_fields(output, describe_index_file(file))

@@ -27,7 +27,8 @@ STATE_FOLDERS = ("unsealed", "sealed", "compacted", "uploaded")
 
 def verify(
     place: Annotated[
-        str, typer.Argument(help="An index file, a data folder, a store's URL, or a service's.")
+        str,
+        typer.Argument(help="An index or log file, a data folder, a store's URL, or a service's."),
     ],
     store: options.Store = None,
     api_key: options.ApiKey = None,
