@@ -112,7 +112,7 @@ def test_a_sound_foreign_object_is_not_the_file(make_index, exchanged):
     answer = index.query("orders", key="A")
     assert (answer.entries, len(answer.missing)) == ([], 2)
     for info in index.files():
-        assert index.verify_file(info.file_id) == ["is another file than the manifest says"]
+        assert index.verify_file(info.file_id) == ["is not the file that the manifest lists"]
 
 
 def test_a_sound_foreign_object_is_not_merged(make_index, exchanged):
@@ -120,4 +120,4 @@ def test_a_sound_foreign_object_is_not_merged(make_index, exchanged):
     index = make_index(data, store=str(store), node="n", merge_min_files=2)
     index.run_compaction()
     assert len(index.files()) == 2
-    assert "another file" in index.compaction_status()["last_error"]["error"]
+    assert "not the file" in index.compaction_status()["last_error"]["error"]

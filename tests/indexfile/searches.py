@@ -32,6 +32,8 @@ def find_fetched(file, read, wanted, most_bytes=9000):
     """Return what one lookup finds in the pages that it must read next, fetched by `read`."""
     from tierdex.indexfile.lookup import Found
 
+    if not file.may_contain(int(wanted.hashes[0])):
+        return Found.nothing(1, file.schema.dtype)
     (group,) = group_pages(file.plan_pages(wanted, most_bytes)) or [None]
     if group is None or group[1] < group[0]:
         return Found.nothing(1, file.schema.dtype)

@@ -121,6 +121,15 @@ class _GuardedFile:
     def reserve(self, position, length):
         pass
 
+    def truncate(self, length):
+        self._array = self._array[:length]
+
+    def sync(self):
+        pass
+
+    def lock_shared(self):
+        pass
+
     def ask_for_overwriting(self):
         pass
 

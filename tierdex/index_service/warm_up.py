@@ -48,6 +48,7 @@ def warm_up() -> None:
     tail = bytes(data[summary.sidecar_position :])
     file = CompactedFile.from_sidecar(tail, position=summary.sidecar_position)
     assert file.may_contain(int(rows["key_hash"][0]))
+    assert file.may_contain_many(rows["key_hash"]).all()
     wanted = Search.of(rows["key_hash"], 0)
     ((first, last),) = file.plan_pages(wanted).tolist()
     span = file.span(first, last - first + 1)

@@ -73,6 +73,7 @@ class LookupFile:
         tags = self._tags(asked)[asked.topic]
         wanted = wanted[tags[wanted] != TAG_NONE]
         self._remote.need_filter(asked.hashes[wanted])
+        wanted = wanted[file.may_contain_many(asked.hashes[wanted])]
         search = Search.of(
             asked.hashes[wanted], tags[wanted], begin=asked.begin[wanted], end=asked.end[wanted]
         )

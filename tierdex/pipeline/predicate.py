@@ -61,8 +61,9 @@ class Predicate:
         mine = file.directory.entries[first:last]
         wanted = (mine["min_time"] <= self.end) & (mine["max_time"] >= self.begin)
         if self.hashes is not None:
-            times = {"begin": self.begin, "end": self.end}
-            ranges = file.plan_pages(Search.of(self.hashes, 0, **times), NO_LIMIT)
+            maybe = self.hashes[file.may_contain_many(self.hashes)]
+            search = Search.of(maybe, 0, begin=self.begin, end=self.end)
+            ranges = file.plan_pages(search, NO_LIMIT)
             steps = np.zeros(file.page_count + 1, np.int64)
             some = ranges[ranges[:, 1] >= ranges[:, 0]]
             np.add.at(steps, some[:, 0], 1)

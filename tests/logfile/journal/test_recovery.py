@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.interrupting import interrupted_at
 from tests.logfile.log_files import (
     CAPACITY,
     FILESYSTEM,
@@ -13,12 +14,14 @@ from tests.logfile.log_files import (
     append,
     everything,
     make_journal,
+    read_all,
     some_rows,
 )
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.fileparts.predecessor import NO_PREDECESSOR, Predecessor
 from tierdex.filesystem import make_durable_folder
 from tierdex.logfile import layout
+from tierdex.logfile.columns import BinaryColumn, MessageColumns, QueueColumns
 from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
 from tierdex.logfile.journal.scan import BatchScan
 from tierdex.logfile.journal.tables import Tables
@@ -230,6 +233,43 @@ def test_what_a_failed_sync_lost_for_good_is_a_suffix():
     found = everything(again, model.queues)
     assert_prefix(found, model, durable)
     assert again.message_count == 20
+
+
+# Within a generator's end Python only says that it was raised.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_journal_recovers_after_a_call_that_was_interrupted_anywhere(tmp_path):
+    """Queues and topics that make the tables grow, rows of two batches: all, some or none of a prefix."""
+    queues = [(f"topic-{i}", i) for i in range(40)]
+    columns, bodies = QueueColumns.of(queues), [b"%d" % i for i in range(40)]
+    body_column, first = BinaryColumn.from_values(bodies), np.zeros(40, np.int64)
+
+    def call(journal):
+        numbers = journal.define(columns, first)
+        journal.append(MessageColumns(queues=numbers, bodies=body_column, times=1))
+
+    warm = make_journal(tmp_path / "warm")
+    call(warm)  # loads the kernels
+    append(warm, [((f"t{i}", i), b"x", 1, None) for i in range(30)])
+    place, has_come_so_far = 0, True
+    while has_come_so_far:
+        place += 1
+        journal = make_journal(tmp_path / str(place), capacity=SMALL, stage_bytes=4096)
+        model = Model()
+        append(journal, [((f"t{i}", i), b"x", 1, None) for i in range(30)], model)
+        has_come_so_far = interrupted_at(place, lambda j=journal: call(j))
+        if not journal.suspect:
+            append(journal, [(("last", 0), b"last", 1, None)])
+            journal.flush()
+            assert journal.check() == []
+        journal.close()
+        again = recover_journal(FILESYSTEM, journal.path)
+        assert again.check() == []
+        assert everything(again, model.queues) == model.queues
+        assert len(again.read(b"last", 0, 0, max_count=9, max_bytes=99)) == (not journal.suspect)
+        found = [read_all(again, queue) for queue in queues]
+        assert [m.body for held in found for m in held] in ([], bodies)
+        again.close()
+    assert place > 60
 
 
 def test_recovery_writes_again_only_what_was_not_known_as_durable():

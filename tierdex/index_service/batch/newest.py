@@ -5,7 +5,7 @@ one kernel hashes the keys, walks the chains and writes Arrow's columns. Everyth
 another schema, a key beyond ASCII, missing files) returns None and takes the general path.
 tests/index_service/batch/test_newest.py holds the two to each other.
 
-Depends on lookup_columns, arrow_table, executor, lifecycle and indexfile; pyarrow.
+Depends on lookup_columns, arrow_table, query, lifecycle and indexfile; pyarrow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from tierdex.index_service.batch.arrow_table import dictionary, plain, schema_as_of
-from tierdex.index_service.query.executor import AT_ONCE, FILE_ERRORS
+from tierdex.index_service.query.executor import AT_ONCE
+from tierdex.index_service.query.walk import FILE_ERRORS
 from tierdex.indexfile.chained.reader import ChainedReader
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE

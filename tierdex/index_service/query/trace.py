@@ -1,6 +1,6 @@
 """What a query did, file by file: the source of `explain`.
 
-Depends on answer; on executor, readers and lifecycle for their types only.
+Depends on answer; on single_search, readers and lifecycle for their types only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierdex.clock import Clock
-    from tierdex.index_service.query.executor import _Search
+    from tierdex.index_service.query.single_search import SingleSearch
     from tierdex.index_service.readers.file_reader import FileMeter
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.settings import Settings
@@ -41,7 +41,7 @@ class Trace:
         """Begin anew: a page that could not be taken by a jump is taken by a walk."""
         self._files, self._meters = [], []
 
-    def note(self, search: _Search, outcome: str, taken: int, matched: int) -> None:
+    def note(self, search: SingleSearch, outcome: str, taken: int, matched: int) -> None:
         """Note one file, of whose `matched` rows `taken` are entries of the answer."""
         if not self._files:
             self._planned = search.started

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tierdex.index_service.readers.local_file import in_hash_order
 from tierdex.indexfile.compacted.page_groups import group_pages
 from tierdex.indexfile.compacted.sidecar import read_topics
 from tierdex.indexfile.layout import TAG_NONE
-from tierdex.indexfile.lookup import DONE, Found, Search
+from tierdex.indexfile.lookup import Found
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
@@ -35,14 +35,13 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.indexfile.compacted.sidecar import PageSpan
-    from tierdex.indexfile.lookup import Lookup
+    from tierdex.indexfile.lookup import Lookup, Search
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_FEW_ROWS: Final = 16  # that a lookup in one step returns at most
 _RUN_BYTES: Final = 32 * 1024  # that one of many lookups reads of a long run at once
 
 
@@ -92,17 +91,15 @@ class PublishedFile:
 
         Without `executor` ranges are read one after the other. A place is a page and a row in it.
         """
-        is_single = len(wanted.wanted) == 1
-        most_bytes = self._max_get_bytes if is_single else min(self._max_get_bytes, _RUN_BYTES)
+        most_bytes = self._max_get_bytes
+        if len(wanted.wanted) > 1:
+            most_bytes = min(most_bytes, _RUN_BYTES)
 
-        def plan(sidecar: CompactedFile) -> tuple[CompactedFile, Any, Search, np.ndarray]:
-            which: Any = slice(None)
-            if is_single and self._is_filtered(sidecar, wanted, meter):
-                which = np.empty(0, np.int64)
+        def plan(sidecar: CompactedFile) -> tuple[CompactedFile, np.ndarray, Search, np.ndarray]:
+            maybe = sidecar.may_contain_many(wanted.lookups.hashes[wanted.wanted])
+            meter.filtered = not maybe.any()
             tags = wanted.tags(sidecar.dictionaries)
-            if not (tags[which] != TAG_NONE).all():
-                which = np.flatnonzero(tags != TAG_NONE)
-            which = in_hash_order(wanted, which)
+            which = in_hash_order(wanted, np.flatnonzero(maybe & (tags != TAG_NONE)))
             search = wanted.columns(which, tags)
             return sidecar, which, search, sidecar.plan_pages(search, most_bytes)
 
@@ -111,12 +108,7 @@ class PublishedFile:
         if (np.diff(pages[members, 0]) < 0).any():  # lookups of one long run, in different times
             members = members[np.argsort(pages[members, 0], kind="stable")]
         found = self._search_pages(file, search.taken(members), pages[members], meter, executor)
-        return FileRows(file.schema, file.dictionaries, wanted.wanted[which][members], found)
-
-    @staticmethod
-    def _is_filtered(sidecar: CompactedFile, wanted: FileSearch, meter: FileMeter) -> bool:
-        meter.filtered = not sidecar.may_contain(int(wanted.lookups.hashes[wanted.wanted[0]]))
-        return meter.filtered
+        return FileRows(file.schema, file.dictionaries, wanted.wanted[which[members]], found)
 
     def _search_pages(
         self,
@@ -165,17 +157,15 @@ class PublishedFile:
         names = sidecar.dictionaries.strings(TOPIC_DICTIONARY)
         if sidecar.schema != MESSAGE_SCHEMA:
             return None
-        tag = sidecar.tag_of(lookup.topic, lookup.kind)
-        wanted = Search.of([lookup.key_hash], tag, begin=begin, end=end, limit=_FEW_ROWS)
-        ((first, last),) = sidecar.plan_pages(wanted, self._max_get_bytes).tolist()
-        if last < first or tag == TAG_NONE:
-            return names, []
-        span = sidecar.span(first, last - first + 1)
-        data = self._pages.get(self.row.object_key, span.position, span.length)
-        if data is None:
-            return None
-        found = sidecar.search_span(span, data, wanted)
-        return (names, found.rows.tolist()) if found.following[0] == DONE else None
+        key = self.row.object_key
+        rows = sidecar.find_few(
+            lookup,
+            begin,
+            end,
+            lambda span: self._pages.get(key, span.position, span.length),
+            self._max_get_bytes,
+        )
+        return None if rows is None else (names, rows)
 
     def with_sidecar(self, meter: FileMeter, use: Callable[[CompactedFile], T]) -> T:
         """Return `use(sidecar)`; a sidecar that turns out to be damaged is fetched anew, once."""

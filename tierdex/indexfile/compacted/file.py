@@ -141,18 +141,39 @@ class CompactedFile(Sidecar):
         """Return the tag (u4[n]) of each topic, as `tag_of` does."""
         return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
 
-    def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:
+    def find_few(
+        self,
+        lookup: Lookup,
+        begin: int,
+        end: int,
+        read: Callable[[PageSpan], Buffer | None] | None = None,
+        most_bytes: int = MAX_GET_BYTES,
+    ) -> list[tuple[int, ...]] | None:
         """Return what one lookup finds as tuples, in one step; None when that may be too much for one.
 
-        For a file that is mapped. Raises CorruptFileError.
+        For a file that is mapped, or with the pages that `read` has (None: it has not), of a range of
+        `most_bytes`. Raises CorruptFileError.
         """
         tag = self.tag_of(lookup.topic, lookup.kind)
         if tag == layout.TAG_NONE or not self.item_count:
             return []
         key_hash, dtype = lookup.key_hash, self.schema.dtype
-        buffer, place = thread_buffer(_FEW_ROWS * dtype.itemsize)
         signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
-        count, number = k.find_few_rows(self.address, signed, tag, begin, end, place, _FEW_ROWS)
+        file = self.address
+        if read is not None:
+            first, last, position, length = k.next_pages(file, signed, -1, begin, end, most_bytes)
+            if first < 0:
+                raise self.damage(first, last)
+            if last < first:
+                return []
+            span = PageSpan(position, length, first, last - first + 1)
+            data = read(span)
+            if data is None:
+                return None
+            owners = self._with_span(span, data)
+            file = address(owners[0])
+        buffer, place = thread_buffer(_FEW_ROWS * dtype.itemsize)
+        count, number = k.find_few_rows(file, signed, tag, begin, end, place, _FEW_ROWS)
         if count == k.TOO_MANY:
             return None
         if count < 0:
@@ -178,6 +199,11 @@ class CompactedFile(Sidecar):
 
         `plan_pages` led each lookup there. Raises CorruptFileError.
         """
+        owners = self._with_span(span, data)
+        return self._search(address(owners[0]), wanted)
+
+    def _with_span(self, span: PageSpan, data: Buffer) -> tuple[np.ndarray, ...]:
+        """Return what kernels know of this file with these pages in memory, and what keeps that alive."""
         pages = np.frombuffer(memoryview(data), np.uint8)
         if len(pages) != span.length:
             raise CorruptFileError(
@@ -189,7 +215,7 @@ class CompactedFile(Sidecar):
         numbers[k.PAGES_VERIFIED] = address(verified) - span.first_page
         numbers[k.FIRST_PAGE] = span.first_page
         numbers[k.END_PAGE] = span.first_page + span.page_count
-        return self._search(address(numbers), wanted)
+        return numbers, pages, verified
 
     def _search(self, file: int, wanted: Search) -> Found:
         count, dtype = len(wanted.hashes), self.schema.dtype
@@ -222,23 +248,18 @@ class CompactedFile(Sidecar):
         return Found(offsets, rows[:total], places[:total], following, items)
 
     def plan_pages(self, wanted: Search, most_bytes: int = MAX_GET_BYTES) -> np.ndarray:
-        """Return first and last page (i8[n, 2]) that each lookup must read; last < first where none.
+        """Return first and last page (i8[n, 2]) that each lookup must read next; last < first: none.
 
-        The filter and the times of pages are asked. Of a long run it is the next `most_bytes`. Sorted
-        hashes give sorted pages, so that near pages are read together. Raises CorruptFileError.
+        The times of pages are compared; the filter is asked before (`may_contain_many`). Of a long run it
+        is the next `most_bytes`. Sorted hashes of any time give sorted pages, so that near pages are read
+        together. Raises CorruptFileError.
         """
-        ranges = np.zeros((len(wanted.hashes), 2), np.int64)
-        ranges[:, 1] = -1
-        maybe = self.may_contain_many(wanted.hashes)
-        which = slice(None) if maybe.all() else np.flatnonzero(maybe)
-        some = wanted.taken(which)
-        found = np.empty((len(some.hashes), 2), np.int64)
-        search = _arguments(some, None, 0)
-        if len(found) and batch.plan_pages(
-            self.address, address(search), most_bytes, address(found)
+        ranges = np.empty((len(wanted.hashes), 2), np.int64)
+        search = _arguments(wanted, None, 0)
+        if len(ranges) and batch.plan_pages(
+            self.address, address(search), most_bytes, address(ranges)
         ):
             raise self.damage(k.DAMAGED_DIRECTORY, -1)
-        ranges[which] = found
         return ranges
 
     # -- all rows -------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class JournalReader:
 
         `limit` is by default what is published; `received_limit` is beyond everything.
         """
-        words, _keep = self.tables.snapshot
+        words, _arrays = self.tables.snapshot
         number = self.tables.find(topic, queue_id)
         if number < 0:
             return None
@@ -108,7 +108,7 @@ class JournalReader:
         Empty when the queue has no message there. `limit` as in `extent`.
         """
         array = self._mapped
-        words, keep = self.tables.snapshot
+        words, arrays = self.tables.snapshot
         published = self.published
         bound = published if limit is None else limit
         name = np.frombuffer(topic, np.uint8)
@@ -132,7 +132,7 @@ class JournalReader:
             rows_k.copy_rows(places, count, base, *batch.addresses())
         elif count:
             k.copy_staged(words, self._stage, *what, count, places, *batch.addresses())
-        del array, keep, scratch, name  # alive until here: kernels were given addresses
+        del array, arrays, scratch, name  # alive until here: kernels were given addresses
         return batch
 
     @property

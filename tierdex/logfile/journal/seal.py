@@ -143,7 +143,7 @@ def _picked_names(picked: np.ndarray, ends: np.ndarray, names: np.ndarray) -> np
 
 def dense_index(tables: Tables, queues: np.ndarray) -> np.ndarray:
     """Return the slots (u4) of all messages in the order of `queues`."""
-    words, _keep = tables.snapshot
+    words, _arrays = tables.snapshot
     slots = np.empty(int(queues["count"].sum()), np.uint32)
     numbers = np.ascontiguousarray(queues["number"], np.uint32)
     done = int(k.locate_all(words, address(numbers), len(numbers), address(slots)))

@@ -27,29 +27,46 @@ _QUEUES_FIRST, _TOPICS_FIRST, _NAMES_FIRST = 64, 16, 1024
 _SEGMENTS_AT_ONCE = 16
 
 
+class TableArrays(NamedTuple):
+    """The arrays of the tables, each of which may be replaced by a larger one."""
+
+    names: np.ndarray  # u1
+    name_ends: np.ndarray  # i8, one a topic
+    totals: np.ndarray  # i8[n, 4], one a topic
+    states: np.ndarray  # u1[n, STATE_BYTES], one a queue
+    topic_slots: np.ndarray  # u4, a power of two
+    queue_slots: np.ndarray  # u4, a power of two
+
+
 class Snapshot(NamedTuple):
     """`words` for kernels, and the arrays that its addresses name."""
 
     words: np.ndarray
-    keep: tuple[np.ndarray, ...]
+    arrays: TableArrays
 
 
 class Tables:
-    """Topics, queues and slots of one journal."""
+    """Topics, queues and slots of one journal.
+
+    They change in one step, when `snapshot` is assigned: an interrupt leaves the older or the newer ones.
+    """
 
     def __init__(self) -> None:
         self._segments: list[np.ndarray] = []
         self._segment_table = np.zeros(k.SEGMENT_COUNT_MAX, np.int64)
-        self._names = np.empty(_NAMES_FIRST, np.uint8)
-        self._name_ends = np.zeros(_TOPICS_FIRST, np.int64)
-        self._totals = np.zeros((_TOPICS_FIRST, 4), np.int64)
-        self._states = np.zeros((_QUEUES_FIRST, k.STATE_BYTES), np.uint8)
-        self._topic_slots = np.zeros(2 * _TOPICS_FIRST, np.uint32)
-        self._queue_slots = np.zeros(2 * _QUEUES_FIRST, np.uint32)
         words = np.zeros(k.WORD_COUNT, np.int64)
+        words[k.W_SEGMENTS] = address(self._segment_table)
         words[k.W_NEXT_SLOT] = 1  # 0 is "no chunk"
         words[k.W_MIN_TIME], words[k.W_MAX_TIME] = _INT64.max, _INT64.min
-        self._bind(words)
+        arrays = TableArrays(
+            np.empty(_NAMES_FIRST, np.uint8),
+            np.zeros(_TOPICS_FIRST, np.int64),
+            np.zeros((_TOPICS_FIRST, 4), np.int64),
+            np.zeros((_QUEUES_FIRST, k.STATE_BYTES), np.uint8),
+            np.zeros(2 * _TOPICS_FIRST, np.uint32),
+            np.zeros(2 * _QUEUES_FIRST, np.uint32),
+        )
+        self.snapshot = _bound(words, arrays)
         self.reserve_slots()
 
     @property
@@ -81,15 +98,15 @@ class Tables:
     @property
     def memory_bytes(self) -> int:
         """Memory that the tables hold, in bytes, used or not."""
-        tables = sum(array.nbytes for array in self.snapshot.keep)
+        tables = sum(array.nbytes for array in self.snapshot.arrays)
         return tables + sum(segment.nbytes for segment in self._segments)
 
     # -- room ------------------------------------------------------------------------------------------
 
     def reserve(self, queues: int, topics: int, name_bytes: int) -> None:
         """Make room for so many more queues, topics and bytes of topics' names."""
-        words = self.words
-        names_used = int(self._name_ends[self.topic_count - 1]) if self.topic_count else 0
+        words, arrays = self.snapshot
+        names_used = int(arrays.name_ends[self.topic_count - 1]) if self.topic_count else 0
         queues, topics = self.queue_count + queues, self.topic_count + topics
         name_bytes += names_used
         if (
@@ -98,23 +115,24 @@ class Tables:
             and name_bytes <= int(words[k.W_NAMES_LIMIT])
         ):
             return
-        words = words.copy()
-        self._names = _grown(self._names, name_bytes)
-        self._name_ends = _grown(self._name_ends, topics)
-        self._totals = _grown(self._totals, topics)
-        self._states = _grown(self._states, queues)
-        more_topics = 2 * len(self._name_ends) > len(self._topic_slots)
-        more_queues = 2 * len(self._states) > len(self._queue_slots)
-        if more_topics:
-            self._topic_slots = np.zeros(_power_of_two(2 * len(self._name_ends)), np.uint32)
-        if more_queues:
-            self._queue_slots = np.zeros(_power_of_two(2 * len(self._states)), np.uint32)
-        self._bind(words, is_ready=False)
-        if more_topics:
-            k.rehash_topics(words)
-        if more_queues:
-            k.rehash_queues(words)
-        self.snapshot = Snapshot(words, self._arrays())  # readers go over to the larger ones
+        larger = arrays._replace(
+            names=_grown(arrays.names, name_bytes),
+            name_ends=_grown(arrays.name_ends, topics),
+            totals=_grown(arrays.totals, topics),
+            states=_grown(arrays.states, queues),
+        )
+        if 2 * len(larger.name_ends) > len(arrays.topic_slots):
+            slots = np.zeros(_power_of_two(2 * len(larger.name_ends)), np.uint32)
+            larger = larger._replace(topic_slots=slots)
+        if 2 * len(larger.states) > len(arrays.queue_slots):
+            slots = np.zeros(_power_of_two(2 * len(larger.states)), np.uint32)
+            larger = larger._replace(queue_slots=slots)
+        grown = _bound(words.copy(), larger)
+        if larger.topic_slots is not arrays.topic_slots:
+            k.rehash_topics(grown.words)
+        if larger.queue_slots is not arrays.queue_slots:
+            k.rehash_queues(grown.words)
+        self.snapshot = grown  # readers and the writer go over to the larger ones
 
     def reserve_slots(self) -> None:
         """Make room in the arena for many more rows."""
@@ -131,34 +149,11 @@ class Tables:
             self._segment_table[first : first + count] = address(block) + step * np.arange(count)
             words[k.W_SLOT_LIMIT] = (first + count) * k.SEGMENT_SLOTS
 
-    def _bind(self, words: np.ndarray, *, is_ready: bool = True) -> None:
-        """Note the addresses of all arrays in `words`."""
-        words[k.W_NAMES], words[k.W_NAMES_LIMIT] = address(self._names), len(self._names)
-        words[k.W_NAME_ENDS], words[k.W_TOPIC_LIMIT] = (
-            address(self._name_ends), len(self._name_ends),
-        )  # fmt: skip
-        words[k.W_TOTALS] = address(self._totals)
-        words[k.W_TOPIC_SLOTS] = address(self._topic_slots)
-        words[k.W_TOPIC_MASK] = len(self._topic_slots) - 1
-        words[k.W_QUEUE_SLOTS] = address(self._queue_slots)
-        words[k.W_QUEUE_MASK] = len(self._queue_slots) - 1
-        words[k.W_STATES] = address(self._states)
-        words[k.W_QUEUE_LIMIT] = len(self._states)
-        words[k.W_SEGMENTS] = address(self._segment_table)
-        if is_ready:
-            self.snapshot = Snapshot(words, self._arrays())
-
-    def _arrays(self) -> tuple[np.ndarray, ...]:
-        return (
-            self._names, self._name_ends, self._totals, self._states, self._topic_slots,
-            self._queue_slots, self._segment_table,
-        )  # fmt: skip
-
     # -- what is in it ---------------------------------------------------------------------------------
 
     def find(self, topic: bytes, queue_id: int) -> int:
         """Return the number of a queue, or -1."""
-        words, _keep = self.snapshot
+        words, _arrays = self.snapshot
         name = np.frombuffer(topic, np.uint8)
         return int(k.find_queue(words, address(name), len(name), queue_id)) if topic else -1
 
@@ -170,14 +165,14 @@ class Tables:
 
     def find_many(self, queues: QueueColumns) -> np.ndarray:
         """Return the number (i8) of each queue, or -1."""
-        words, _keep = self.snapshot
+        words, _arrays = self.snapshot
         out = np.empty(len(queues), np.int64)
         k.find_queues(words, *queues.addresses(), len(queues), address(out))
         return out
 
     def states(self) -> np.ndarray:
         """Return a copy of the queues' states, as an array of STATE."""
-        states: np.ndarray = self._states[: self.queue_count].reshape(-1).view(STATE)
+        states: np.ndarray = self.snapshot.arrays.states[: self.queue_count].reshape(-1).view(STATE)
         return states.copy()
 
     def states_of(self, numbers: np.ndarray) -> np.ndarray:
@@ -192,12 +187,13 @@ class Tables:
 
     def totals(self) -> np.ndarray:
         """Return a copy of the topics' totals: i8[n, 4] messages, body bytes, least and greatest time."""
-        return self._totals[: self.topic_count].copy()
+        return self.snapshot.arrays.totals[: self.topic_count].copy()
 
     def names(self) -> tuple[np.ndarray, np.ndarray]:
         """Return copies of (ends i8, bytes u1) of the topics' names."""
-        ends = self._name_ends[: self.topic_count].copy()
-        return ends, self._names[: int(ends[-1]) if len(ends) else 0].copy()
+        arrays = self.snapshot.arrays
+        ends = arrays.name_ends[: self.topic_count].copy()
+        return ends, arrays.names[: int(ends[-1]) if len(ends) else 0].copy()
 
 
 STATE = np.dtype(
@@ -208,6 +204,19 @@ STATE = np.dtype(
 )
 assert STATE.itemsize == k.STATE_BYTES
 assert np.dtype(np.uint32).itemsize == layout.SLOT_BYTES
+
+
+def _bound(words: np.ndarray, arrays: TableArrays) -> Snapshot:
+    """Note the addresses and lengths of all arrays in `words`."""
+    words[k.W_NAMES], words[k.W_NAMES_LIMIT] = address(arrays.names), len(arrays.names)
+    words[k.W_NAME_ENDS], words[k.W_TOPIC_LIMIT] = address(arrays.name_ends), len(arrays.name_ends)
+    words[k.W_TOTALS] = address(arrays.totals)
+    words[k.W_TOPIC_SLOTS] = address(arrays.topic_slots)
+    words[k.W_TOPIC_MASK] = len(arrays.topic_slots) - 1
+    words[k.W_QUEUE_SLOTS] = address(arrays.queue_slots)
+    words[k.W_QUEUE_MASK] = len(arrays.queue_slots) - 1
+    words[k.W_STATES], words[k.W_QUEUE_LIMIT] = address(arrays.states), len(arrays.states)
+    return Snapshot(words, arrays)
 
 
 def _grown(array: np.ndarray, length: int) -> np.ndarray:

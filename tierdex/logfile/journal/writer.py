@@ -77,7 +77,7 @@ class JournalWriter(JournalReader):
     ) -> None:  # fmt: skip
         """Take over an open file whose batches are those of `scan`."""
         super().__init__(path, header, file, mapping, tables, scan)
-        self.suspect = False  # a sync failed: what is on the device is not known
+        self.suspect = False  # a sync failed, or an interrupt came: recover it
         self.sealed = False
         self.synced = synced  # bytes of the file that are durable
         self._writable = writable
@@ -191,24 +191,31 @@ class JournalWriter(JournalReader):
         The batch closed before it has to be written by then.
         """
         stage = self._stage
-        entries = int(stage[s.V_ENTRY_USED])
-        if not stage[s.V_COUNT] and not entries:
+        if not stage[s.V_COUNT] and not stage[s.V_ENTRY_USED]:
             return None
         assert self._closed_stage is None, "the closed stage is not written yet"
-        rows_end = int(stage[s.V_USED])
-        memory, begin = self._memory[0], int(stage[s.V_BEGIN])
+        try:
+            return self._close_stage()
+        except BaseException:
+            # An interrupt: which of the two stages is the open one is no longer sure.
+            self.suspect = True
+            raise
+
+    def _close_stage(self) -> ClosedStage:
+        stage, memory = self._stage, self._memory[0]
+        entries, rows_end = int(stage[s.V_ENTRY_USED]), int(stage[s.V_USED])
+        begin, count = int(stage[s.V_BEGIN]), int(stage[s.V_COUNT])
         length = round_up(rows_end + entries, layout.BATCH_UNIT)
         memory[rows_end : rows_end + entries] = self._entries[:entries]
         memory[rows_end + entries : length + _RECORD] = 0
         record = memory[:_RECORD].view(layout.RECORD)
         record[0] = np.zeros((), layout.RECORD)
         record["magic"], record["number"] = layout.RECORD_MAGIC, self._next_number
-        record["message_count"], record["entry_bytes"] = stage[s.V_COUNT], entries
+        record["message_count"], record["entry_bytes"] = count, entries
         record["row_bytes"] = rows_end - _RECORD
         record["base_time"] = self.tables.words[s.W_BASE_TIME]
         record["uuid"] = np.void(self.uuid)
         record["synced_to"] = self.synced // BLOCK_BYTES
-        count = int(stage[s.V_COUNT])
         closed = ClosedStage(memory, begin, length, count, self._bounds_closed)
         self._bounds_closed = bounds_of(self.tables)
         self._next_number += 1
@@ -225,16 +232,21 @@ class JournalWriter(JournalReader):
 
     def write(self, closed: ClosedStage) -> None:
         """Write a closed stage and publish it. Raises OSError; then the same may be written again."""
+        self._refuse_unless_writable()
         assert closed is self._closed_stage, "written before, or another journal's"
         assert closed.position == self.end.position, "batches are written in order"
         crc = self._scan.seal_record(closed.memory, closed.length)
         behind = min(_RECORD, self.header.capacity - closed.position - closed.length)
         self._file.write_at(closed.position, closed.memory[: closed.length + max(0, behind)].data)
-        self._scan.step(closed.length, crc, closed.bounds_before)
-        # Published before the stage may be reused: a reader finds each row in one of the two.
-        self._publish(closed.position + closed.length)
-        self._stage[s.V_CLOSED_ADDRESS] = 0
-        self._closed_stage = None
+        try:
+            self._scan.step(closed.length, crc, closed.bounds_before)
+            # Published before the stage may be reused: a reader finds each row in one of the two.
+            self._publish(closed.position + closed.length)
+            self._stage[s.V_CLOSED_ADDRESS] = 0
+            self._closed_stage = None
+        except BaseException:
+            self.suspect = True  # an interrupt: the batch is in the file, and not known to be
+            raise
 
     def flush(self) -> None:
         """Write everything that is staged. Raises OSError; call again when the disk has room."""
@@ -385,4 +397,6 @@ class JournalWriter(JournalReader):
         if not self._writable:
             raise ReadOnlyError(f"{self.path} is open for reading only")
         if self.suspect:
-            raise OSError(f"{self.path} takes no more: an earlier sync failed; recover it")
+            raise OSError(
+                f"{self.path} takes no more after a failed sync or an interrupt: recover it"
+            )

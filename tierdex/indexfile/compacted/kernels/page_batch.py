@@ -60,6 +60,7 @@ from tierdex.indexfile.compacted.kernels.page_lookup import (
     file_number,
     first_row,
     mapped_page,
+    next_pages,
     page_in_span,
     page_place,
     page_range,
@@ -323,36 +324,26 @@ def search_pages(
 
 @kernel
 def plan_pages(file: int, search: int, most_bytes: int, ranges: int) -> Any:
-    """Write the first and last page (i8[n, 2]) that each lookup must read; (0, -1) for none.
+    """Write the first and last page (i8[n, 2]) that each lookup must read next; (0, -1) for none.
 
-    A range begins and ends with pages whose times overlap the lookup's, and has `most_bytes` or one page:
-    the search of a longer run goes on behind. Asks no filter. Returns 0, or DAMAGED_DIRECTORY.
+    See `next_pages`. Returns 0, or DAMAGED_DIRECTORY.
     """
     for i in range(load_i64(search + 8 * COUNT)):
-        first_out, last_out = np.int64(0), np.int64(-1)
-        first, last = page_range(file, load_u64(load_i64(search + 8 * HASHES) + 8 * i))
-        if first < 0:
-            return np.int64(DAMAGED_DIRECTORY)
+        from_page = np.int64(-1)
         if load_i64(search + 8 * PLACES) != 0:
             place = load_i64(load_i64(search + 8 * PLACES) + 8 * i)
             if place != START:
-                page = place >> PLACE_BITS
-                if page < first or page > last:
-                    page, last = np.int64(0), np.int64(-1)  # a place that this run cannot have
-                first = page
-        begin = load_i64(load_i64(search + 8 * BEGINS) + 8 * i)
-        end = load_i64(load_i64(search + 8 * ENDS) + 8 * i)
-        position = np.int64(0)
-        for page in range(first, last + 1):
-            if page_in_span(file, page, begin, end):
-                at, length = page_place(file, page)
-                if length == 0:
-                    return np.int64(DAMAGED_DIRECTORY)
-                if last_out < 0:
-                    first_out, position = np.int64(page), at
-                elif at + length - position > most_bytes:
-                    break
-                last_out = np.int64(page)
-        store_i64(ranges + 8 * (2 * i), first_out)
-        store_i64(ranges + 8 * (2 * i + 1), last_out)
+                from_page = max(np.int64(0), place) >> PLACE_BITS
+        first, last, _, _ = next_pages(
+            file,
+            load_i64(load_i64(search + 8 * HASHES) + 8 * i),
+            from_page,
+            load_i64(load_i64(search + 8 * BEGINS) + 8 * i),
+            load_i64(load_i64(search + 8 * ENDS) + 8 * i),
+            most_bytes,
+        )
+        if first < 0:
+            return np.int64(DAMAGED_DIRECTORY)
+        store_i64(ranges + 8 * (2 * i), first)
+        store_i64(ranges + 8 * (2 * i + 1), last)
     return np.int64(0)

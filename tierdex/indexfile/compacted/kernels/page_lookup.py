@@ -61,6 +61,7 @@ _FEW_PAGES = 2  # behind the first, that a lookup in one step looks at
 _TAG_ANY_MESSAGE_ID = np.uint32(layout.TAG_ANY_MESSAGE_ID)
 _KIND_BIT = np.uint32(layout.KIND_BIT)
 _U0 = np.uint64(0)
+_NONE = np.int64(0)
 
 
 class Wanted(NamedTuple):
@@ -291,10 +292,42 @@ def page_in_span(file: int, page: int, begin: int, end: int) -> Any:
 
 
 @kernel
+def next_pages(
+    file: int, hash_bits: int, from_page: int, begin: int, end: int, most_bytes: int
+) -> Any:
+    """Return (first page, last page, position, bytes) that the search of a hash must read next.
+
+    (0, -1, 0, 0) for none.
+    From page `from_page` on (-1: from the first that may hold it). The range begins and ends with pages
+    whose times overlap [begin, end], and has `most_bytes` or one page. Asks no filter.
+    (DAMAGED_DIRECTORY, entry, 0, 0) when a block of the directory is damaged.
+    """
+    first, last = page_range(file, np.uint64(hash_bits))
+    if first < 0:
+        return np.int64(DAMAGED_DIRECTORY), np.int64(last), _NONE, _NONE
+    if from_page >= 0:
+        if from_page < first or from_page > last:
+            return _NONE, np.int64(-1), _NONE, _NONE  # a page that this run cannot have
+        first = np.int64(from_page)
+    found, reach, position, size = _NONE, np.int64(-1), _NONE, _NONE
+    for page in range(first, last + 1):
+        if page_in_span(file, page, begin, end):
+            at, length = page_place(file, page)
+            if length == 0:
+                return np.int64(DAMAGED_DIRECTORY), np.int64(page), _NONE, _NONE
+            if reach < 0:
+                found, position = np.int64(page), at
+            elif at + length - position > most_bytes:
+                break
+            reach, size = np.int64(page), at + length - position
+    return found, reach, position, size
+
+
+@kernel
 def find_few_rows(
     file: int, hash_bits: int, tag_bits: int, begin: int, end: int, rows: int, room: int
 ) -> Any:
-    """Write the matching rows of a mapped file to `rows`, newest first.
+    """Write the matching rows of the pages in memory to `rows`, newest first.
 
     `hash_bits` is the hash as i8: Python hands over plain integers several times faster than u8. Returns
     (rows written, 0), (TOO_MANY, 0) when they are more than `room`, or (DAMAGED_..., its number).
@@ -315,6 +348,8 @@ def find_few_rows(
     for page in range(first, last + 1):
         if not page_in_span(file, page, begin, end):
             continue
+        if page >= file_number(file, END_PAGE):
+            return np.int64(TOO_MANY), np.int64(0)
         address = mapped_page(file, page)
         if address == 0:
             return np.int64(DAMAGED_PAGE), np.int64(page)

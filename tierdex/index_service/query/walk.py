@@ -1,0 +1,314 @@
+"""One pass over the files of a snapshot for a batch of lookups, newest file first.
+
+**Many lookups** share each file: it is searched once for all that still want entries, the ranges of a
+published one side by side. Each may look at its share of what the batch may cost: a lookup that is cut
+before it has enough is parked, and goes on alone, from the place where it stopped, when all others are
+done. So a hot key, or keys that somebody chose to collide, cost the others nothing.
+
+**One lookup** goes on in the same file until it has enough, and takes only what belongs to its page.
+
+Depends on matches, paging, plan, single_search, trace, executor, readers, requests, indexfile, lifecycle,
+answer and errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tierdex.errors import (
+    CorruptFileError,
+    NotFoundError,
+    StoreRefusedError,
+    UnavailableError,
+)
+from tierdex.index_service.answer import Missing
+from tierdex.index_service.query.matches import FileMatches, FileMissing, Matches
+from tierdex.index_service.query.plan import Plan
+from tierdex.index_service.query.single_search import SingleLookup, SingleSearch, SingleSearches
+from tierdex.index_service.readers.file_reader import Budget, FileMeter, FileRows, FileSearch
+from tierdex.index_service.readers.local_file import query_reader
+from tierdex.indexfile.layout import TOPIC_MASK
+from tierdex.indexfile.lookup import DONE
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.work_limit import NO_LIMIT, BudgetExceededError
+from tierdex.lifecycle.topic_set import may_hold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierdex.index_service.query.executor import LookupExecutor
+    from tierdex.index_service.query.paging import Page
+    from tierdex.index_service.query.trace import Trace
+    from tierdex.index_service.readers.file_reader import QueryReader
+    from tierdex.index_service.requests.lookups import Lookups
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileList
+
+logger = logging.getLogger(__name__)
+
+# Errors that concern one file: the answer goes on without it and says so.
+FILE_ERRORS: Final = (
+    CorruptFileError,
+    UnavailableError,
+    NotFoundError,
+    StoreRefusedError,
+    BudgetExceededError,
+    OSError,
+)
+_LEAST_ALONE: Final = 65_536  # items for a parked lookup, whatever is left for the others
+
+
+class PlanIsOldError(Exception):
+    """A listed object is gone: refresh and plan again."""
+
+
+class WouldWaitError(Exception):
+    """A file is not local: searching it may take a request."""
+
+
+class Walk:
+    """One pass over the files of a snapshot. One thread."""
+
+    def __init__(
+        self,
+        owner: LookupExecutor,
+        lookups: Lookups,
+        files: FileList,
+        as_of: int,
+        trace: Trace,
+        budget: Budget,
+        *,
+        may_replan: bool,
+    ) -> None:
+        self.matches = Matches(lookups)
+        self.files = files
+        self.as_of = as_of
+        self._budget = budget
+        self._most_alone = owner.settings.query_max_items
+        self._look_ahead = owner.settings.look_ahead
+        self._executor = owner.executor
+        self._hides = owner.read_view.hides
+        self._lookups = lookups
+        self._trace = trace
+        self._may_replan = may_replan
+        self._is_local_only = False
+        self._parked: dict[int, tuple[FileHandle, int]] = {}  # where each lookup goes on alone
+        self._is_parked = np.zeros(lookups.count, bool)
+
+    def run(self, page: Page) -> None:
+        """Search the files; `page` is that of a single lookup."""
+        count = self._lookups.count
+        if count == 1:
+            self._go_alone(0, self._budget, page)
+        elif count:
+            self._go_together()
+            self._go_on(page)
+
+    def run_at_once(self) -> bool:
+        """Search local files, none twice; say whether that answers everything."""
+        self._is_local_only = True
+        if self._lookups.count:
+            try:
+                self._go_together()
+            except WouldWaitError:
+                return False
+        return not self._parked and not self.matches.missing
+
+    def rest(self) -> Iterator[tuple[FileHandle, str]]:
+        """Yield the files that were not searched, with the reason: O(files)."""
+        rest = Plan(self.files, self._lookups, slice(None)).rest(self._trace.file_ids())
+        for name, handles in zip(rest._fields, rest, strict=True):
+            for handle in handles:
+                yield handle, name
+
+    # -- many lookups ------------------------------------------------------------------------------
+
+    def _go_together(self) -> None:
+        plan = Plan(self.files, self._lookups, slice(None))
+        for handle in plan.candidates():
+            wants = (self.matches.counts < self._lookups.max_count) & ~self._is_parked
+            if not wants.any():
+                break
+            wanted = self._that_may_match(handle, wants)
+            if len(wanted):
+                try:
+                    self._search_together(handle, wanted)
+                except FILE_ERRORS as error:
+                    self._note_missing(handle, error, wanted)
+
+    def _that_may_match(self, handle: FileHandle, wants: np.ndarray) -> np.ndarray:
+        """Return the lookups (i8) of `wants` (b1) that this file's times and topics may answer."""
+        lookups = self._lookups
+        mask = wants & (lookups.begin <= handle.max_time) & (lookups.end >= handle.min_time)
+        if handle.topics is not None:
+            held = [may_hold(handle.topics, topic) for topic in lookups.topics]
+            mask &= np.array([*held, True])[lookups.topic_index]  # NO_TOPIC is the last
+        return np.flatnonzero(mask)
+
+    def _search_together(self, handle: FileHandle, wanted: np.ndarray) -> None:
+        lookups, counts = self._lookups, self.matches.counts
+        share = self._budget.work_limit().share_of(len(wanted))
+        limits = np.minimum(lookups.max_count[wanted] - counts[wanted], share.rows)
+        search = FileSearch(lookups, wanted, limits, None, share.items)
+        reader, meter = query_reader(handle.reader), FileMeter(self._budget)
+        if self._is_local_only and not reader.is_local:
+            raise WouldWaitError
+        answer = reader.search(search, meter, self._executor)
+        self.matches.add(self._shown(_matches_of(handle, reader, answer)))
+        meter.charge(answer.found.items, len(answer.found.rows))
+        cut = np.flatnonzero(answer.found.following != DONE)
+        if len(cut):
+            numbers = answer.wanted[cut]
+            want = self.matches.counts[numbers] < lookups.max_count[numbers]
+            self._is_parked[numbers[want]] = True
+            places = answer.found.following[cut[want]].tolist()
+            for number, place in zip(numbers[want].tolist(), places, strict=True):
+                self._parked[number] = handle, place
+
+    def _shown(self, found: FileMatches) -> FileMatches:
+        """Return the rows that retention shows, without repeats."""
+        hidden = self._hidden(found)
+        return self.matches.without_repeats(found if hidden is None else found.taken(~hidden))
+
+    def _hidden(self, found: FileMatches) -> np.ndarray | None:
+        """Return which rows (b1) retention hides; None: no row."""
+        if found.handle.sealed_at_ms is None or not len(found.rows):  # it counts from the sealing
+            return None
+        names = found.dictionaries.strings(TOPIC_DICTIONARY)
+        tags = found.rows["tag"] & np.uint32(TOPIC_MASK)
+        used = [0] if len(names) == 1 else np.unique(tags).tolist()
+        hidden = [number for number in used if self._hides(found.handle, names[number])]
+        return np.isin(tags, hidden) if hidden else None
+
+    def _go_on(self, page: Page) -> None:
+        """Let the parked lookups go on, one by one, within what the batch may still cost."""
+        for done, (number, where) in enumerate(sorted(self._parked.items())):
+            try:
+                left = self._budget.work_limit()
+            except BudgetExceededError as error:
+                missing = Missing("(batch)", str(error))
+                self.matches.missing.append(FileMissing(missing, np.array([number])))
+                continue
+            # None takes so much that nothing would be left for those behind it, or more than a query may.
+            items = max(_LEAST_ALONE, left.items // (len(self._parked) - done))
+            items = min(items, self._most_alone)
+            own = Budget(requests=NO_LIMIT.items, items=items, parent=self._budget)
+            self._go_alone(number, own, page, where)
+
+    # -- one lookup --------------------------------------------------------------------------------
+
+    def _go_alone(
+        self,
+        number: int,
+        budget: Budget,
+        page: Page,
+        where: tuple[FileHandle, int] | None = None,
+    ) -> None:
+        """Take one lookup's entries, from `where` on if it was parked there."""
+        newest = page.newest if where is None else where[0].key
+        plan = Plan(self.files, self._lookups, np.array([number]))
+        searches = SingleSearches(
+            plan.candidates(newest),
+            SingleLookup(self._lookups, number, page, where),
+            budget,
+            self._executor,
+            self._look_ahead,
+            self._trace,
+        )
+        try:
+            while want := self._want(number):
+                search = searches.next(want)
+                if search is None:
+                    page.check_begun()  # else the cursor's file no longer answers this query
+                    break
+                self._consume(search, page)
+        finally:
+            searches.cancel()
+        for search in searches.under_way:
+            self._trace.note(search, "skipped", 0, 0)
+
+    def _want(self, number: int) -> int:
+        """Return how many entries a lookup still wants."""
+        return int(self._lookups.max_count[number] - self.matches.counts[number])
+
+    def _consume(self, search: SingleSearch, page: Page) -> None:
+        number, outcome = search.single.number, "read"
+        matched, before = 0, int(self.matches.counts[number])
+        try:
+            while (answer := search.next(self._want(number), is_begun=page.is_begun)) is not None:
+                matched += len(answer.found.rows)
+                self._take(search, answer, page)
+                if not self._want(number):
+                    break
+            page.check_begun(search.handle)
+        except FILE_ERRORS as error:
+            if page.begins_in(search.handle) and not self._is_old(error):
+                # Without this file nobody knows where the page begins: neither skip nor repeat.
+                raise UnavailableError(
+                    f"the file {search.handle.file_id}, in which the cursor points, cannot be read "
+                    f"({error}); try again"
+                ) from error
+            self._trace.note(search, "missing", 0, matched)
+            self._note_missing(search.handle, error, np.array([number]))
+            return
+        except CancelledError:
+            outcome = "skipped"
+        if search.meter.filtered:
+            outcome = "pruned_by_filter"
+        taken = int(self.matches.counts[number]) - before
+        self._trace.note(search, outcome, taken, matched)
+
+    def _take(self, search: SingleSearch, answer: FileRows, page: Page) -> None:
+        """Add the rows that belong to the page, no more than are wanted."""
+        found = _matches_of(search.handle, search.reader, answer)
+        if not page.is_begun:
+            hidden = self._hidden(found)
+            is_hidden = np.zeros(len(found.rows), bool) if hidden is None else hidden
+            fingerprints = found.decoder().fingerprints(found.rows)
+            found = found.taken(slice(page.pass_over(search.handle, fingerprints, is_hidden), None))
+        found = self._shown(found)
+        want = self._want(search.single.number)
+        if not page.owes_all:
+            # What a page returned before is only looked for as far as this one goes.
+            found = self._owed(found, page, want)
+        found = found.taken(slice(want))
+        self.matches.add(found)
+        search.meter.charge(answer.found.items, len(found.rows))
+
+    @staticmethod
+    def _owed(found: FileMatches, page: Page, want: int) -> FileMatches:
+        decoder, owed, begin = found.decoder(), np.zeros(len(found.rows), bool), 0
+        while want > 0 and begin < len(found.rows):
+            end = begin + want
+            owed[begin:end] = page.owes(decoder.decode(found.rows[begin:end]))
+            want -= int(np.count_nonzero(owed[begin:end]))
+            begin = end
+        return found if owed.all() else found.taken(owed)
+
+    # -- what is missing ---------------------------------------------------------------------------
+
+    def _is_old(self, error: Exception) -> bool:
+        return self._may_replan and isinstance(error, NotFoundError)
+
+    def _note_missing(self, handle: FileHandle, error: Exception, wanted: np.ndarray) -> None:
+        if self._is_old(error):
+            raise PlanIsOldError from error  # what was found is thrown away
+        extra = {"file_id": handle.file_id, "error": str(error)}
+        logger.warning("file not searched", extra=extra)
+        missing = Missing(handle.file_id, str(error) or type(error).__name__)
+        self.matches.missing.append(FileMissing(missing, wanted))
+
+
+def _matches_of(handle: FileHandle, reader: QueryReader, answer: FileRows) -> FileMatches:
+    found = answer.found
+    sizes = found.offsets[1:] - found.offsets[:-1]
+    is_one_each = len(found.rows) == len(sizes) and bool((sizes == 1).all())
+    numbers = answer.wanted if is_one_each else np.repeat(answer.wanted, sizes)
+    return FileMatches(
+        handle, reader.hash_function, answer.schema, answer.dictionaries, numbers, found.rows,
+        found.places,
+    )  # fmt: skip
