@@ -1,4 +1,4 @@
-"""Nanoseconds an item of the chained form: append, find_many, seal, rows_in_hash_order, recover.
+"""Nanoseconds an item of the chained form: append, search, seal, rows_in_hash_order, recover.
 
     python benchmarks/bench_chained.py [--items 10000000] [--folder /tmp]
 
@@ -113,8 +113,8 @@ def run(path: Path, items: int, slot_count: int, *, quiet: bool = False) -> None
     file.close()
     sealed = ChainedFile.open_sealed(filesystem, path)
     file = sealed
-    measure("sealed, first find_many", wanted, lambda: in_thousands(hashes))
-    measure("sealed, second find_many", wanted, lambda: in_thousands(hashes))
+    measure("sealed, first search", wanted, lambda: in_thousands(hashes))
+    measure("sealed, second search", wanted, lambda: in_thousands(hashes))
     sealed.close()
     path.unlink()
     small = ChainedFile.create(

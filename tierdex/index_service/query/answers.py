@@ -42,7 +42,9 @@ def answers_of(result: Result) -> list[Answer]:
     """Return an answer a lookup, in order."""
     matches, everywhere = result.matches, result.everywhere
     entries = _entries_by_lookup(matches)
-    missing: list[list[Missing]] = [list(everywhere) for _ in entries]
+    missing: list[list[Missing]] = [[] for _ in entries]
+    if everywhere:
+        missing = [list(everywhere) for _ in entries]
     common = repeat(not everywhere), missing, repeat(None), repeat(result.as_of)
     answers = list(map(Answer, entries, *common))
     for row in matches.missing:

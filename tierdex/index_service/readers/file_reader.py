@@ -130,7 +130,9 @@ class FileSearch(NamedTuple):
 
     def columns(self, which: Any, tags: np.ndarray) -> Search:
         """Return the lookups `wanted[which]` as columns; `tags` are what this file calls their topics."""
-        lookups, numbers = self.lookups, self.wanted[which]
+        lookups = self.lookups
+        is_all = len(self.wanted) == lookups.count and isinstance(which, slice)
+        numbers = which if is_all else self.wanted[which]  # of all no column is copied
         return Search(
             lookups.hashes[numbers],
             tags[which],
