@@ -1,13 +1,14 @@
-"""Says in the store that the node's owner lives and what it has published; hears that it no longer is one.
+"""Tells the store that the node's owner lives and how far it has published; notices a takeover.
 
-An idle owner commits nothing for days. It writes its live record anew every `live_interval`, and often enough
-that a sign is never older than a quarter of `takeover_after`: three may fail before somebody takes the
-node for abandoned. It has a thread of its own, since one merge may take the publisher's for longer than that.
+An idle owner commits nothing for days. It writes its live record every `live_interval`, and often
+enough that a sign is never older than a quarter of `takeover_after`: three may fail before another
+owner takes the node for abandoned. It has a thread of its own, since one merge may take the
+publisher's for longer.
 
 Each step also looks how far all is published: a file counts from the look before it was found.
 
-A takeover is seen in the manifest, which the index reads every few seconds anyway: an owner that has
-nothing to publish learns of it here, without a request, and puts are refused from then on.
+The manifest shows a takeover, and the index reads it every few seconds: an owner that has nothing
+to publish notices the takeover here, without a request, and puts are refused from then on.
 
 Depends on errors only.
 """
@@ -32,7 +33,7 @@ _LOOK_EVERY_S: Final = 1.0
 
 
 class OwnerSign:
-    """Looks whether we are still the owner; says so in the store when that is due. One thread."""
+    """Checks that we are still the owner, and signs when a sign is due. For one thread."""
 
     name = "sign"
 
@@ -41,9 +42,7 @@ class OwnerSign:
     ) -> None:
         self._components = components
         self._on_fenced = on_fenced
-        self._signed_at = (
-            components.clock.monotonic()
-        )  # the claim's commit was a sign, or is yet to come
+        self._signed_at = components.clock.monotonic()  # the claim's commit is a sign, now or later
 
     def step(self) -> float:
         """Look, and sign if that is due; return the seconds until the next look."""
@@ -67,9 +66,12 @@ class OwnerSign:
         return min(settings.live_interval, longest)
 
     def say_closed(self, timeout_s: float | None) -> None:
-        """Write that nothing more is acknowledged here; wait no longer than `timeout_s` (None: here).
+        """Write that nothing more is acknowledged here.
 
-        Best effort: without it the node looks silent, and holds up others' `as_of`, until it opens again.
+        Waits `timeout_s` at most; None writes in this thread.
+
+        Best effort: without it the node looks silent, and holds up others' `as_of`, until it opens
+        again.
         """
         if not self._components.claim.is_claimed:
             return
@@ -83,5 +85,5 @@ class OwnerSign:
     def _say_closed(self) -> None:
         try:
             self._components.claim.get().sign_closed()
-        except TierdexError as error:  # fenced: it is somebody else's to say
+        except TierdexError as error:  # fenced: the new owner writes the record
             logger.debug("not said that it is closed", extra={"error": str(error)})

@@ -1,21 +1,25 @@
-"""Until when everything that this process acknowledged is published: what nobody may say too late.
+"""The time up to which everything that this process acknowledged is published. It must never be late.
 
 ::
 
     put --> waits in memory --> a local file --> listed in the manifest        the way of an entry
-              1 asked first      2 asked next     3 known before               the way of a look
+              1 read first      2 read next      3 known before                the way of a look
 
-A *look* takes the time first and then asks, along the way that entries go. What was acknowledged before that
-time is in one of the places, since it was there before it was acknowledged, and it can only have moved to
-a place that is asked later, or be listed. So a look that finds nothing proves its own time. One that finds a
-file proves the time of the look before, which had not found it: everything in the file was acknowledged
-after that. Nobody who puts is slowed down, nor asked for a lock.
+A *look* takes the time first and then reads the places along the way of entries. An entry
+acknowledged before that time is in one of the places, since it was there before it was
+acknowledged, and it can only have moved to a place that is read later, or be listed. So a look that
+finds nothing proves its own time. A look that finds a file proves the time of the look before,
+which had not found it: everything in the file was acknowledged after that. A look delays no put and
+takes no lock of puts.
 
-A file counts until the manifest lists it with all its items, whatever becomes of it: sealed, compacted,
-renumbered, in quarantine. What an operator removes from quarantine is given up, and counts no more.
+A file counts until the manifest lists it with all its items, in every state: sealed, compacted,
+renumbered, in quarantine. A file that an operator removes from quarantine is given up and counts no
+more.
 
-Invariant: `_since` is at or before the acknowledgement of every entry that is not listed and in no file of
-`_found`. Times are the owner's, int64 ms. Depends on lifecycle.
+Invariant: `_since` is at or before the acknowledgement of every entry that is not listed and in no
+file of `_found`. Times are the owner's, int64 ms.
+
+Depends on lifecycle.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ _ANY_ITEMS: Final = 1 << 63  # of a file that nobody could read
 
 
 class _Found(NamedTuple):
-    """A file that holds entries which are not listed, and a time before all of them."""
+    """A file that holds unlisted entries, and a time before all of them."""
 
     number: int
     items: int
@@ -45,7 +49,7 @@ class _Found(NamedTuple):
 
 
 class UnpublishedFiles:
-    """What a data folder's owner has not published. Safe to share between threads."""
+    """The unpublished entries of a data folder's owner. Safe to share between threads."""
 
     def __init__(self, table: FileTable, node: str, time: OwnerTime) -> None:
         self._table = table
@@ -68,16 +72,16 @@ class UnpublishedFiles:
             self._has_received = has_received
 
     def begin(self, through: int, *, holds_unpublished: bool) -> None:
-        """Begin where the folder's past ended: what it holds was acknowledged after `through`."""
+        """Begin at the end of the folder's past: its entries were acknowledged after `through`."""
         with self._lock:
             self._began = Published(through, holds_unpublished)
             self._through = self._since = through
             self._found = {}
 
     def look(self, state: ManifestState, added: Sequence[FileRow] = ()) -> Published:
-        """Say how far all is published once `state`, with the rows `added`, is committed. No I/O.
+        """Return how far all is published once `state`, with the rows `added`, is committed. No I/O.
 
-        What is remembered is without `added`: their commit may fail.
+        The result is remembered without `added`, since their commit may fail.
         """
         with self._lock:
             if self._has_received is None:

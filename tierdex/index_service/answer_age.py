@@ -1,12 +1,12 @@
-"""How old an answer is, said beside it: which nodes were not asked, and whether it is as fresh as wanted.
+"""The age of an answer: the nodes that were not asked, and whether it is as fresh as requested.
 
 ::
 
-    before   `prepare`   the manifests were read longer ago than wanted: read them again
+    before   `prepare`   the manifests were read longer ago than requested: read them again
     after    `tell`      nodes that hold entries which are not published    -> unasked
-                         nodes because of which it is older than wanted    -> missing, not complete
+                         nodes that make the answer older than requested    -> missing, not complete
 
-`as_of` itself is the runners' to say: they know when they took the files that they asked.
+The runners set `as_of`, since they know when they took the files that they searched.
 
 Depends on answer, view and errors.
 """
@@ -31,7 +31,7 @@ MISSING: Final = b"missing"
 
 
 class AnswerAge:
-    """Says how old answers are. Safe to share between threads."""
+    """Tells how old answers are. Safe to share between threads."""
 
     def __init__(self, settings: Settings, clock: Clock, read_view: ReadView) -> None:
         self._default_s = settings.fresh_within
@@ -40,7 +40,7 @@ class AnswerAge:
         self._read_view = read_view
 
     def limit(self, fresh_within: object) -> float | None:
-        """Return the age (seconds) that an answer may have; None: any. Raises InvalidRequestError."""
+        """Return the permitted age (seconds) of an answer; None: any. Raises InvalidRequestError."""
         if fresh_within is None:
             return self._default_s
         if isinstance(fresh_within, bool) or not isinstance(fresh_within, int | float):
@@ -50,11 +50,11 @@ class AnswerAge:
         return float(fresh_within)
 
     def is_within(self, limit: float | None) -> bool:
-        """Say whether an answer from what is at hand would be young enough."""
+        """Return whether an answer from the files at hand would be young enough."""
         return limit is None or not self._read_view.older_than(limit)
 
     def prepare(self, limit: float | None) -> None:
-        """Read the manifests again, if that was too long ago for an answer that is to be so young."""
+        """Read the manifests again if they were read too long ago for the requested age."""
         if limit is not None:
             age_s = (self._clock.now_ms() - self._read_view.read_ms()) / 1000
             if age_s > min(limit, self._refresh_s):

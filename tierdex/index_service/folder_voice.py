@@ -1,9 +1,9 @@
-"""What a data folder's owner tells others with each claim and record: see `lifecycle.ownership.OwnerVoice`.
+"""The claims and records of a data folder's owner: see `lifecycle.ownership.OwnerVoice`.
 
-The folder tells of its past. Its files hold what was acknowledged before this opening and is not published;
-since when, the node's manifest says to the folder that had the node last. A folder that is adopted has
-its past with another node. Where nobody said anything, the numbers of the files tell: each is a time
-before everything in the file, by the clock of then.
+They include the folder's past. Its files hold entries that were acknowledged before this opening
+and are not published; the node's manifest tells the folder that had the node last since when. An
+adopted folder has its past with another node. Without such a record the numbers of the files tell:
+each is a time before everything in its file, by the clock of that time.
 
 Depends on folder_node, folder_owner, open_view, claiming, unpublished and lifecycle.
 """
@@ -39,7 +39,7 @@ _NUMBERS_AHEAD_MS: Final = (
 def make_folder_voice(
     paths: DataPaths, view: View, claiming: Claiming, time: OwnerTime, unpublished: UnpublishedFiles
 ) -> OwnerVoice:
-    """Return the voice of the folder's owner. To be called before the folder is recovered."""
+    """Return the voice of the folder's owner. Call it before the folder is recovered."""
     settings, filesystem = view.settings, view.seams.filesystem
     adopts: tuple[NodeOwner, ...] = ()
     recorded = read_folder_node(filesystem, paths.root)
@@ -58,7 +58,7 @@ def make_folder_voice(
 
 
 def _published_of(view: View, owners: tuple[NodeOwner, ...]) -> int | None:
-    """Return until when all that these owners of one node acknowledged is published; None: not known."""
+    """Return the time up to which these owners of one node published everything; None: unknown."""
     if not owners:
         return None
     log = view.manifests.log_of(owners[0].node)
@@ -76,7 +76,7 @@ def _published_of(view: View, owners: tuple[NodeOwner, ...]) -> int | None:
 
 
 def _begin_of_folder(filesystem: FileSystem, paths: DataPaths) -> int | None:
-    """Return a time (ms) before all that the folder's files hold; None: it has no files."""
+    """Return a time (ms) before everything in the folder's files; None: it has no files."""
     names = [name for state in LOCAL_STATES for name in filesystem.list_folder(paths.folder(state))]
     numbers = [parse_number(name) for name in names]
     numbers += map(parse_quarantined_name, filesystem.list_folder(paths.quarantine))

@@ -1,4 +1,4 @@
-"""Gives up what a node acknowledged and never published: an operator's word, committed to its manifest.
+"""Gives up the unpublished entries of a node, by an operator's command, in the node's manifest.
 
 Depends on clock, filesystem, ids, settings, lifecycle and storage_layer.
 """
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def retire_node(store: str, node: str, settings: Mapping[str, Any]) -> None:
-    """Commit that nobody waits for what the node has not published. Idempotent.
+    """Commit that no answer waits for the node's unpublished entries. Idempotent.
 
-    Raises NotFoundError for a node that is not there, NodeInUseError for one whose owner lives and lacks
+    Raises NotFoundError for an unknown node, NodeInUseError for one whose owner lives and lacks
     nothing, OwnershipError for one that jobs share, and what the store raises.
     """
     checked = load_settings(**settings)

@@ -6,28 +6,30 @@
                                               ...0065   a change
                                               ...0066   a change       0067: absent, the next commit
 
-The one rule that all else rests on: a number is created only if absent, by one conditional PUT, and
-is never deleted. Who creates number n+1 had read number n, so the history cannot fork. A number far
+Everything rests on one rule: a number is created only if absent, by one conditional PUT, and is
+never deleted. The creator of number n+1 had read number n, so the history cannot fork. A number far
 below the newest checkpoint may be *collected*: overwritten by a tombstone that names a checkpoint,
-so that whoever stalled there finds the way instead of a free number.
+so that a stalled process finds the way instead of a free number.
 
-The hint says where a checkpoint is, so that the folder need not be listed, how far the history went, and
-what the owner says of itself (live_record): best effort, possibly old, but never ahead of what is
-durable. So a history that ends below it has lost its end (LostManifestError). Without a hint the names
-of file objects tell: each carries a number that its writer had read. What this process knows from
-elsewhere (`expect`) is held against it, too.
+The hint tells where a checkpoint is, so that the folder need not be listed, how far the history
+goes, and the owner's live record: best effort, possibly old, but never ahead of what is durable. So
+a history that ends below it has lost its end (LostManifestError). Without a hint the names of file
+objects tell: each has a number that its writer had read. What this process knows otherwise
+(`expect`) is compared too.
 
-A hole in the history is damage (CorruptFileError), never taken for its end; so is an object that does
-not verify when it was read twice, since the first answer may be altered on its way. Whoever restored
-an old copy on purpose goes on above every number known, by a checkpoint; tombstones fill the gap:
+A hole in the history is damage (CorruptFileError), never taken for its end; so is an object that
+does not verify when it was read twice, since the first answer may be altered in transit. After an
+old copy was restored on purpose, the history goes on above every known number, by a checkpoint;
+tombstones fill the gap::
 
     ...0039   0040 .. 0057 lost: tombstones that name 58   0058 a checkpoint, says `rollback: 57`
 
 Requests: `refresh` with nothing new 1 GET, once a minute and when the owner's next record is due 2,
-with a new commit 3;
-`load` with a hint 2 GET, 1 LIST and 1 GET a change since the checkpoint; `commit` 2 PUT.
+with a new commit 3; `load` with a hint 2 GET, 1 LIST and 1 GET a change since the checkpoint;
+`commit` 2 PUT.
 
 Thread safety: `state` is an immutable value, read without a lock; every other call takes one.
+
 Depends on manifest, manifest_codec, manifest_reader, paths and the seams.
 """
 
@@ -131,12 +133,12 @@ class ManifestLog:
 
     @property
     def state(self) -> ManifestState:
-        """Return the newest state read so far, without a request."""
+        """The newest state read so far, without a request."""
         return self._state
 
     @property
     def read_ms(self) -> int:
-        """Return when the store last said that `state` is the newest; 0 before the first load."""
+        """When the store last confirmed that `state` is the newest; 0 before the first load."""
         return self._read_ms
 
     @property
@@ -149,7 +151,7 @@ class ManifestLog:
         return self._clock
 
     def expect(self, number: int) -> None:
-        """Remember that the history reached `number` once: what ends below it is refused from now on."""
+        """Note that the history reached `number` once: a history that ends below it is refused."""
         self._expected = max(self._expected, number)
 
     def load(self) -> ManifestState:
@@ -163,7 +165,7 @@ class ManifestLog:
             return self._advance() if self._is_loaded else self._load()
 
     def refresh_live(self) -> ManifestState:
-        """Do as `refresh`, and read what the owner says of itself now."""
+        """Do as `refresh`, and read the owner's live record."""
         with self._lock:
             self._hint_read_ms = 0
             return self._advance() if self._is_loaded else self._load()
@@ -173,9 +175,9 @@ class ManifestLog:
     ) -> ManifestState:
         """Add the commit that `build` drafts for the newest state; return the state after it.
 
-        `build` is called again with a newer state whenever somebody else took the number, so it
-        holds the policy: it raises (FencedError, FloorError, ConflictError), drafts anew, or returns
-        None when nothing is left to do, which is success. It must be free of side effects.
+        `build` is called again with a newer state whenever another writer took the number, so it
+        holds the policy: it raises (FencedError, FloorError, ConflictError), drafts again, or
+        returns None when nothing is left to do, which is success. It must be free of side effects.
 
         Raises what `build` raises, ConflictError after `attempts` lost races, UnavailableError when
         the store does (the commit may then exist: calling again with the same intent is safe).
@@ -189,25 +191,25 @@ class ManifestLog:
                     return self._state
                 commit = self._stamp(draft, self._state, self._state.number + 1)
                 if self._create(commit):
-                    # Durable and visible to everybody from here on; our own state follows.
+                    # Durable and visible to every process from here on; our own state follows.
                     self._state = apply(self._state, commit)
                     self._read_ms = commit.time_ms
                     self._log_commit(commit)
                     self.put_hint()
                     return self._state
-                # The pause first: what is read after it is what the next attempt builds on. The other
-                # way round, somebody who commits more often than we wake up would win every time.
+                # The pause first, then the read that the next attempt builds on. In the other order a
+                # writer that commits more often than this one wakes up would win every time.
                 self._pause(attempt)
                 self._advance()
         raise ConflictError(f"node {self.node}: {attempts} commits in a row lost against others")
 
     def commit_after_loss(self, build: Callable[[ManifestState], Draft | None]) -> ManifestState:
-        """Do as `commit`, and give up what the store has lost of the history; return the state after.
+        """Do as `commit`, but give up the lost part of the history first; return the state after.
 
-        The history goes on from the newest state that can be read whole, above every number known.
-        Nobody who knows a lost number takes what follows for it: he finds a tombstone there. Nothing
-        lost: an ordinary commit. Raises as `commit`, UnsupportedFormatError; ConflictError when
-        somebody else commits meanwhile.
+        The history goes on from the newest state that can be read whole, above every known number.
+        A process that knows a lost number does not mistake the new history for it: it finds a
+        tombstone there. Without a loss this is `commit`. Raises as `commit`,
+        UnsupportedFormatError; ConflictError when another writer commits meanwhile.
         """
         with self._lock:
             try:
@@ -230,7 +232,7 @@ class ManifestLog:
         stamped = self._stamp(draft._replace(change=change), state, last + 1)
         commit = with_checkpoint(state, stamped)
         if not self._create(commit):
-            raise ConflictError(f"node {self.node}: somebody else commits to it at the same time")
+            raise ConflictError(f"node {self.node}: another writer commits to it at the same time")
         # Durable: a checkpoint that needs nothing below it. Until the gap is filled, readers that
         # come that way raise; a crash here leaves holes, which the next call fills.
         self._state, self._is_loaded = apply(state, commit), True
@@ -244,7 +246,7 @@ class ManifestLog:
         return self._state
 
     def put_hint(self) -> bool:
-        """Tell in the store how far the history goes, and what its owner says: a sign that it lives.
+        """Write the hint: the end of the history and the live record, a sign that the owner lives.
 
         Best effort: returns whether it was written.
         """
@@ -262,7 +264,7 @@ class ManifestLog:
     def bury(self, first: int, last: int) -> None:
         """Overwrite the manifest numbers first..last, all below the checkpoint, by tombstones.
 
-        Harmless whoever does it and however late: the checkpoint that they name is durable.
+        Harmless at any time and from any process: the checkpoint that they name is durable.
         """
         base = self._state.base
         assert 0 < first <= last < base, (first, last, base)
@@ -271,9 +273,10 @@ class ManifestLog:
             self.store.put(self.paths.manifest(number), encode_tombstone(tombstone))
 
     def missing_numbers(self) -> list[int]:
-        """Return the numbers, of those never collected, that do not exist though newer ones do.
+        """Return the absent numbers, of those never collected, below the newest one.
 
-        One LIST over what is not collected, beside the calls of others; raises what the store does.
+        One LIST over the numbers that are not collected, beside other calls; raises what the store
+        does.
         """
         state = self._state
         first = self.paths.manifest(state.collected)
@@ -316,7 +319,7 @@ class ManifestLog:
         return hint
 
     def _from_hint(self, hint: Hint | None) -> ManifestState | None:
-        """Return the state of the checkpoint that the hint names, None when it leads nowhere."""
+        """Return the state of the hint's checkpoint, None when it cannot be read."""
         if hint is None:
             return None
         if not hint.checkpoint:
@@ -329,10 +332,10 @@ class ManifestLog:
             return None
 
     def _reach_expected(self, state: ManifestState) -> ManifestState:
-        """Return the state, read on as far as is known to exist. Raises LostManifestError."""
+        """Return the state after every number that is known to exist. Raises LostManifestError."""
         while state.number < self._expected:
             try:
-                state = self._reader.step(state)  # committed after the listing, perhaps
+                state = self._reader.step(state)  # it may have been committed after the listing
             except NotFoundError as error:
                 known = f"though the history reached {self._expected}"
                 raise self._lost(state.number + 1, known) from error
@@ -360,7 +363,7 @@ class ManifestLog:
                 return self._state
 
     def _is_hint_due(self, now_ms: int) -> bool:
-        """Say whether the owner should have said something by now, or nobody looked for long."""
+        """Return whether the owner's next record is due, or the hint was not read for long."""
         if abs(now_ms - self._hint_read_ms) >= HINT_EVERY_MS:
             return True
         if self._state.number > self._hinted:  # each commit is followed by a hint
@@ -368,7 +371,7 @@ class ManifestLog:
         live = self._live
         if live is None or live.is_closed or not live.is_of(self._state):
             return False
-        # Not for ever: whoever is silent, or has a clock of his own, is looked at once a minute.
+        # At least once a minute, also for a silent owner or one with a wrong clock.
         return live.interval_ms <= now_ms - live.time_ms < 2 * live.interval_ms
 
     # -- writing ------------------------------------------------------------------------------
@@ -391,7 +394,7 @@ class ManifestLog:
         return with_checkpoint(state, commit)
 
     def _create(self, commit: Commit) -> bool:
-        """Create the commit's number; False when it is somebody else's (or was collected)."""
+        """Create the commit's number; False when another writer has it (or it was collected)."""
         try:
             self.store.put_if_absent(self.paths.manifest(commit.number), encode_commit(commit))
         except AlreadyExistsError:

@@ -1,27 +1,29 @@
-"""Who may commit to a node's manifest: one owner with an epoch, or many jobs without.
+"""The right to commit to a node's manifest: one owner with an epoch, or many jobs without.
 
 Owned::
 
     open: the newest owner is ourselves, is silent for long, or is to be taken over?
                                                    no -> NodeInUseError, nothing done
           what did it not publish?                 ours: it is in our folder; else it stays outstanding
-          note our uuid in the folder              durable: whatever happens, the claim is known as ours
+          note our uuid in the folder              durable: the claim is known as ours after any crash
           commit {epoch: e+1, owner: our uuid}     durable: from here every older owner is fenced
     commit: newest state has our epoch and uuid?   no -> FencedError, for good
             create number n+1 only if absent       an older owner cannot get here: it lost n+1 to us
 
-Shared: no epoch. A commit that lost its number is drafted again on the newer state. Jobs never touch
-an owned node, owners never a shared one, so a job cannot fence an owner.
+Shared: no epoch. A commit that lost its number is drafted again on the newer state. Jobs never
+touch an owned node, owners never a shared one, so a job cannot fence an owner.
 
 A fenced owner keeps answering; it commits nothing and deletes nothing.
 
-Whether an owner lives, its signs tell: its newest commit, and the hint that it writes anew now and
-then (`sign`). Their age is counted by the store's clock alone, which dates them and the object that asks for
-the time; no other clock can make a living owner look dead (docs/decisions/0024).
+An owner's signs tell that it lives: its newest commit, and the hint that it rewrites now and then
+(`sign`). Their age is counted by the store's clock alone, which dates the signs and the object that
+asks for the time; no other clock can make a living owner look dead (docs/decisions/0024).
 
-With every commit, and with every sign, an owner says how far it has published (live_record, and
-docs/decisions/0028). Only its folder holds what it had acknowledged and not published: whoever takes
-the node without that folder lists it as `outstanding`, so that no answer passes over it.
+With every commit and every sign an owner tells how far it has published (live_record, and
+docs/decisions/0028). Only its folder holds the entries that it acknowledged and did not publish: an
+owner that takes the node without that folder lists them as `outstanding`, so that answers name
+them.
+
 Depends on changes, live_record, manifest, manifest_log, owner_time, standing and storage_layer.
 """
 
@@ -67,12 +69,12 @@ NO_OWNER = bytes(16)
 
 
 class OwnerMemory(Protocol):
-    """What survives a process of its claims: in a data folder, DATA/OWNER."""
+    """The part of a claim that survives its process: in a data folder, DATA/OWNER."""
 
     number: int  # the newest manifest number that was committed or read
 
     def holds(self, token: bytes) -> bool:
-        """Say whether `token` is that of a claim which was made, or begun, with this memory."""
+        """Return whether `token` is that of a claim which was made, or begun, with this memory."""
         ...
 
     def note_claim(self, token: bytes, before: bytes) -> None:
@@ -80,12 +82,12 @@ class OwnerMemory(Protocol):
         ...
 
     def note_commit(self, number: int) -> None:
-        """Remember how far the manifest is known."""
+        """Remember the newest known manifest number."""
         ...
 
 
 class NoMemory:
-    """An owner without a folder: whoever had the node before, it was somebody else."""
+    """The memory of an owner without a folder: it never had the node before."""
 
     number = 0
 
@@ -93,10 +95,10 @@ class NoMemory:
         return False
 
     def note_claim(self, token: bytes, before: bytes) -> None:
-        """Forget it."""
+        """Do nothing."""
 
     def note_commit(self, number: int) -> None:
-        """Forget it."""
+        """Do nothing."""
 
 
 NO_MEMORY: Final = NoMemory()
@@ -110,35 +112,35 @@ class Published(NamedTuple):
 
 
 class Unpublished(Protocol):
-    """What the owner's process holds and has not published."""
+    """The entries that the owner's process holds and has not published."""
 
     def begin(self, through: int, *, holds_unpublished: bool) -> None:
-        """Hear, before the claim is committed, what is published of all that came before."""
+        """Take, before the claim is committed, the time up to which all earlier entries are published."""
         ...
 
     def look(self, state: ManifestState, added: Sequence[FileRow] = ()) -> Published:
-        """Say how far all is published once `state` and, on top of it, the rows `added` are committed."""
+        """Return how far all is published once `state` and the rows `added` are committed."""
         ...
 
 
 class NothingUnpublished:
-    """Of an owner that acknowledges nothing before it is published."""
+    """Of an owner that publishes every entry before it acknowledges it."""
 
     def __init__(self, time: OwnerTime) -> None:
         self._time = time
 
     def begin(self, through: int, *, holds_unpublished: bool) -> None:
-        """Nothing waits to be told."""
+        """Do nothing: no entry waits."""
 
     def look(self, state: ManifestState, added: Sequence[FileRow] = ()) -> Published:
         return Published(self._time.now_ms(), holds_unpublished=False)
 
 
 class OwnerVoice(NamedTuple):
-    """What an owner's records are made of. `adopts` are owners whose folder's files it publishes.
+    """The content of an owner's records. `adopts` are owners whose folder's files it publishes.
 
-    `adopted_through` is what those had published, None if they never said. `folder_from` is a time before
-    everything that the folder's files hold, None when it has none.
+    `adopted_through` is the time up to which those had published, None if they never told.
+    `folder_from` is a time before everything in the folder's files, None when it has none.
     """
 
     time: OwnerTime
@@ -151,15 +153,15 @@ class OwnerVoice(NamedTuple):
 
 
 def make_voice(log: ManifestLog) -> OwnerVoice:
-    """Return that of an owner without a folder."""
+    """Return the voice of an owner without a folder."""
     time = OwnerTime(log.clock)
     return OwnerVoice(time, NothingUnpublished(time))
 
 
 class OwnedNode:
-    """The right to write to one node, until somebody else takes it. Safe to share between threads.
+    """The right to write to one node, until another owner takes it. Safe to share between threads.
 
-    `open` is the only way to get one; it fences whoever had the node before.
+    Only `open` makes one; it fences the previous owner.
     """
 
     def __init__(
@@ -188,16 +190,16 @@ class OwnedNode:
     ) -> OwnedNode:
         """Commit a new epoch and return its owner.
 
-        `voice` says what is published. `takeover`: also from an owner that is alive. `accept_rollback`:
-        that, and even if the store knows less of the node than it once did. Raises NodeInUseError,
-        OwnershipError for a shared node, StoreRefusedError when the store does not honour conditional
-        writes, LostManifestError, UnavailableError and CorruptFileError as the log does, OSError when
-        `memory` fails.
+        `voice` tells what is published. `takeover` takes the node also from a living owner;
+        `accept_rollback` also when the store knows less of the node than before. Raises
+        NodeInUseError, OwnershipError for a shared node, StoreRefusedError when the store ignores
+        conditional writes, LostManifestError, UnavailableError and CorruptFileError as the log
+        does, OSError when `memory` fails.
         """
         voice = voice or make_voice(log)
         voice.time.measure(probe(log.store, log.paths.prefix, ids))
         owner = ids.uuid()
-        # Before the claim: the hint that its commit writes says already who we are.
+        # Before the claim: the hint of its commit already names us.
         node = cls(log, owner, -1, memory, voice)
 
         def claim(state: ManifestState) -> Draft | None:
@@ -238,7 +240,7 @@ class OwnedNode:
 
     @property
     def state(self) -> ManifestState:
-        """Return the newest state read so far, without a request."""
+        """The newest state read so far, without a request."""
         return self._log.state
 
     @property
@@ -246,22 +248,22 @@ class OwnedNode:
         return bool(self._fenced)
 
     def check(self) -> None:
-        """Raise FencedError when what was read so far shows another owner. Sends no request."""
+        """Raise FencedError when the newest state read so far has another owner. Sends no request."""
         self._check_not_fenced()
         self._check_epoch(self._log.state)
 
     def owns(self, state: ManifestState) -> bool:
-        """Say whether the node was ours when its manifest said so."""
+        """Return whether the node was ours at its newest known state."""
         return state.epoch == self.epoch and state.owner == self._owner
 
     def look(self) -> Published:
-        """Look how far all is published; asked often, the answer is exact."""
+        """Update how far all is published; frequent calls make it exact."""
         return self._voice.unpublished.look(self._log.state)
 
     def sign(self) -> None:
         """Write the live record: how far we have published, and that we live. Best effort.
 
-        Raises FencedError, what `commit` raises where an operator had given us up.
+        Raises FencedError, and what `commit` raises where an operator had retired our entries.
         """
         self.check()
         if self._log.state.is_retired:
@@ -270,7 +272,7 @@ class OwnedNode:
             self._measure_time()
 
     def sign_closed(self) -> None:
-        """Write that nothing more will be acknowledged; to be called when that is so. Best effort.
+        """Write that this owner acknowledges nothing more; call it when that holds. Best effort.
 
         Raises FencedError.
         """
@@ -286,7 +288,7 @@ class OwnedNode:
             logger.debug("time not measured", extra={"node": self._log.node, "error": str(error)})
 
     def _make_live(self) -> LiveRecord | None:
-        """Return our record for the newest state, none when that is somebody else's."""
+        """Return our record for the newest state, None when another owner has the node."""
         state, voice = self._log.state, self._voice
         if not self.owns(state):
             return None
@@ -307,7 +309,7 @@ class OwnedNode:
     def refresh(self) -> ManifestState:
         """Read the newest state and check that the node is still ours. Raises FencedError.
 
-        To be called before anything local is dropped because the manifest lists it.
+        Call it before a local file is dropped because the manifest lists it.
         """
         self._check_not_fenced()
         state = self._log.refresh()
@@ -315,7 +317,7 @@ class OwnedNode:
         return state
 
     def commit(self, build: Callable[[ManifestState], Change | None]) -> ManifestState:
-        """Commit what `build` makes of the newest state (None: nothing); return the state after it.
+        """Commit the change that `build` returns for the newest state (None: none); return the state.
 
         Raises FencedError, and what `build` and the log raise.
         """
@@ -330,7 +332,8 @@ class OwnedNode:
             return Draft(NodeKind.OWNED, self.epoch, self._owner, change, through)
 
         state = self._log.commit(draft)
-        self._memory.note_commit(state.number)  # after it is durable: the store must know as much
+        # After the commit is durable: the store must not know less than the note.
+        self._memory.note_commit(state.number)
         return state
 
     def publish(self, rows: Sequence[FileRow], *, table: TableDraft | None = None) -> ManifestState:
@@ -345,7 +348,7 @@ class OwnedNode:
         return self.commit(lambda state: changes.merge_files(state, row, merged))
 
     def remove(self, uuids: Iterable[bytes], reason: RemoveReason) -> ManifestState:
-        """Drop files from the list; their objects go after the grace time."""
+        """Remove files from the list; their objects are deleted after the grace time."""
         gone = tuple(uuids)
         return self.commit(lambda state: changes.remove_files(state, gone, reason))
 
@@ -356,7 +359,7 @@ class OwnedNode:
     def _check_epoch(self, state: ManifestState) -> None:
         if state.epoch == self.epoch and state.owner == self._owner:
             return
-        # For good: nothing sets it back.
+        # For good: no call resets it.
         self._fenced = (
             f"node {self._log.node} was taken over by another owner (epoch {state.epoch}, ours was "
             f"{self.epoch}): this one takes no puts and publishes nothing, it only answers. Stop it; "
@@ -394,12 +397,15 @@ def _inherit(
 
 
 def retire(log: ManifestLog, ids: IdSource) -> ManifestState:
-    """Give up what owners of the node have acknowledged and not published; return the state after.
+    """Give up the node's acknowledged entries that were never published.
 
-    An owner that lives is left alone, only what those before it left outstanding is given up. The commit
-    is made in the owner's name and fences nobody; one that was given up and lives after all makes what
-    it says count again with its next sign. Raises NodeInUseError when there is nothing to give up but
-    what a living owner has, OwnershipError for a shared node, NotFoundError, and as the log.
+    Returns the state after the commit.
+
+    A living owner is left alone: only the entries that earlier owners left outstanding are given
+    up. The commit is made in the owner's name and fences no owner. An owner that was given up and
+    still lives makes its entries count again with its next sign. Raises NodeInUseError when only a
+    living owner has unpublished entries, OwnershipError for a shared node, NotFoundError, and as
+    the log.
     """
     log.refresh_live()
     lives = log.live is not None and log.live.is_of(log.state) and not log.live.is_closed
@@ -431,7 +437,7 @@ def _check_owned(state: ManifestState) -> None:
 
 
 def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, after_s: float) -> None:
-    """Raise NodeInUseError when the node's owner, if it has one, gave a sign of life lately."""
+    """Raise NodeInUseError when the node's owner, if it has one, gave a recent sign of life."""
     if state.owner == NO_OWNER or after_s <= 0:
         return
     silent_s = _silent_s(log, state, ids)
@@ -455,7 +461,7 @@ def _silent_s(log: ManifestLog, state: ManifestState, ids: IdSource) -> float:
             signs_ms.append(log.store.head(key).modified_ms)
         except NotFoundError:
             continue
-    # After the signs were looked at: what is given in between counts as given now.
+    # After the signs were read: a sign given in between counts as given now.
     now_ms = read_store_time(log.store, log.paths.prefix, ids)
     return (now_ms - max(signs_ms, default=now_ms)) / 1000
 
@@ -485,7 +491,7 @@ class SharedNode:
         return self._log.refresh()
 
     def commit(self, build: Callable[[ManifestState], Change | None]) -> ManifestState:
-        """Commit what `build` makes of the newest state, again and again while others win.
+        """Commit the change that `build` returns for the newest state; repeat after lost races.
 
         Raises OwnershipError, ConflictError, and what `build` and the log raise.
         """

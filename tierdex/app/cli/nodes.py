@@ -64,10 +64,11 @@ def retire(
     store: options.Store = None,
     setting: options.Set = None,
 ) -> None:
-    """Give up what a node acknowledged and never published, so that it holds no answer back.
+    """Give up a node's acknowledged entries that were never published.
 
-    Its published files stay. To be said when its data folder is lost; else start its owner again, or
-    publish the folder with `tierdex adopt`.
+    Answers then no longer wait for them. The node's published files stay. Use it when the node's
+    data folder is lost; otherwise start its owner again, or publish the folder with
+    `tierdex adopt`.
     """
     from tierdex.index_service.retiring import retire_node
 

@@ -1,9 +1,9 @@
-"""The local files of a data folder that somebody else writes: read, never touched.
+"""The local files of a data folder that another process writes: read, never changed.
 
-The folder moves under the reader's hands: a file is renamed to its next state, or published and
-gone. A listing is therefore tried again when a file in it has vanished. Each refresh shows what the
-writer has added since; what left the folder for good stays shown until the manifest, read after
-that, shows it as published: no query in between sees neither.
+The folder changes during a read: a file is renamed to its next state, or is published and removed.
+A listing is therefore repeated when a file in it has vanished. Each refresh shows the files that
+the writer has added. A file that left the folder stays shown until the manifest, read afterwards,
+shows it as published, so that every query sees one of the two.
 
 Depends on local_recovery, manifest_follower, answer and lifecycle.
 """
@@ -52,7 +52,7 @@ class FolderFollower:
         self.is_read = False  # whether the last look saw the folder
 
     def refresh(self) -> list[FileHandle]:
-        """Show the folder as it is now; return the files that vanished from it, still shown."""
+        """Show the folder as it is now; return the files that vanished from it and are still shown."""
         with self._lock:
             look = _Look(self._shown())
             try:
@@ -74,10 +74,10 @@ class FolderFollower:
             return {h.number: h for h in snapshot.files if h.node == self._node}
 
     def _look_at_all(self, look: _Look) -> None:
-        """Open what is new, listing again while files move on. Raises OSError.
+        """Open new files; list again while files move. Raises OSError.
 
-        What could be opened stays open: a file has few moves in its life, so that each can fail only
-        a few times, however many there are.
+        An opened file stays open. A file moves a few times in its life, so each can fail only a few
+        times.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             look.found = self._list()
@@ -107,7 +107,7 @@ class FolderFollower:
             except CorruptFileError as error:
                 look.missing.append(Missing(f"{state.value}/{path.name}", error.reason))
                 look.broken.add(number)
-            except OSError as error:  # moved on, or cut by a seal, between listing and opening
+            except OSError as error:  # renamed, or cut by a seal, between listing and opening
                 failure = error
         return failure
 
@@ -116,7 +116,7 @@ class FolderFollower:
         replaced = [look.shown[number] for number in look.fresh if number in look.shown]
         broken = [handle for handle in local if handle.number in look.broken]
         self._lost = frozenset(look.broken | look.quarantined)
-        # What is missing is named before it is gone from the table, and until it is back there.
+        # A missing file is named before it leaves the table, and until it is back.
         self._name(list(dict.fromkeys(self._missing + look.missing)))
         self._table.change(remove=replaced + broken, add=list(look.fresh.values()))
         self._name(look.missing)
@@ -150,7 +150,7 @@ class FolderFollower:
 
 
 class _Look:
-    """One look at the folder: what was shown, what is there, and what of it was opened."""
+    """One look at the folder: the files shown, the files present, and those of them that were opened."""
 
     def __init__(self, shown: dict[int, FileHandle]) -> None:
         self.shown = shown
