@@ -73,4 +73,4 @@ def retire(
     from tierdex.index_service.retiring import retire_node
 
     retire_node(store or str((data or DEFAULT_DATA) / "store"), node, parse_settings(setting))
-    say(f"retired: what node {node} never published is given up")
+    say(f"retired: the unpublished entries of node {node} are given up")
