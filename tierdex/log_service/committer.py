@@ -166,6 +166,10 @@ class Committer:
         except TierdexError as error:
             self._fail(commit, error)
         except BaseException:
+            journal = self._active.journal
+            self.is_suspect |= (
+                journal is not None and journal.suspect
+            )  # whether it is closed or written
             self._fail(commit, UnavailableError("the commit was interrupted: append again"))
             raise
 

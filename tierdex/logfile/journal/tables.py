@@ -159,7 +159,7 @@ class Tables:
 
     def find_topic(self, topic: bytes) -> int:
         """Return the number of a topic, or -1."""
-        words, _keep = self.snapshot
+        words, _arrays = self.snapshot
         name = np.frombuffer(topic, np.uint8)
         return int(k.find_topic(words, address(name), len(name))) if topic else -1
 
@@ -177,13 +177,15 @@ class Tables:
 
     def states_of(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the states of these queues, as an array of STATE."""
-        picked: np.ndarray = self._states[numbers].reshape(-1).view(STATE)
+        states = self.snapshot.arrays.states
+        picked: np.ndarray = states[numbers].reshape(-1).view(STATE)
         return picked
 
     def name(self, topic: int) -> bytes:
         """Return the name of the topic with this number."""
-        begin = int(self._name_ends[topic - 1]) if topic else 0
-        return self._names[begin : int(self._name_ends[topic])].tobytes()
+        arrays = self.snapshot.arrays
+        begin = int(arrays.name_ends[topic - 1]) if topic else 0
+        return arrays.names[begin : int(arrays.name_ends[topic])].tobytes()
 
     def totals(self) -> np.ndarray:
         """Return a copy of the topics' totals: i8[n, 4] messages, body bytes, least and greatest time."""
