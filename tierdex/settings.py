@@ -86,6 +86,22 @@ class Settings(BaseSettings):
         max_length=2048,
         description="where other nodes reach this one's HTTP service (`http://10.0.0.7:8080`); none: nowhere",
     )
+    peers: Literal["off", "auto"] | list[str] = Field(
+        "off",
+        description="ask live owners for what they have not published: `auto` those that say where they "
+        "serve and that `peer_allow` matches, a list of URLs those; `off`: nobody",
+    )
+    peer_allow: list[str] = Field(
+        default_factory=list,
+        description="hosts, or `host:port`, that `peers=auto` may ask and send its key to; `*` as in "
+        "file names",
+    )
+    peer_timeout: float = Field(
+        1.0, gt=0, description="seconds that a query waits for the answers of peers"
+    )
+    peer_key: str | None = Field(
+        None, repr=False, description="API key of scope `read` that peers are asked with"
+    )
     fresh_within: float | None = Field(
         None,
         gt=0,

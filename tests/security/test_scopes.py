@@ -7,10 +7,12 @@ without saying who may call it.
 from __future__ import annotations
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from tests.app.conftest import ENTRY, Caller
 from tests.app.small_index import FILE, SmallIndex
+from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, write_stream
 from tierdex.app.keys import KeyFile, Scope
 from tierdex.clock import ManualClock
 from tierdex.filesystem import LocalFileSystem
@@ -28,6 +30,7 @@ MATRIX = {
     ("GET", "/docs"): READ,
     ("GET", "/v1/entries"): READ,
     ("POST", "/v1/entries:batchGet"): READ,
+    ("POST", "/v1/entries:unpublished"): READ,
     ("GET", "/v1/topics"): READ,
     ("GET", "/v1/watermark"): READ,
     ("POST", "/v1/entries"): WRITE,
@@ -114,11 +117,15 @@ def test_caller_reaches_exactly_what_its_scope_covers(service, route, caller):
     body = BODIES.get(route)
     if method == "POST":
         sent["content-type"] = "application/json"
+    content = None if body is None else orjson.dumps(body)
+    if path.endswith(":unpublished"):
+        sent["content-type"] = ARROW_STREAM
+        content = bytes(write_stream(pa.table({"hash": pa.array([], pa.uint64())})))
     response = tierdex_service.request(
         method,
         filled + QUERIES.get(route, ""),
         headers=sent,
-        content=None if body is None else orjson.dumps(body),
+        content=content,
     )
     if needed is NONE:
         expected = 200

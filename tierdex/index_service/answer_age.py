@@ -17,9 +17,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import IncompleteAnswerError, InvalidRequestError
+from tierdex.index_service.view.manifest_follower import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tierdex.clock import Clock
     from tierdex.index_service.answer import Answer, Missing
@@ -60,10 +61,20 @@ class AnswerAge:
             if age_s > min(limit, self._refresh_s):
                 self._read_view.refresh()
 
-    def tell(self, answers: Iterable[Answer], limit: float | None, *, fail: bool) -> None:
-        """Complete the answers. Raises IncompleteAnswerError when `fail` and they are too old."""
-        unasked = self._read_view.unasked()
-        older = self._older(limit, fail=fail)
+    def tell(
+        self,
+        answers: Iterable[Answer],
+        limit: float | None,
+        *,
+        fail: bool,
+        answered: Mapping[str, int] = NOBODY,
+    ) -> None:
+        """Complete the answers. Raises IncompleteAnswerError when `fail` and they are too old.
+
+        Nodes that `answered` themselves were asked.
+        """
+        unasked = self._read_view.unasked(answered)
+        older = self._older(limit, answered, fail=fail)
         if not unasked and not older:
             return
         for answer in answers:
@@ -72,10 +83,17 @@ class AnswerAge:
                 answer.complete = False
                 answer.missing = [*answer.missing, *older]
 
-    def tell_table(self, table: Any, limit: float | None, *, fail: bool) -> Any:
+    def tell_table(
+        self,
+        table: Any,
+        limit: float | None,
+        *,
+        fail: bool,
+        answered: Mapping[str, int] = NOBODY,
+    ) -> Any:
         """Do as `tell` for an Arrow table of answers, in the metadata of its schema; return it."""
-        unasked = self._read_view.unasked()
-        older = self._older(limit, fail=fail)
+        unasked = self._read_view.unasked(answered)
+        older = self._older(limit, answered, fail=fail)
         if not unasked and not older:
             return table
         metadata = dict(table.schema.metadata or {})
@@ -87,8 +105,10 @@ class AnswerAge:
             metadata[MISSING] = _to_json(told)
         return table.replace_schema_metadata(metadata)
 
-    def _older(self, limit: float | None, *, fail: bool) -> list[Missing]:
-        older = [] if limit is None else self._read_view.older_than(limit)
+    def _older(
+        self, limit: float | None, answered: Mapping[str, int], *, fail: bool
+    ) -> list[Missing]:
+        older = [] if limit is None else self._read_view.older_than(limit, answered)
         if older and fail:
             names = ", ".join(f"{name} ({reason})" for name, reason in older[:3])
             raise IncompleteAnswerError(f"older than {limit:g} s: {names}", missing=older)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tierdex.background import WorkerThread
     from tierdex.clock import Clock
+    from tierdex.compactor.claim import NodeClaim
     from tierdex.compactor.owner_sign import OwnerSign
     from tierdex.compactor.worker import Compactor
     from tierdex.errors import TierdexError
@@ -50,6 +51,7 @@ class WritingComponents:
     compactor: Compactor
     maintenance: Maintenance
     sign: OwnerSign
+    claim: NodeClaim
     lock: FolderLock
 
 
@@ -102,6 +104,8 @@ class Components:
             closing.callback(self.store.close)
             closing.callback(self.sidecars.close)
             closing.callback(self._close_files)
+            if self.queries.peers is not None:
+                closing.callback(self.queries.peers.close)
             closing.callback(self.executor.shutdown, wait=False, cancel_futures=True)
 
     def _close_files(self) -> None:

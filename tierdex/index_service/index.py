@@ -19,6 +19,7 @@ from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.index_service.answer_age import AnswerAge
 from tierdex.index_service.operations import OperatedIndex
+from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.query.answers import answer_query
 from tierdex.index_service.query_guard import QueryGuard
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
@@ -61,6 +62,7 @@ class Index(OperatedIndex):
         self._guard = QueryGuard(components, self._writer)
         self._age = AnswerAge(components.settings, components.clock, components.read_view)
         self._fresh_within = components.settings.fresh_within
+        self._asks_peers = components.queries.peers is not None
         # What a plain put goes through: see DirectPuts.
         puts = None if self._writer is None else self._writer.puts
         self._put_arguments = 0 if puts is None else puts.arguments
@@ -271,7 +273,12 @@ class Index(OperatedIndex):
         raises IncompleteAnswerError. So does an answer that is older than `fresh_within` seconds
         (None: the setting; see `Answer.as_of`).
         """
-        is_plain = cursor is None and not explain and on_error in ("partial", "fail")
+        is_plain = (
+            cursor is None
+            and not explain
+            and not self._asks_peers
+            and on_error in ("partial", "fail")
+        )
         if is_plain and (
             (fresh_within is None and self._fresh_within is None) or self._is_within(fresh_within)
         ):
@@ -291,8 +298,11 @@ class Index(OperatedIndex):
         fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
-            answer = answer_query(self._queries, request, explain=explain, fail=fail)
-            self._age.tell((answer,), limit, fail=fail)
+            peer_round = PeerRound()
+            answer = answer_query(
+                self._queries, request, explain=explain, fail=fail, peer_round=peer_round
+            )
+            self._age.tell((answer,), limit, fail=fail, answered=peer_round.answered)
             if answer.explain is not None:
                 nodes = self._components.catalogue.nodes()
                 answer.explain.nodes = [node._asdict() for node in nodes]
@@ -318,7 +328,9 @@ class Index(OperatedIndex):
 
         For callers that must not block, like an event loop. None tells nothing about the key.
         """
-        if cursor is not None or explain or on_error not in ("partial", "fail"):
+        if self._asks_peers or cursor is not None or explain:
+            return None
+        if on_error not in ("partial", "fail"):
             return None
         if (fresh_within is not None or self._fresh_within is not None) and not self._is_within(
             fresh_within
@@ -339,8 +351,9 @@ class Index(OperatedIndex):
         fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
-            answers = answer_batch(self._queries, lookups, fail=fail)
-            self._age.tell(answers, limit, fail=fail)
+            peer_round = PeerRound()
+            answers = answer_batch(self._queries, lookups, fail=fail, peer_round=peer_round)
+            self._age.tell(answers, limit, fail=fail, answered=peer_round.answered)
             return answers
 
     def query_batch_arrow(
@@ -364,8 +377,11 @@ class Index(OperatedIndex):
         fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
-            table = table_of_batch(self._queries, lookups, max_count=max_count, fail=fail)
-            return self._age.tell_table(table, limit, fail=fail)
+            peer_round = PeerRound()
+            table = table_of_batch(
+                self._queries, lookups, max_count=max_count, fail=fail, peer_round=peer_round
+            )
+            return self._age.tell_table(table, limit, fail=fail, answered=peer_round.answered)
 
     def query_batch_local(
         self, lookups: Any, *, max_count: int = 1, fresh_within: float | None = None

@@ -1,6 +1,6 @@
 """The view that every opened index has, for reading and for writing: store, table, caches, manifests.
 
-Depends on components, compactor, ingest, query, readers, requests, view, lifecycle and
+Depends on components, compactor, ingest, peers, query, readers, requests, view, lifecycle and
 storage_layer.
 """
 
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.background import WorkerThread
+    from tierdex.clock import Clock
     from tierdex.index_service.catalogue import Catalogue
     from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.peers.asking import Peers
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.seams import Seams
@@ -120,6 +122,14 @@ def close_view(view: View) -> None:
         view.store.close()
 
 
+def _make_peers(settings: Settings, clock: Clock, read_view: ReadView) -> Peers | None:
+    if settings.peers == "off":
+        return None
+    from tierdex.index_service.peers.asking import Peers
+
+    return Peers(settings, clock, read_view)
+
+
 def make_components(
     view: View,
     read_view: ReadView,
@@ -134,6 +144,7 @@ def make_components(
         table=view.table,
         read_view=read_view,
         executor=view.executor,
+        peers=_make_peers(settings, seams.clock, read_view),
     )
 
     return Components(

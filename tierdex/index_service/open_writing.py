@@ -141,6 +141,7 @@ class _OwnerOpening:
             compactor=compactor,
             maintenance=maintenance,
             sign=sign,
+            claim=self._claim,
             lock=self._lock,
         )
         if self._view.settings.background:

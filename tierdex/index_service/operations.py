@@ -2,7 +2,7 @@
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
-Depends on disk_errors, health, query_guard and requests.
+Depends on disk_errors, health, peers, query_guard and requests.
 """
 
 from __future__ import annotations
@@ -63,6 +63,26 @@ class OperatedIndex:
         """
         self._refuse_closed()
         return self._components.catalogue.nodes()
+
+    @with_disk_errors
+    def unpublished(self, question: Any) -> bytes:
+        """Answer a reader elsewhere from what is not published here; see peers/messages.py.
+
+        Both are Arrow streams, `question` read already. Raises InvalidRequestError, OwnershipError when
+        the node is not ours (ReadOnlyError: this index is nobody's owner).
+        """
+        from tierdex.index_service.peers.answering import UnpublishedEntries
+        from tierdex.index_service.peers.messages import decode_question, encode_answer
+
+        writing, components = self._writing(), self._components
+        entries = UnpublishedEntries(
+            components.settings,
+            components.table,
+            components.read_view,
+            writing.writer,
+            writing.claim,
+        )
+        return encode_answer(entries.answer(decode_question(question)))
 
     def file(self, file_id: str) -> FileInfo:
         """Return one file. Raises NotFoundError."""

@@ -23,6 +23,16 @@ _TIME_MAX = 1 << 63
 _URL_MAX = 2048
 
 
+class OwnerAddress(NamedTuple):
+    """Where the owner that a node's manifest names at `number` says that it serves; `owner` is hex."""
+
+    node: str
+    epoch: int
+    owner: str
+    number: int
+    url: str
+
+
 class LiveRecord(NamedTuple):
     """One owner's record. Times are int64 ms; `time_ms` is the owner's time, `clock_ms` its clock."""
 

@@ -21,22 +21,32 @@ from tierdex.indexfile.plain_keys import NotPlainError
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
+    from tierdex.index_service.peers.peer_round import PeerRound
     from tierdex.index_service.query.executor import LookupExecutor
     from tierdex.index_service.requests.lookups import Lookups
 
 
-def answer_batch(executor: LookupExecutor, lookups: object, *, fail: bool) -> list[Answer]:
+def answer_batch(
+    executor: LookupExecutor, lookups: object, *, fail: bool, peer_round: PeerRound | None = None
+) -> list[Answer]:
     """Return one answer a lookup (a dict), in order.
 
     Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
     """
-    result = executor.run(lookups_of_dicts(executor.settings, lookups))
+    result = executor.run(lookups_of_dicts(executor.settings, lookups), peer_round=peer_round)
     if fail:
         result.refuse_incomplete()
     return answers_of(result)
 
 
-def table_of_batch(executor: LookupExecutor, table: Any, *, max_count: int, fail: bool) -> Any:
+def table_of_batch(
+    executor: LookupExecutor,
+    table: Any,
+    *,
+    max_count: int,
+    fail: bool,
+    peer_round: PeerRound | None = None,
+) -> Any:
     """Return the entries of a table of lookups as a table, see `table_of`.
 
     Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
@@ -44,7 +54,7 @@ def table_of_batch(executor: LookupExecutor, table: Any, *, max_count: int, fail
     newest, lookups = _newest_or_lookups(executor, table, max_count, at_once=False)
     if lookups is None:
         return newest
-    result = executor.run(lookups)
+    result = executor.run(lookups, peer_round=peer_round)
     if fail:
         result.refuse_incomplete()
     return table_of(result)
@@ -69,7 +79,7 @@ def _newest_or_lookups(
     plain = plain_lookups_of(executor.settings, table, max_count)
     if plain is not None:
         with suppress(NotPlainError):  # some key is wrong, or beyond ASCII: each is looked at
-            if max_count == 1:
+            if max_count == 1 and executor.peers is None:
                 newest = newest_table(executor, plain, at_once=at_once)
                 if newest is not None:
                     return newest, None

@@ -20,16 +20,24 @@ from tierdex.index_service.requests.repeats import identity_of
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Entry, Missing
+    from tierdex.index_service.peers.peer_round import PeerRound
     from tierdex.index_service.query.executor import LookupExecutor, Result
     from tierdex.index_service.query.matches import Matches
     from tierdex.index_service.requests.query import QueryRequest
 
 
 def answer_query(
-    executor: LookupExecutor, request: QueryRequest, *, explain: bool, fail: bool
+    executor: LookupExecutor,
+    request: QueryRequest,
+    *,
+    explain: bool,
+    fail: bool,
+    peer_round: PeerRound | None = None,
 ) -> Answer:
     """Answer a single query. Raises IncompleteAnswerError when `fail` and a file is missing."""
-    result = executor.run(Lookups.of([request]), request.cursor, explain=explain)
+    result = executor.run(
+        Lookups.of([request]), request.cursor, explain=explain, peer_round=peer_round
+    )
     if fail:
         result.refuse_incomplete()
     (answer,) = answers_of(result)

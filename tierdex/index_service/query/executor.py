@@ -10,7 +10,8 @@ A file that cannot be read ends up in `missing`; it never looks like "not found"
 gone means that the plan is old: refresh, plan again once. A page that a cursor's place does not tell is
 taken by a walk (paging.py).
 
-Depends on walk, matches, paging, trace, readers, requests, view, lifecycle, answer, settings and errors.
+Depends on walk, matches, paging, peers, trace, readers, requests, view, lifecycle, answer, settings and
+errors.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import IncompleteAnswerError
+from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.query.paging import Page, WalkNeededError
 from tierdex.index_service.query.trace import Trace
 from tierdex.index_service.query.walk import PlanIsOldError, Walk
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.index_service.answer import Missing
+    from tierdex.index_service.peers.asking import Peers
     from tierdex.index_service.query.matches import Matches
     from tierdex.index_service.requests.cursor import Cursor
     from tierdex.index_service.requests.lookups import Lookups
@@ -67,7 +70,10 @@ class LookupExecutor:
         table: FileTable,
         read_view: ReadView,
         executor: Executor,
+        peers: Peers | None = None,
     ) -> None:
+        """Ask `peers` as well for what is not published; with them no fast path may be taken."""
+        self.peers = peers
         self.settings = settings
         self.clock = clock
         self.read_view = read_view
@@ -75,21 +81,29 @@ class LookupExecutor:
         self.table = table
 
     def run(
-        self, lookups: Lookups, cursor: Cursor | None = None, *, explain: bool = False
+        self,
+        lookups: Lookups,
+        cursor: Cursor | None = None,
+        *,
+        explain: bool = False,
+        peer_round: PeerRound | None = None,
     ) -> Result:
-        """Look everything up; a cursor belongs to a single lookup.
+        """Look everything up; a cursor belongs to a single lookup. Fills `peer_round` if there are peers.
 
         Raises CursorExpiredError, and UnavailableError when the file of the cursor cannot be read.
         """
         manifest_requests = self.read_view.catch_up()
+        peer_round = peer_round or PeerRound()
+        if self.peers is not None:
+            self.peers.ask(lookups, peer_round, is_page=cursor is not None)
         trace = Trace(self.clock)
         try:
-            walk = self._walk(lookups, cursor, trace, explain=explain, may_replan=True)
+            walk = self._walk(lookups, cursor, trace, peer_round, explain=explain, may_replan=True)
         except PlanIsOldError:
             manifest_requests += self.read_view.refresh()
             trace = trace.again()
-            walk = self._walk(lookups, cursor, trace, explain=explain, may_replan=False)
-        everywhere = self.read_view.missing()
+            walk = self._walk(lookups, cursor, trace, peer_round, explain=explain, may_replan=False)
+        everywhere = self.read_view.missing() + peer_round.missing
         return Result(
             walk.matches, walk.files, everywhere, walk.as_of, cursor, trace, manifest_requests
         )
@@ -99,6 +113,8 @@ class LookupExecutor:
 
         For callers that must not wait. None says nothing about the keys.
         """
+        if self.peers is not None:
+            return None
         freshness = self.read_view.freshness  # before the files: its `as_of` must not promise more
         trace = Trace(self.clock)
         with self.table.snapshot() as snapshot:
@@ -121,14 +137,17 @@ class LookupExecutor:
         lookups: Lookups,
         cursor: Cursor | None,
         trace: Trace,
+        peer_round: PeerRound,
         *,
         explain: bool,
         may_replan: bool,
     ) -> Walk:
         for may_jump in (True, False):
-            as_of = self.read_view.as_of()  # before the snapshot: it must not promise more
+            # Before the snapshot: it must not promise more.
+            answered = peer_round.answered
+            as_of = self.read_view.as_of_with(answered) if answered else self.read_view.as_of()
             with self.table.snapshot() as snapshot:
-                files = snapshot.file_list
+                files = peer_round.added_to(snapshot.file_list)
                 budget = self._budget(lookups)
                 walk = Walk(self, lookups, files, as_of, trace, budget, may_replan=may_replan)
                 try:

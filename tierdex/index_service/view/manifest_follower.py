@@ -22,13 +22,15 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.live_record import OwnerAddress
 from tierdex.lifecycle.manifest import (
     ManifestState,
     NodeOwner,
@@ -80,6 +82,7 @@ class Freshness:
 
 
 NOT_FRESH = Freshness(0, 0, 0.0)
+NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class LocalFiles(NamedTuple):
@@ -147,6 +150,7 @@ class ManifestFollower:
             frozenset()
         )  # whose files that are not published are here
         self._unasked: tuple[Unasked, ...] = ()
+        self._shown: Mapping[str, ManifestState] = {}  # the states that the table shows
         self.freshness = NOT_FRESH  # replaced, never changed: read without a lock
 
     def log_of(self, node: str) -> ManifestLog:
@@ -293,6 +297,7 @@ class ManifestFollower:
             local = self._local
             is_here = local is not None and local.node in states and local.is_of(states[local.node])
             self._local_nodes = frozenset((local.node,) if local is not None and is_here else ())
+            self._shown = states
             self._as_of = self._look_how_old()
             self._unasked = self._find_unasked()
             self.freshness = self._freshness()
@@ -332,7 +337,7 @@ class ManifestFollower:
         until = known_ms + round(self._settings.max_staleness * 1000)
         return Freshness(self._as_of, until, until / 1000, self._unasked)
 
-    def _look_how_old(self) -> int:
+    def _look_how_old(self, answered: Mapping[str, int] = NOBODY) -> int:
         """Return the time (ms) before which everything acknowledged is in what the table shows now.
 
         Nodes that nobody knows of when they were listed are none that acknowledged anything before. Of a
@@ -340,12 +345,17 @@ class ManifestFollower:
         """
         times = [self._listed_ms] if self._settings.read_nodes is None else []
         for node, log in self._logs.items():
-            times.append(self._known_ms(log))
-            standing = self._standings[node]
+            standing = self._standings.get(node)
+            asked_ms = answered.get(node)
+            times.append(self._known_ms(log) if asked_ms is None else asked_ms)
+            if standing is None:
+                continue
             if node in self._local_nodes and self._local is not None:
                 times += [
                     ms for ms in (self._local.read_ms(), standing.lost_through) if ms is not None
                 ]
+            elif asked_ms is not None:
+                times += [ms for ms in (standing.lost_through,) if ms is not None]
             elif standing.bound is not None:
                 times.append(standing.bound)
         return min(times, default=self._clock.now_ms())
@@ -439,6 +449,27 @@ class ManifestFollower:
             readings = [self._reading(node) for node in self._logs]
             refuse_absent(readings, self._store.url, self._settings.read_nodes)
 
+    def live_peers(self) -> list[OwnerAddress]:
+        """Return the live owners of other nodes that say where they serve, as of what the table shows."""
+        now_ms, states = self._clock.now_ms(), self._shown
+        return [
+            OwnerAddress(
+                node,
+                states[node].epoch,
+                states[node].owner.hex(),
+                states[node].number,
+                standing.advertise_url,
+            )
+            for node, standing in sorted(self._standings.items())
+            if standing.advertise_url is not None
+            and standing.at(now_ms) == LIVE
+            and node not in self._local_nodes
+        ]
+
+    def as_of_with(self, answered: Mapping[str, int]) -> int:
+        """Return `as_of` of an answer to which owners of nodes added what they have, asked then (ms)."""
+        return self._look_how_old(answered)
+
     def as_of(self) -> int:
         """Return the time (ms) before which everything acknowledged anywhere is in what the table shows.
 
@@ -446,9 +477,20 @@ class ManifestFollower:
         """
         return self._as_of
 
-    def unasked(self) -> tuple[Unasked, ...]:
-        """Return the nodes that hold entries which are not published, for all that is known, by name."""
-        return self._unasked
+    def unasked(self, answered: Mapping[str, int] = NOBODY) -> tuple[Unasked, ...]:
+        """Return the nodes that hold entries which are not published, for all that is known, by name.
+
+        Of a node that `answered` itself only what a lost folder held is out of reach.
+        """
+        if not answered:
+            return self._unasked
+        standings = self._standings
+        return tuple(
+            each
+            for each in self._unasked
+            if each.node not in answered
+            or ((known := standings.get(each.node)) and known.lost_through is not None)
+        )
 
     def _find_unasked(self) -> tuple[Unasked, ...]:
         return tuple(
@@ -464,7 +506,9 @@ class ManifestFollower:
             return standing.holds_unpublished
         return standing.bound is not None or standing.standing == UNKNOWN
 
-    def older_than(self, fresh_within_s: float) -> list[Missing]:
+    def older_than(
+        self, fresh_within_s: float, answered: Mapping[str, int] = NOBODY
+    ) -> list[Missing]:
         """Return the nodes because of which answers are older than so many seconds, for all that is known."""
         oldest = self._clock.now_ms() - round(fresh_within_s * 1000)
         found = []
@@ -473,6 +517,8 @@ class ManifestFollower:
         for node, log in sorted(self._logs.items()):
             standing = self._standings.get(node)
             reason = None
+            if node in answered and (standing is None or standing.lost_through is None):
+                continue
             if standing is None or self._known_ms(log) < oldest:
                 reason = "manifest not read lately"
             elif node not in self._local_nodes or (standing.lost_through or oldest) < oldest:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.file_info import FileInfo, unreadable_file
-from tierdex.index_service.view.manifest_follower import NOT_FRESH
+from tierdex.index_service.view.manifest_follower import NOBODY, NOT_FRESH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tierdex.index_service.answer import Unasked
     from tierdex.index_service.view.folder_follower import FolderFollower
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.quarantine import Quarantine
     from tierdex.index_service.view.rocketmq_source import RocketmqView
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.live_record import OwnerAddress
 
 _PATIENCE = 1.0  # seconds
 
@@ -131,11 +132,26 @@ class ReadView:
     def read_ms(self) -> int:
         return self._manifests.read_ms()
 
-    def unasked(self) -> tuple[Unasked, ...]:
-        return self._manifests.unasked()
+    def unasked(self, answered: Mapping[str, int] = NOBODY) -> tuple[Unasked, ...]:
+        return self._manifests.unasked(answered)
 
-    def older_than(self, fresh_within_s: float) -> list[Missing]:
-        return self._manifests.older_than(fresh_within_s)
+    def older_than(
+        self, fresh_within_s: float, answered: Mapping[str, int] = NOBODY
+    ) -> list[Missing]:
+        return self._manifests.older_than(fresh_within_s, answered)
+
+    def live_peers(self) -> list[OwnerAddress]:
+        return self._manifests.live_peers()
+
+    def as_of_with(self, answered: Mapping[str, int]) -> int:
+        return self._manifests.as_of_with(answered)
+
+    def missing_here(self) -> list[Missing]:
+        """Return what of this process's own node cannot be read."""
+        missing = [found for each in self._with_missing for found in each.missing()]
+        if (reason := self._unwritten()) is not None:
+            missing.append(Missing("put buffer", reason))
+        return missing
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
         return self._manifests.hides(handle, topic)

@@ -224,6 +224,28 @@ def _answer_arrow(
     return Response(write_stream(answers), media_type=ARROW_STREAM)
 
 
+@router.post(
+    "/v1/entries:unpublished",
+    summary="Ask a node for what it has not published",
+    responses={
+        200: {"content": {ARROW_STREAM: {"schema": _ARROW_SCHEMA}}},
+        **refusals(408, 409, 413, 415),
+    },
+    dependencies=[require(Scope.READ)],
+    response_class=Response,
+    openapi_extra={
+        "requestBody": {"content": {ARROW_STREAM: {"schema": _ARROW_SCHEMA}}, "required": True}
+    },
+)
+async def get_unpublished(request: Request) -> Response:
+    """Answer another node's reader from what is not published here: see `peers` among the settings."""
+    service = service_of(request)
+    _kind, body = await read_body(request, ARROW_STREAM)
+    question = read_stream(body, max_rows=service.limits.max_lookups, field="question")
+    answer = await service.in_thread(service.index.unpublished, question)
+    return Response(answer, media_type=ARROW_STREAM)
+
+
 @router.get(
     "/v1/topics",
     summary="List topics",
