@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -233,16 +234,18 @@ class Published(Compacted):
         search = FileSearch(lookups, np.arange(count), limits, None, items)
         answer = file.search(search, meter, InlineExecutor())
         assert (answer.found.following == DONE).all()
-        rows = np.split(answer.found.rows, answer.found.offsets[1:-1])
-        return self.in_order(answer.wanted, rows, count)
+        bounds = pairwise(answer.found.offsets.tolist())
+        rows = [answer.found.rows[begin:end] for begin, end in bounds]
+        # The empty piece is there when the filter of a forged file excludes every lookup.
+        return self.in_order(answer.wanted, rows, count, answer.found.rows[:0])
 
     @staticmethod
-    def in_order(wanted, rows, count):
+    def in_order(wanted, rows, count, *pieces):
         """Return offsets and rows of all lookups in their own order."""
         found = dict(zip(wanted.tolist(), rows, strict=True))
         sizes = [len(found.get(number, ())) for number in range(count)]
         in_order = [found[number] for number in range(count) if number in found]
-        return np.concatenate([[0], np.cumsum(sizes)]), join_rows(in_order)
+        return np.concatenate([[0], np.cumsum(sizes)]), join_rows([*pieces, *in_order])
 
     def judge(self, data):
         self.store.data = data

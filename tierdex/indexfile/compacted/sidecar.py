@@ -297,7 +297,9 @@ class Sidecar:
     def damage(self, what: int, number: int) -> CorruptFileError:
         """Return the error that a kernel's negative answer stands for."""
         if what == k.DAMAGED_PAGE:
-            return CorruptFileError(self.path, f"checksum of page {number} differs")
+            return CorruptFileError(
+                self.path, f"checksum of page {number} differs, or its hashes are not in order"
+            )
         if what == k.DAMAGED_FILTER:
             return CorruptFileError(self.path, f"checksum of filter partition {number} differs")
         blocks = self.directory.damaged_blocks(self.uuid) or [number]

@@ -171,6 +171,22 @@ def page_place(file: int, page: int) -> Any:
 
 
 @kernel
+def hashes_rise(page: int) -> Any:
+    """Say whether no row's hash is below the one before: else a search inside the page would miss rows.
+
+    A page of a sound checksum has them in order, unless somebody forged both.
+    """
+    width, column = hash_width(page), hash_column(page)
+    before = hash_at(page, column, 0, width)
+    for row in range(1, item_count(page)):
+        key_hash = hash_at(page, column, row, width)
+        if key_hash < before:
+            return False
+        before = key_hash
+    return True
+
+
+@kernel
 def mapped_page(file: int, page: int) -> Any:
     """Return the address of a page in memory, verified when first used; 0 when it is damaged.
 
@@ -185,6 +201,8 @@ def mapped_page(file: int, page: int) -> Any:
     verified = file_number(file, PAGES_VERIFIED) + page
     if load_u8(verified) == 0:
         if page_item_count(address, length, file_number(file, PLAN), page) < 0:
+            return 0
+        if not hashes_rise(address):
             return 0
         store_u8(verified, np.uint8(1))
     return address
