@@ -198,7 +198,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "lost-manifest", "a store that loses manifest objects, and a rollback accepted", "losses",
-        _lost_manifest, dose=3000, small_dose=60, minutes=7,
+        _lost_manifest, dose=3000, small_dose=40, minutes=7,
     ),
     Experiment(
         "simulation", "everything at once by a seeded scheduler", "seeds", _simulation,
@@ -206,7 +206,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "interleaving", "threads that change places at any line, as a seed says", "seeds",
-        _interleaving, dose=1500, small_dose=8, minutes=20,
+        _interleaving, dose=1500, small_dose=5, minutes=20,
     ),
     Experiment(
         "soak", "small lives: memory, descriptors, mappings, disk", "cycles", _soak,
