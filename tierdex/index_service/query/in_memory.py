@@ -319,7 +319,7 @@ class _Source:
         else:
             if topic is not None and not may_hold(self._handle.topics, topic):
                 return []
-            if not self._handle.overlaps(begin, end):
+            if (begin > TIME_MIN or end < TIME_MAX) and not self._handle.overlaps(begin, end):
                 return []
             found = self._published.find_few(lookup, begin, end)
             if found is None:
@@ -329,8 +329,8 @@ class _Source:
                 return []
         if rows is None:
             return None
-        place = self.place
+        rest = (*self.place, None, None, None)
         return [
-            Entry(names[tag & TOPIC_MASK], queue_id, offset, size, timestamp, *place)
+            _new_tuple(Entry, (names[tag & TOPIC_MASK], queue_id, offset, size, timestamp, *rest))
             for _, _, tag, timestamp, offset, size, queue_id in rows
         ]

@@ -143,7 +143,7 @@ class PublishedFile:
     def find_few(
         self, lookup: Lookup, begin: int, end: int
     ) -> tuple[list[str], list[tuple[int, ...]]] | None:
-        """Return the topics of the file's dictionary, and the rows that `chunks` yields as tuples.
+        """Return the topics of the file's dictionary, and the rows that `search` finds as tuples.
 
         None when memory alone does not tell: the sidecar is not open, the page is not in the cache, or
         more than one range would be read. For files of messages. Sends no request and opens no file.
@@ -152,11 +152,8 @@ class PublishedFile:
         sidecar = self._sidecars.opened(self.row.uuid)
         if sidecar is None:
             return None
-        if not sidecar.may_contain(lookup.key_hash):
-            return [], []  # nearly always: nothing else is made before
-        names = sidecar.dictionaries.strings(TOPIC_DICTIONARY)
         if sidecar.schema != MESSAGE_SCHEMA:
-            return None
+            return None if sidecar.may_contain(lookup.key_hash) else ([], [])
         key = self.row.object_key
         rows = sidecar.find_few(
             lookup,
@@ -165,7 +162,9 @@ class PublishedFile:
             lambda span: self._pages.get(key, span.position, span.length),
             self._max_get_bytes,
         )
-        return None if rows is None else (names, rows)
+        if rows is None:
+            return None
+        return sidecar.dictionaries.strings(TOPIC_DICTIONARY), rows
 
     def with_sidecar(self, meter: FileMeter, use: Callable[[CompactedFile], T]) -> T:
         """Return `use(sidecar)`; a sidecar that turns out to be damaged is fetched anew, once."""

@@ -159,9 +159,9 @@ class CompactedFile(Sidecar):
             return []
         key_hash, dtype = lookup.key_hash, self.schema.dtype
         signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
-        file = self.address
+        file, rows_bytes = self.address, _FEW_ROWS * dtype.itemsize
         if read is not None:
-            first, last, position, length = k.next_pages(file, signed, -1, begin, end, most_bytes)
+            first, last, position, length = k.pages_of_key(file, signed, begin, end, most_bytes)
             if first < 0:
                 raise self.damage(first, last)
             if last < first:
@@ -170,9 +170,11 @@ class CompactedFile(Sidecar):
             data = read(span)
             if data is None:
                 return None
-            owners = self._with_span(span, data)
-            file = address(owners[0])
-        buffer, place = thread_buffer(_FEW_ROWS * dtype.itemsize)
+            buffer, place = thread_buffer(rows_bytes + _span_bytes(span))
+            file = place + rows_bytes
+            self._take_span(span, data, file)
+        else:
+            buffer, place = thread_buffer(rows_bytes)
         count, number = k.find_few_rows(file, signed, tag, begin, end, place, _FEW_ROWS)
         if count == k.TOO_MANY:
             return None
@@ -199,23 +201,21 @@ class CompactedFile(Sidecar):
 
         `plan_pages` led each lookup there. Raises CorruptFileError.
         """
-        owners = self._with_span(span, data)
-        return self._search(address(owners[0]), wanted)
+        numbers = np.empty(_span_bytes(span), np.uint8)
+        self._take_span(span, data, address(numbers))
+        return self._search(address(numbers), wanted)
 
-    def _with_span(self, span: PageSpan, data: Buffer) -> tuple[np.ndarray, ...]:
-        """Return what kernels know of this file with these pages in memory, and what keeps that alive."""
-        pages = np.frombuffer(memoryview(data), np.uint8)
+    def _take_span(self, span: PageSpan, data: Buffer, target: int) -> None:
+        """Write to address `target` what kernels know of this file with these pages in memory.
+
+        Kernels read `data` and `target` by address: the caller keeps both.
+        """
+        pages = np.frombuffer(data, np.uint8)  # type: ignore[call-overload]
         if len(pages) != span.length:
             raise CorruptFileError(
                 self.path, f"{len(pages)} bytes of pages, {span.length} were asked for"
             )
-        verified = np.zeros(span.page_count, np.uint8)
-        numbers = self._numbers.copy()
-        numbers[k.PAGES] = address(pages) - span.position
-        numbers[k.PAGES_VERIFIED] = address(verified) - span.first_page
-        numbers[k.FIRST_PAGE] = span.first_page
-        numbers[k.END_PAGE] = span.first_page + span.page_count
-        return numbers, pages, verified
+        k.take_span(self.address, target, pages, span.position, span.first_page, span.page_count)
 
     def _search(self, file: int, wanted: Search) -> Found:
         count, dtype = len(wanted.hashes), self.schema.dtype
@@ -277,6 +277,11 @@ class CompactedFile(Sidecar):
     def check(self) -> list[str]:
         """Return every broken rule, in words, reading the whole file; empty means it is sound."""
         return find_damage(self)
+
+
+def _span_bytes(span: PageSpan) -> int:
+    """Return the room that `take_span` needs."""
+    return 8 * k.FILE_LENGTH + span.page_count
 
 
 def _arguments(wanted: Search, following: np.ndarray | None, most_pages: int) -> np.ndarray:

@@ -342,6 +342,43 @@ def next_pages(
 
 
 @kernel
+def pages_of_key(file: int, hash_bits: int, begin: int, end: int, most_bytes: int) -> Any:
+    """Return what `next_pages` does from the first page on, and no page when the filter excludes the hash.
+
+    (DAMAGED_FILTER, partition, 0, 0) when a partition of the filter is damaged.
+    """
+    key_hash = np.uint64(hash_bits)
+    answer = contains(file_number(file, FILTER), key_hash)
+    if answer == DAMAGED:
+        partition = partition_of(file_number(file, FILTER), key_hash)
+        return np.int64(DAMAGED_FILTER), np.int64(partition), _NONE, _NONE
+    if answer == NO:
+        return _NONE, np.int64(-1), _NONE, _NONE
+    return next_pages(file, hash_bits, -1, begin, end, most_bytes)
+
+
+@kernel
+def take_span(
+    file: int, target: int, pages: np.ndarray, position: int, first_page: int, page_count: int
+) -> None:
+    """Write to `target` what kernels know of the file with a span's pages in memory, none verified.
+
+    The span's bytes are `pages` (u1), which begin at `position` in the file. An array, since its address
+    costs Python more than the rest of this call. `target` has room for FILE_LENGTH numbers and a byte a
+    page.
+    """
+    for place in range(FILE_LENGTH):
+        store_i64(target + 8 * place, file_number(file, place))
+    verified = target + 8 * FILE_LENGTH
+    for page in range(page_count):
+        store_u8(verified + page, np.uint8(0))
+    store_i64(target + 8 * PAGES, pages.ctypes.data - position)
+    store_i64(target + 8 * PAGES_VERIFIED, verified - first_page)
+    store_i64(target + 8 * FIRST_PAGE, first_page)
+    store_i64(target + 8 * END_PAGE, first_page + page_count)
+
+
+@kernel
 def find_few_rows(
     file: int, hash_bits: int, tag_bits: int, begin: int, end: int, rows: int, room: int
 ) -> Any:
