@@ -1,6 +1,6 @@
 """Verifies one index file of either form from end to end: `tierdex verify`, the compactor, the scrub.
 
-Depends on header, chained, compacted and layout.
+Depends on fileparts, header, chained, compacted and layout.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.check import find_faults
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
@@ -40,21 +41,9 @@ def open_for_check(filesystem: FileSystem, path: Path) -> ChainedFile | Compacte
 
 def check_file(filesystem: FileSystem, path: Path) -> list[str]:
     """Return every broken rule of a file in words; empty means it is sound. Raises OSError."""
-    try:
-        opened = open_for_check(filesystem, path)
-    except CorruptFileError as error:
-        return [error.reason]
-    try:
-        return opened.check()
-    except CorruptFileError as error:
-        return [error.reason]
-    finally:
-        opened.close()
+    return find_faults(lambda: open_for_check(filesystem, path))
 
 
 def check_compacted(data: Buffer, name: object = "compacted file") -> list[str]:
     """Return every broken rule of a compacted file whose bytes are `data`, as `check_file` does."""
-    try:
-        return CompactedFile.from_bytes(data, name=name).check()
-    except CorruptFileError as error:
-        return [error.reason]
+    return find_faults(lambda: CompactedFile.from_bytes(data, name=name))

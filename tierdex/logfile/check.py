@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.errors import CorruptFileError
+from tierdex.fileparts.check import find_faults
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.header import decode_log_header
@@ -37,13 +37,4 @@ def open_log_file(filesystem: FileSystem, path: Path) -> Journal | SealedJournal
 
 def check_log_file(filesystem: FileSystem, path: Path) -> list[str]:
     """Return every broken rule of a file in words; empty means it is sound. Raises OSError."""
-    try:
-        opened = open_log_file(filesystem, path)
-    except CorruptFileError as error:
-        return [error.reason]
-    try:
-        return opened.check()
-    except CorruptFileError as error:
-        return [error.reason]
-    finally:
-        opened.close()
+    return find_faults(lambda: open_log_file(filesystem, path))

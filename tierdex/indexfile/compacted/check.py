@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.fileparts.checksums import checksum, unit_seed
+from tierdex.fileparts.check import part_faults
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.kernels import page_check as k
@@ -37,7 +37,7 @@ _FAULTS = {
 
 def find_damage(file: Sidecar) -> list[str]:
     """Return every broken rule; empty means the file is sound. Raises what reading pages raises."""
-    faults = _part_faults(file)
+    faults = part_faults(file.sidecar_bytes(), file.sidecar_position, file.footer, file.uuid)
     faults += [
         f"checksum of directory block {block} differs"
         for block in file.directory.damaged_blocks(file.uuid)
@@ -51,24 +51,6 @@ def find_damage(file: Sidecar) -> list[str]:
     if not faults:
         faults += _PageCheck(file).run()
     return faults[:_FAULTS_MAX]
-
-
-def _part_faults(file: Sidecar) -> list[str]:
-    """Compare the checksum of every part, and the zero bytes between parts."""
-    faults = []
-    sidecar = file.sidecar_bytes()
-    end = file.sidecar_position
-    for entry in sorted(file.footer.parts.values(), key=lambda entry: entry.position):
-        name = entry.kind.name.lower().replace("_", " ")
-        start = entry.position - file.sidecar_position
-        data = sidecar[start : start + entry.length]
-        if checksum(data, unit_seed(file.uuid, entry.kind)) != entry.crc:
-            faults.append(f"checksum of part {name} differs")
-        between = sidecar[max(0, end - file.sidecar_position) : start]
-        if entry.position < end or len(between) >= 8 or between.any():
-            faults.append(f"part {name} does not follow the one before")
-        end = entry.position + entry.length
-    return faults
 
 
 def _directory_faults(file: Sidecar) -> list[str]:

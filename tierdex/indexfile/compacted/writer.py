@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.fileparts.checksums import checksum, unit_seed
 from tierdex.fileparts.filter import FilterBuilder
-from tierdex.fileparts.footer import PartEntry, encode_footer
-from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
+from tierdex.fileparts.layout import Part
 from tierdex.fileparts.memory import address
+from tierdex.fileparts.tail_writer import TailWriter
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.directory import directory_checksums
 from tierdex.indexfile.compacted.kernels.page_encode import encode_pages
@@ -133,8 +132,7 @@ class CompactedWriter:
     ) -> None:
         """Write the header. `write` must be done with its argument when it returns: it is reused."""
         schema = plan.schema
-        self._write_out = write
-        self._position = 0
+        self._file = TailWriter(write, plan.uuid)
         self._uuid = plan.uuid
         self._schema = schema
         self._slot_count = plan.slot_count
@@ -163,7 +161,7 @@ class CompactedWriter:
             row_capacity=0,
             created_ms=created_ms,
         ).encode()
-        self._write(self._header)
+        self._file.write(self._header)
 
     def append(self, rows: np.ndarray) -> None:
         """Take rows (the schema's item dtype) that go on where the last ones ended.
@@ -183,7 +181,7 @@ class CompactedWriter:
         """Write what is left and the tail. Raises what `append` raises."""
         self._take(self._rows.count)
         self._put_pages(self._rows.kept)
-        sidecar_position = self._position
+        sidecar_position = self._file.position
         used = self._topics[:, 0] > 0
         statistics = FileStatistics(
             item_count=self._item_count,
@@ -203,7 +201,7 @@ class CompactedWriter:
             item_count=self._item_count,
             min_time=statistics.min_time,
             max_time=statistics.max_time,
-            bytes=self._position,
+            bytes=self._file.position,
             sidecar_position=sidecar_position,
             topics=[names[i] for i in np.flatnonzero(used).tolist()],
             footer_crc=footer_crc,
@@ -251,7 +249,7 @@ class CompactedWriter:
             count,
             self._plan.address,
             self._pages,
-            self._position,
+            self._file.position,
             address(self._out),
             entries.ctypes.data,
         )
@@ -259,7 +257,7 @@ class CompactedWriter:
             raise CorruptFileError(_SOURCE, "have a value outside the bounds that were given")
         self._directory.append(entries)
         self._pages += pages
-        self._write(self._out[:length])
+        self._file.write(self._out[:length])
 
     # -- the tail -------------------------------------------------------------------------------------
 
@@ -267,7 +265,7 @@ class CompactedWriter:
         """Write all parts, the part table and the footer; return the footer's checksum."""
         closing = np.zeros(1, layout.DIRECTORY_ENTRY)
         closing["first_hash"] = np.iinfo(np.uint64).max
-        closing["position"] = self._position
+        closing["position"] = self._file.position
         closing["min_time"], closing["max_time"] = statistics.min_time, statistics.max_time
         directory = np.concatenate([*self._directory, closing])
         self._directory = []
@@ -289,31 +287,4 @@ class CompactedWriter:
             (Part.DIRECTORY, [directory.view(np.uint8)]),
             (Part.FILTER, fingerprints),
         ]
-        entries = [self._write_part(kind, pieces) for kind, pieces in parts]
-        footer = encode_footer(
-            form=Form.COMPACTED,
-            uuid=self._uuid,
-            item_count=self._item_count,
-            parts=entries,
-            position=self._position,
-        )
-        self._write(footer)
-        record = np.frombuffer(footer[-FOOTER_BYTES:], FOOTER)[0]
-        return int(record["crc"])
-
-    def _write_part(self, kind: Part, pieces: Sequence[Buffer | np.ndarray]) -> PartEntry:
-        """Write a part, padded to 8 bytes behind its end; return its entry."""
-        position, crc = self._position, unit_seed(self._uuid, kind)
-        for piece in pieces:
-            crc = checksum(piece, crc)
-            self._write(piece)
-        length = self._position - position
-        if length % 8:
-            self._write(bytes(8 - length % 8))
-        return PartEntry(kind, crc, position, length)
-
-    def _write(self, data: Buffer | np.ndarray) -> None:
-        view = memoryview(data)  # type: ignore[arg-type]
-        if view.nbytes:
-            self._write_out(view)
-            self._position += view.nbytes
+        return self._file.write_tail(parts, form=Form.COMPACTED, item_count=self._item_count)

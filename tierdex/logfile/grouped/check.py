@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.fileparts.checksums import checksum, unit_seed
+from tierdex.fileparts.check import part_faults
 from tierdex.fileparts.layout import HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -38,22 +38,11 @@ def find_damage(file: GroupedFile) -> list[str]:
 
 
 def _part_faults(file: GroupedFile) -> list[str]:
-    """Compare the checksum of every part, and the zero bytes between parts."""
-    faults = []
-    sidecar, end = file.sidecar_bytes(), file.sidecar_position
-    for entry in sorted(file.footer.parts.values(), key=lambda entry: entry.position):
-        name = entry.kind.name.lower().replace("_", " ")
-        start = entry.position - file.sidecar_position
-        data = sidecar[start : start + entry.length]
-        if checksum(data, unit_seed(file.uuid, entry.kind)) != entry.crc:
-            faults.append(f"checksum of part {name} differs")
-        between = sidecar[max(0, end - file.sidecar_position) : start]
-        if entry.position < end or len(between) >= 8 or between.any():
-            faults.append(f"part {name} does not follow the one before")
-        end = entry.position + entry.length
-    if sidecar[
-        end - file.sidecar_position : file.footer.table_position - file.sidecar_position
-    ].any():
+    """Check every part, and that zeros follow the last one up to the part table."""
+    tail, position, footer = file.sidecar_bytes(), file.sidecar_position, file.footer
+    faults = part_faults(tail, position, footer, file.uuid)
+    last = max(footer.parts.values(), key=lambda entry: entry.position)
+    if tail[last.position + last.length - position : footer.table_position - position].any():
         faults.append("the last part is followed by other bytes than zeros")
     return faults
 

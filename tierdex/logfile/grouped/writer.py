@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.fileparts.checksums import checksum, part_seed, unit_seed
+from tierdex.fileparts.checksums import part_seed
 from tierdex.fileparts.filter import FilterBuilder
-from tierdex.fileparts.footer import PartEntry, encode_footer
-from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
+from tierdex.fileparts.layout import Part
 from tierdex.fileparts.memory import address
+from tierdex.fileparts.tail_writer import TailWriter
 from tierdex.logfile import layout
 from tierdex.logfile.blocks import block_sums
 from tierdex.logfile.grouped.kernels import page_write as k
@@ -80,8 +80,7 @@ class GroupedWriter:
         returned.
         """
         assert header.form is Form.GROUPED
-        self._write_out = write
-        self._position = 0
+        self._file = TailWriter(write, header.uuid)
         self._header = header.encode()
         self._uuid = header.uuid
         self._ends, self._names = names
@@ -110,7 +109,7 @@ class GroupedWriter:
         self._page_seed = np.uint32(part_seed(header.uuid, Part.PAGE))
         self._codec = make_codec(header.codec) if header.codec else None
         self._codec_number = header.codec
-        self._write(self._header)
+        self._file.write(self._header)
 
     def append(self, addresses: np.ndarray, bases: np.ndarray) -> None:
         """Take rows (journal's, by address i8; base of their times i8) that go on where the last ended.
@@ -132,7 +131,7 @@ class GroupedWriter:
         """Write the tail. Raises what `append` raises, and CorruptFileError when messages are missing."""
         if self._left:
             raise CorruptFileError("rows to group", f"lack {self._left} that their queues count")
-        sidecar_position = self._position + self._out_used
+        sidecar_position = self._file.position + self._out_used
         self._flush()
         has_any = bool(self._message_count)
         min_time = int(self._totals[:, 2].min()) if has_any else 0
@@ -144,7 +143,7 @@ class GroupedWriter:
             topic_count=len(self._ends),
             min_time=min_time,
             max_time=max_time,
-            bytes=self._position,
+            bytes=self._file.position,
             sidecar_position=sidecar_position,
             footer_crc=footer_crc,
         )
@@ -191,7 +190,7 @@ class GroupedWriter:
                 stored, codec = len(packed), self._codec_number
         number = len(self._directory)
         k.finish_page(place, stored, int(codec), self._page_seed, number)
-        self._directory.append((self._position + self._out_used, *entry, *times))
+        self._directory.append((self._file.position + self._out_used, *entry, *times))
         self._payload_bytes += raw_bytes
         self._hand_on(self._page[: layout.PAGE_HEADER_BYTES + stored])
 
@@ -200,14 +199,14 @@ class GroupedWriter:
         if self._out_used + len(page) > _OUT_BYTES:
             self._flush()
         if len(page) > _OUT_BYTES:
-            self._write(page.data)
+            self._file.write(page.data)
             return
         self._out[self._out_used : self._out_used + len(page)] = page
         self._out_used += len(page)
 
     def _flush(self) -> None:
         used, self._out_used = self._out_used, 0
-        self._write(self._out[:used].data)
+        self._file.write(self._out[:used].data)
 
     def _keep(self, addresses: np.ndarray, bases: np.ndarray) -> None:
         """Copy the rows that wait for their page: whoever brought them may let go of them."""
@@ -248,19 +247,10 @@ class GroupedWriter:
         ]
         if self._queue_table is not None:
             parts.insert(5, (Part.QUEUE_TABLE, [self._queue_table]))
-        entries = [self._write_part(kind, pieces) for kind, pieces in parts]
-        footer = encode_footer(
-            form=Form.GROUPED,
-            uuid=self._uuid,
-            item_count=self._message_count,
-            parts=entries,
-            position=self._position,
-        )
-        self._write(footer)
-        return int(np.frombuffer(footer[-FOOTER_BYTES:], FOOTER)["crc"][0])
+        return self._file.write_tail(parts, form=Form.GROUPED, item_count=self._message_count)
 
     def _encode_directory(self, min_time: int, max_time: int) -> np.ndarray:
-        closing = (self._position, len(self._queues), 0, min_time, max_time)
+        closing = (self._file.position, len(self._queues), 0, min_time, max_time)
         return np.array([*self._directory, closing], layout.DIRECTORY_ENTRY)
 
     def _encode_topics(self) -> bytes:
@@ -294,23 +284,6 @@ class GroupedWriter:
         statistics["filter_bits"] = self._filter_bits
         statistics["min_time"], statistics["max_time"] = min_time, max_time
         return statistics.tobytes()
-
-    def _write_part(self, kind: Part, pieces: list[Buffer | np.ndarray]) -> PartEntry:
-        """Write a part, padded to 8 bytes behind its end; return its entry."""
-        position, crc = self._position, unit_seed(self._uuid, kind)
-        for piece in pieces:
-            crc = checksum(piece, crc)
-            self._write(piece)
-        length = self._position - position
-        if length % 8:
-            self._write(bytes(8 - length % 8))
-        return PartEntry(kind, crc, position, length)
-
-    def _write(self, data: Buffer | np.ndarray) -> None:
-        view = memoryview(data)  # type: ignore[arg-type]
-        if view.nbytes:
-            self._write_out(view)
-            self._position += view.nbytes
 
 
 def _padded(piece: np.ndarray) -> np.ndarray:
