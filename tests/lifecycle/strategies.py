@@ -6,12 +6,14 @@ from hypothesis import strategies as st
 
 from tierdex.lifecycle.live_record import LiveRecord
 from tierdex.lifecycle.manifest import (
+    LOG_KIND,
     Change,
     Checkpoint,
     Commit,
     Dropped,
     FileRef,
     FileRow,
+    HashRange,
     ManifestState,
     NodeKind,
     NodeOwner,
@@ -28,6 +30,7 @@ topics = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 refs = st.builds(FileRef, nodes, uuids, counts)
 ref_tuples = st.lists(refs, max_size=2).map(tuple)
 hashes = st.integers(0, (1 << 64) - 1)
+hash_ranges = st.lists(hashes, min_size=2, max_size=2).map(lambda two: HashRange(*sorted(two)))
 tables = st.none() | st.builds(QueueTableRef, topics, uuids, counts, counts)
 offsets = st.dictionaries(st.tuples(topics, st.integers(0, 2**31 - 1)), counts, max_size=3)
 streams = st.dictionaries(topics, counts, max_size=2)
@@ -61,9 +64,10 @@ def rows(draw: st.DrawFn) -> FileRow:
         tail_crc=draw(st.integers(0, 2**32 - 1)),
         topics=draw(st.none() | st.frozensets(hashes, max_size=3)),
         schema=draw(topics),
-        tells=draw(st.booleans()),
         replaces=draw(ref_tuples),
         parts=draw(ref_tuples),
+        hash_range=draw(st.none() | hash_ranges),
+        **draw(st.sampled_from([{}, {"tells": True}, {"kind": LOG_KIND}])),
     )
 
 

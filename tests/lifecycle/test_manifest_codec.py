@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,13 +7,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lifecycle import strategies as own
-from tests.lifecycle.rows import make_row
+from tests.lifecycle.rows import NOW_MS, make_log, make_row
 from tests.lifecycle.test_manifest import EMPTY, make_commit
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.lifecycle import manifest_codec as codec
+from tierdex.lifecycle.garbage import plan_garbage
 from tierdex.lifecycle.live_record import LiveRecord, pack_live
-from tierdex.lifecycle.manifest import Change, Hint, Tombstone, with_checkpoint
+from tierdex.lifecycle.manifest import (
+    LOG_KIND,
+    Change,
+    HashRange,
+    Hint,
+    NodeKind,
+    RemoveReason,
+    Tombstone,
+    apply,
+    with_checkpoint,
+)
+from tierdex.lifecycle.manifest_log import Draft
 from tierdex.lifecycle.topic_set import listed_topics, topic_set
+from tierdex.storage_layer.base import StoredObject
+from tierdex.storage_layer.memory import MemoryStore
 
 
 def decode(data, number=1):
@@ -71,8 +86,82 @@ def test_every_flipped_bit_of_a_hint_is_detected():
 
 
 def test_newer_format_is_named_as_such(encoded):
-    with pytest.raises(UnsupportedFormatError):
-        decode(encoded.replace(b"tierdex-manifest 2 ", b"tierdex-manifest 3 ", 1))
+    with pytest.raises(UnsupportedFormatError, match=r"manifest format 4, .* up to 3: update it"):
+        decode(encoded.replace(b"tierdex-manifest 2 ", b"tierdex-manifest 4 ", 1))
+
+
+NEW_MEANINGS = {
+    "hash range": {"hash_range": HashRange(0, (1 << 64) - 1)},
+    "kind of file": {"kind": LOG_KIND},
+    "kind of a later program": {"kind": "another_kind"},
+}
+
+
+@pytest.fixture(params=NEW_MEANINGS)
+def meaning(request):
+    return NEW_MEANINGS[request.param]
+
+
+def test_new_meaning_makes_a_commit_that_readers_of_format_2_refuse_in_clear_words(
+    meaning, monkeypatch
+):
+    commit = make_commit(EMPTY, Change(add=(make_row(1, **meaning),)))
+    data = codec.encode_commit(commit)
+    assert decode(data) == commit
+    monkeypatch.setattr(codec, "FORMAT_VERSION", 2)  # as in a program of before
+    with pytest.raises(UnsupportedFormatError, match=r"manifest format 3, .* up to 2: update it"):
+        decode(data)
+
+
+def test_commits_stay_at_the_next_format_as_long_as_the_meaning_lasts(meaning):
+    store = MemoryStore()
+    log = make_log(store, checkpoint_every=3)
+
+    def commit(change):
+        log.commit(lambda state: Draft(NodeKind.SHARED, 0, bytes(16), change))
+        number = log.state.number
+        return int(store.get(log.paths.manifest(number)).split(b" ")[1])
+
+    plain, meant = make_row(1), make_row(2, **meaning)
+    assert commit(Change(add=(plain,))) == 2
+    assert commit(Change(add=(meant,))) == 3
+    assert [commit(Change(floor=n)) for n in (1, 2, 3, 4)] == [3, 3, 3, 3]  # with a checkpoint
+    assert commit(Change(remove={meant.uuid: RemoveReason.EXPIRED})) == 2
+    assert [commit(Change(floor=n)) for n in (5, 6, 7)] == [2, 2, 2]
+    assert make_log(store).load() == log.state
+
+
+def test_new_meaning_in_a_format_that_lets_readers_pass_over_it_is_refused(meaning):
+    commit = make_commit(EMPTY, Change(add=(make_row(1, **meaning),)))
+    for each in (commit, with_checkpoint(EMPTY, commit)):
+        with pytest.raises(CorruptFileError, match="says in format 2 what only 3 can say"):
+            decode(codec._frame(b"commit", codec._pack_commit(each), 2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hashes": [2, 1]}, {"hashes": [-1, 1]}, {"hashes": [0, 1 << 64]}, {"hashes": [0]},
+        {"hashes": [0, 1.0]}, {"hashes": ["0", "1"]}, {"hashes": 7}, {"hashes": [True, 2]},
+        {"kind": ""}, {"kind": 7}, {"kind": None}, {"kind": "Log"}, {"kind": "l" * 33},
+        {"kind": "log\n"}, {"kind": "log", "tells": True},
+    ],
+)  # fmt: skip
+def test_kind_or_hashes_that_make_no_sense_are_refused_though_the_checksum_is_right(changes):
+    packed = codec._pack_row(make_row(1)) | changes
+    with pytest.raises(CorruptFileError):
+        codec.decode_row(json.dumps(packed).encode())
+
+
+def test_files_of_other_kinds_are_listed_but_not_as_index_files():
+    rows = [make_row(1), make_row(2, kind=LOG_KIND), make_row(3, kind="another_kind")]
+    state = apply(EMPTY, make_commit(EMPTY, Change(add=tuple(rows))))
+    assert list(state.files.values()) == rows
+    assert list(state.index_files.values()) == rows[:1]
+    keys = {row.object_key for row in rows}
+    objects = [StoredObject(key, 1_000, 0) for key in keys]
+    plan = plan_garbage(state, objects, now_ms=NOW_MS, grace_ms=0)
+    assert not keys.intersection(plan.delete)
 
 
 def test_commit_under_another_number_or_node_is_refused(encoded):

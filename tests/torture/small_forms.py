@@ -18,6 +18,7 @@ from tierdex.lifecycle.folder_node import read_folder_node
 from tierdex.lifecycle.manifest import (
     Change,
     Commit,
+    HashRange,
     Hint,
     ManifestState,
     NodeKind,
@@ -68,6 +69,7 @@ class ManifestForm(Form):
                     number=1000 * number + n,
                     replaces=(),
                     parts=(),
+                    hash_range=HashRange(n << 8, (n << 8) + 255) if n % 2 else None,
                 )
                 for n in range(rows if number == large else 1)
             ]

@@ -39,7 +39,7 @@ def due_for_expiry(components: CompactorComponents, before_ms: int | None = None
     state = components.claim.get().state
     now_ms = components.clock.now_ms()
     answering = local_uuids(components)
-    rows = plan_expiry(state.files.values(), state.retention, now_ms, before_ms=before_ms)
+    rows = plan_expiry(state.index_files.values(), state.retention, now_ms, before_ms=before_ms)
     return [row for row in rows if row.uuid not in answering]
 
 
@@ -52,7 +52,7 @@ def local_uuids(components: CompactorComponents) -> set[bytes]:
 def hiding_uuids(components: CompactorComponents) -> set[bytes]:
     """Return the uuids of this node's files of which retention already hides some entries."""
     state, now_ms = components.claim.get().state, components.clock.now_ms()
-    rows = state.files.values()
+    rows = state.index_files.values()
     return {row.uuid for row in rows if begins_to_hide(state.retention, row, now_ms)}
 
 

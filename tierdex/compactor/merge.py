@@ -47,7 +47,7 @@ def plan_merge(
     worth it: for one merge on request, not for a compactor that plans again and again.
     """
     run: list[FileRow] = []
-    for row in sorted(state.files.values(), key=lambda row: row.number):
+    for row in sorted(state.index_files.values(), key=lambda row: row.number):
         fits = (
             row.item_count < settings.merge_below_items
             and row.uuid not in unmergeable

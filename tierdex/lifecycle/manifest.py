@@ -15,6 +15,10 @@ old state is harmless.
 Nothing here grows with the topics or queues that were ever used: names and end offsets lie in the
 files themselves, and in a *queue table*, an object of its own (docs/decisions/0015-queue-table.md).
 
+A row may say that its file is of another *kind* than an index file, or holds a range of hashes only.
+Programs of before know neither, so what says it is committed in a form that they refuse: `means_more`
+(docs/decisions/0037-meanings-of-a-manifest.md).
+
 Times are int64 milliseconds. manifest_codec.py has the bytes. Must not import anything that does
 I/O.
 
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
 
 Uuid = bytes  # 16 bytes; the alias also keeps the type's name apart from rows' field `bytes`
 CHECKPOINTS_REMEMBERED_MAX: Final = 64
+INDEX_KIND: Final = "index"
+LOG_KIND: Final = "log"  # the messages of a log, grouped by queue
 NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -53,6 +59,13 @@ class NodeKind(Enum):
 
     OWNED = "owned"  # one writer, fenced by epochs
     SHARED = "shared"  # jobs, optimistic
+
+
+class HashRange(NamedTuple):
+    """The key hashes from `first` to `last`, both included, unsigned 64 bit."""
+
+    first: int
+    last: int
 
 
 class FileRef(NamedTuple):
@@ -69,6 +82,8 @@ class FileRow:
 
     `parts` are the files that were merged into this one, back to the first generation, so that
     cursors stay valid; `replaces` are those of them that other nodes list: readers leave them out.
+
+    A reader leaves alone what is of a `kind` that it does not know: it neither asks nor removes it.
     """
 
     uuid: Uuid
@@ -88,6 +103,13 @@ class FileRow:
     tells: bool = False  # the end offsets of its queues count for the node's watermarks
     replaces: tuple[FileRef, ...] = ()
     parts: tuple[FileRef, ...] = ()
+    kind: str = INDEX_KIND
+    hash_range: HashRange | None = None  # entries with other hashes are not in it; None: any may be
+
+    @property
+    def means_more(self) -> bool:
+        """Say whether a program that knows manifest format 2 only would misread the row."""
+        return self.kind != INDEX_KIND or self.hash_range is not None
 
 
 @dataclass(frozen=True)
@@ -168,6 +190,11 @@ class Change:
     def is_empty(self) -> bool:
         return self == NO_CHANGE
 
+    @property
+    def means_more(self) -> bool:
+        """Say whether a program that knows manifest format 2 only would misread the change."""
+        return any(row.means_more for row in self.add)
+
 
 NO_CHANGE: Final = Change()
 
@@ -244,6 +271,19 @@ class ManifestState:
     adopted: frozenset[NodeOwner] = (
         frozenset()
     )  # whose folder's files are, or will be, published here
+
+    @cached_property
+    def means_more(self) -> bool:
+        """Say whether a program that knows manifest format 2 only would misread the state."""
+        return any(row.means_more for row in self.files.values())
+
+    @cached_property
+    def index_files(self) -> Mapping[Uuid, FileRow]:
+        """The listed index files: what queries ask, and merges and retention of an index take up."""
+        if not self.means_more:
+            return self.files
+        index_rows = {uuid: row for uuid, row in self.files.items() if row.kind == INDEX_KIND}
+        return MappingProxyType(index_rows)
 
     def knows(self, uuid: Uuid) -> bool:
         """Return whether the file is, or was, published here: itself or as a part of a merge."""

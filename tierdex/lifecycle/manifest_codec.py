@@ -10,6 +10,10 @@ the JSON repeats node and number, so that a sound object under a wrong number fa
 spelling of every header: a flipped byte anywhere, a truncation or a tail is a CorruptFileError.
 A newer version is an UnsupportedFormatError. Unknown fields of a known version are ignored.
 
+A commit is of format 2, and of format 3 when it says, or follows what says, something that a reader
+of format 2 would pass over and then answer wrongly: a file of another kind, a range of hashes
+(`means_more`). A node of which nothing of the kind is listed any more goes on in format 2.
+
 Format 1 listed topics by name, in rows and for the node as a whole, and the end offset of every queue;
 it is read, and never written. Its end offsets stay until the first queue table holds them.
 
@@ -19,6 +23,7 @@ Depends on manifest, live_record, orjson, google_crc32c and topic_set.
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +33,7 @@ import orjson
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.lifecycle.live_record import pack_live, unpack_live
 from tierdex.lifecycle.manifest import (
+    INDEX_KIND,
     NOTHING,
     Change,
     Checkpoint,
@@ -35,6 +41,7 @@ from tierdex.lifecycle.manifest import (
     Dropped,
     FileRef,
     FileRow,
+    HashRange,
     Hint,
     ManifestState,
     NodeKind,
@@ -43,6 +50,7 @@ from tierdex.lifecycle.manifest import (
     RemoveReason,
     Retention,
     Tombstone,
+    apply,
 )
 from tierdex.lifecycle.topic_set import decode_topics, encode_topics, topic_set
 
@@ -50,17 +58,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MAGIC: Final = b"tierdex-manifest"
-FORMAT_VERSION: Final = 2  # of commits; tombstones and hints are as they were in 1
+FORMAT_VERSION: Final = 3  # the highest of commits; tombstones and hints are as they were in 1
+_PLAIN_VERSION: Final = 2  # of a commit that means no more than programs of format 2 know
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _HEADER_BYTES_MAX: Final = 128
 _INT64: Final = 1 << 63
+_HASHES: Final = 1 << 64
 
 
 # -- objects ----------------------------------------------------------------------------------
 
 
-def encode_commit(commit: Commit) -> bytes:
-    """Return the object's bytes."""
-    return _frame(b"commit", _pack_commit(commit), FORMAT_VERSION)
+def encode_commit(commit: Commit, before: ManifestState | None = None) -> bytes:
+    """Return the object's bytes; `before` is the state that the commit follows, None if any will do."""
+    means_more = _means_more(commit) or (before is not None and apply(before, commit).means_more)
+    version = FORMAT_VERSION if means_more else _PLAIN_VERSION
+    return _frame(b"commit", _pack_commit(commit), version)
+
+
+def _means_more(commit: Commit) -> bool:
+    state = commit.checkpoint
+    return commit.change.means_more or (state is not None and state.means_more)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:
@@ -81,7 +99,7 @@ def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit 
 
     Raises CorruptFileError (UnsupportedFormatError for a newer version) naming `key`.
     """
-    what, packed = _unframe(data, key)
+    what, packed, version = _unframe(data, key)
     try:
         found = _UNPACK[what](packed)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -90,12 +108,15 @@ def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit 
         raise CorruptFileError(key, "a hint lies where a commit should be")
     if (found.node, found.number) != (node, number):
         raise CorruptFileError(key, f"holds number {found.number} of node {found.node!r}")
+    if version < FORMAT_VERSION and isinstance(found, Commit) and _means_more(found):
+        # Other programs pass over it in this format and answer otherwise: nobody wrote it so.
+        raise CorruptFileError(key, f"says in format {version} what only {FORMAT_VERSION} can say")
     return found
 
 
 def decode_hint(data: bytes, *, key: str, node: str) -> Hint:
     """Return a hint, which may be old. Raises CorruptFileError."""
-    what, packed = _unframe(data, key)
+    what, packed, _ = _unframe(data, key)
     if what != b"hint" or not isinstance(packed, dict) or packed.get("node") != node:
         raise CorruptFileError(key, "not this node's hint")
     checkpoint = packed.get("checkpoint")
@@ -136,7 +157,8 @@ def _header(version: int, what: bytes, body: bytes) -> bytes:
     return prefix + b"%08x\n" % crc
 
 
-def _unframe(data: bytes, key: str) -> tuple[bytes, Any]:
+def _unframe(data: bytes, key: str) -> tuple[bytes, Any, int]:
+    """Return what it is, the JSON, the format's version."""
     line, newline, body = data.partition(b"\n")
     fields = line.split(b" ")
     if not newline or len(line) > _HEADER_BYTES_MAX or len(fields) != 5 or fields[0] != MAGIC:
@@ -151,7 +173,7 @@ def _unframe(data: bytes, key: str) -> tuple[bytes, Any]:
     if what not in _UNPACK or line + newline != _header(version, what, body):
         raise CorruptFileError(key, "length or checksum does not match")
     try:
-        return what, orjson.loads(body)
+        return what, orjson.loads(body), version
     except orjson.JSONDecodeError as error:
         raise CorruptFileError(key, f"not JSON: {error}") from error
 
@@ -267,6 +289,10 @@ def _pack_row(row: FileRow) -> dict[str, Any]:
         packed["replaces"] = _pack_refs(row.replaces)
     if row.parts:
         packed["parts"] = _pack_refs(row.parts)
+    if row.kind != INDEX_KIND:
+        packed["kind"] = row.kind
+    if row.hash_range is not None:
+        packed["hashes"] = list(row.hash_range)
     return packed
 
 
@@ -404,10 +430,26 @@ def _unpack_row(packed: dict[str, Any]) -> FileRow:
         tells=bool(packed.get("tells", False)),
         replaces=_unpack_refs(packed.get("replaces", ())),
         parts=_unpack_refs(packed.get("parts", ())),
+        kind=_kind(packed.get("kind", INDEX_KIND)),
+        hash_range=_unpack_hashes(packed.get("hashes")),
     )
     if row.sidecar_position > row.bytes:
         raise ValueError("sidecar")
+    if row.tells and row.kind != INDEX_KIND:
+        raise ValueError("only an index file tells end offsets")
     return row
+
+
+def _unpack_hashes(packed: list[Any] | None) -> HashRange | None:
+    if packed is None:
+        return None
+    first, last = packed
+    for each in (first, last):
+        if type(each) is not int or not 0 <= each < _HASHES:
+            raise ValueError(f"not a hash: {each!r}")
+    if first > last:
+        raise ValueError("hashes")
+    return HashRange(first, last)
 
 
 def _unpack_refs(packed: Iterable[Any]) -> tuple[FileRef, ...]:
@@ -481,6 +523,12 @@ def _optional_count(value: object) -> int | None:
 def _truth(value: object) -> bool:
     if type(value) is not bool:
         raise TypeError(f"neither true nor false: {value!r}")
+    return value
+
+
+def _kind(value: object) -> str:
+    if not isinstance(value, str) or not _KIND.fullmatch(value):
+        raise ValueError(f"not a kind of file: {value!r}")
     return value
 
 

@@ -190,7 +190,7 @@ class ManifestLog:
                 if draft is None:
                     return self._state
                 commit = self._stamp(draft, self._state, self._state.number + 1)
-                if self._create(commit):
+                if self._create(commit, self._state):
                     # Durable and visible to every process from here on; our own state follows.
                     self._state = apply(self._state, commit)
                     self._read_ms = commit.time_ms
@@ -231,7 +231,7 @@ class ManifestLog:
         change = replace(draft.change, rollback=last)
         stamped = self._stamp(draft._replace(change=change), state, last + 1)
         commit = with_checkpoint(state, stamped)
-        if not self._create(commit):
+        if not self._create(commit, state):
             raise ConflictError(f"node {self.node}: another writer commits to it at the same time")
         # Durable: a checkpoint that needs nothing below it. Until the gap is filled, readers that
         # come that way raise; a crash here leaves holes, which the next call fills.
@@ -393,10 +393,11 @@ class ManifestLog:
             return commit
         return with_checkpoint(state, commit)
 
-    def _create(self, commit: Commit) -> bool:
+    def _create(self, commit: Commit, before: ManifestState) -> bool:
         """Create the commit's number; False when another writer has it (or it was collected)."""
+        data = encode_commit(commit, before)
         try:
-            self.store.put_if_absent(self.paths.manifest(commit.number), encode_commit(commit))
+            self.store.put_if_absent(self.paths.manifest(commit.number), data)
         except AlreadyExistsError:
             # The refusal may answer a retry of our own request whose first attempt took effect.
             try:

@@ -125,7 +125,7 @@ def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
     files = [
         ListedFile(state.node, row, state.retention, now_ms)
         for state in states
-        for row in state.files.values()
+        for row in state.index_files.values()
         if row.item_count and not is_replaced(row, state.node, replaced)
     ]
     files.sort(key=lambda file: (file.row.number, file.node), reverse=True)

@@ -366,7 +366,7 @@ class ManifestFollower:
         return {
             (row.number, node): row
             for node, state in states.items()
-            for row in state.files.values()
+            for row in state.index_files.values()
             if not is_replaced(row, node, replaced)
         }
 
