@@ -3,11 +3,15 @@
 Unsealed journals are scanned for new batches, and synced here before anything of them counts as `disk`: how
 far their writer synced is not written down for others. A journal that is sealed meanwhile is opened as such.
 
+The writer may take a file's blocks for another one, but not while it is locked here: what is found under its
+name once the lock is held is that file, and stays it.
+
 Depends on lifecycle, logfile and the other modules of this folder.
 """
 
 from __future__ import annotations
 
+import errno
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -47,7 +51,7 @@ class FolderReader:
             for attempt in range(_ATTEMPTS):
                 try:
                     self._refresh()
-                except FileNotFoundError:
+                except (FileNotFoundError, BlockingIOError):  # moved, or about to be another file
                     if attempt == _ATTEMPTS - 1:
                         raise
                 else:
@@ -80,14 +84,27 @@ class FolderReader:
         path = self._paths.path_of(state, number)
         try:
             if state is FileState.SEALED:
-                return open_sealed(self._filesystem, self._node, number, path)
-            journal = Journal.open_for_reading(self._filesystem, path)
+                handle = open_sealed(self._filesystem, self._node, number, path)
+            else:
+                journal = Journal.open_for_reading(self._filesystem, path)
+                handle = unsealed_handle(self._node, number, path, journal, is_own=False)
         except CorruptFileError as error:
+            self._refuse_unless_there(path)
             if state is FileState.UNSEALED and self._is_about_to_move(path):
                 return None
             self.unread.append(MissingMessages(path.name, error.reason))
             return None
-        return unsealed_handle(self._node, number, path, journal, is_own=False)
+        try:
+            self._refuse_unless_there(path)
+        except FileNotFoundError:
+            handle.release()
+            raise
+        return handle
+
+    def _refuse_unless_there(self, path: Path) -> None:
+        """Raise FileNotFoundError when a file that was opened has lost its name: is it another one by now?"""
+        if not self._filesystem.exists(path):
+            raise FileNotFoundError(errno.ENOENT, "moved while it was opened", str(path))
 
     def _is_about_to_move(self, path: Path) -> bool:
         """Say whether an unsealed journal has its footer: it is renamed next."""

@@ -1,16 +1,29 @@
 """The journal that takes over at the next roll: preallocated ahead of time, under the name `next.ready`.
 
 Whoever makes it or takes it holds `lock`. Blocks are reserved here: once a journal takes appends, a full
-disk cannot strike it. Depends on disk_errors, lifecycle, logfile and log_options.
+disk cannot strike it. The best blocks are those of a journal that nobody needs any more: they are written
+already, and in memory, so that appends cost a third of what they cost in a new file (`reuse`)::
+
+    journal no longer needed     durable before: what it held, elsewhere; its handle has left the table
+    rename to `next.ready`       no name is left under which anybody opens it; recovery removes this one
+    both folders synced          it cannot come back under its old name
+    header overwritten, synced   the new uuid refuses every batch of its old life
+
+The header goes only once nobody has the file open or mapped, here or in another process: readers hold a
+shared lock, which the mapping keeps. As long as one does, a new file is made. Depends on disk_errors,
+lifecycle, logfile and log_options.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.disk_errors import RETRY_AFTER_S, disk_error
 from tierdex.errors import BacklogFullError
+from tierdex.lifecycle.transition import move_by_rename
 from tierdex.logfile.journal.file import Journal
 
 if TYPE_CHECKING:
@@ -20,6 +33,18 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.log_service.log_options import LogOptions
     from tierdex.seams import Seams
+
+logger = logging.getLogger(__name__)
+
+
+class _Wanted(NamedTuple):
+    """What a new journal is to be, as `Journal.create` and `recycle` take it."""
+
+    uuid: bytes
+    capacity: int
+    created_ms: int
+    generation: int
+    stage_bytes: int
 
 
 class NextJournal:
@@ -34,6 +59,7 @@ class NextJournal:
         self._table = table
         self.lock = threading.Lock()
         self._journal: Journal | None = None
+        self._has_old_blocks = False  # a journal of no use lies under the name
 
     @property
     def path(self) -> Path:
@@ -54,44 +80,68 @@ class NextJournal:
         if journal is not None and journal.header.generation == generation:
             return journal
         if journal is not None:
-            journal.close()
+            self.discard(journal)
         return self._make(generation)
 
     def discard(self, journal: Journal) -> None:
         """Close a journal that was taken and not used. Holding `lock`.
 
-        Its file stays: under `next.ready` it is removed before the next one is made, under a number it is
-        an empty journal, which the next recovery removes.
+        Its file stays: under `next.ready` it is taken for the next one, under a number it is an empty
+        journal, which the next recovery removes.
         """
         journal.close()
+        self._has_old_blocks = journal.path == self.path
+
+    def reuse(self, path: Path) -> None:
+        """Give up a journal that nobody will open again: its blocks are the next one's, or are freed.
+
+        What it held is durable elsewhere, or of no worth, and its handle has left the table; reads of it
+        may still be under way. Raises OSError; then the file lies there, or under `next.ready`.
+        """
+        filesystem = self._seams.filesystem
+        with self.lock:
+            if self._journal is not None or self._has_old_blocks:
+                filesystem.unlink(path)
+                filesystem.sync_folder(path.parent)
+                return
+            move_by_rename(filesystem, path, self.path)
+            self._has_old_blocks = True
 
     def close(self) -> None:
-        """Remove what was made ahead."""
+        """Remove what was made ahead, or was to be."""
         with self.lock:
             journal, self._journal = self._journal, None
             if journal is not None:
                 journal.close()
-                self._seams.filesystem.unlink(self._paths.ready)
+            if journal is not None or self._has_old_blocks:
+                self._has_old_blocks = False
+                self._seams.filesystem.unlink(self.path)
 
     def _make(self, generation: int) -> Journal:
-        filesystem, settings = self._seams.filesystem, self._options.settings
+        filesystem = self._seams.filesystem
+        wanted = _Wanted(
+            self._seams.ids.uuid(), self._options.settings.journal_bytes, self._seams.clock.now_ms(),
+            generation, self._options.stage_bytes,
+        )  # fmt: skip
         try:
-            filesystem.unlink(self._paths.ready)
-            self._refuse_without_room()
-            return Journal.create(
-                filesystem,
-                self._paths.ready,
-                uuid=self._seams.ids.uuid(),
-                capacity=settings.journal_bytes,
-                created_ms=self._seams.clock.now_ms(),
-                generation=generation,
-                stage_bytes=self._options.stage_bytes,
-            )
+            if self._has_old_blocks:
+                self._refuse_without_room(filesystem.file_size(self.path))
+                self._has_old_blocks = False  # whatever happens: else they are tried for ever
+                with suppress(BlockingIOError):  # somebody reads it still
+                    journal = Journal.recycle(filesystem, self.path, **wanted._asdict())
+                    logger.info("recycle", extra={"bytes": wanted.capacity})
+                    return journal
+            filesystem.unlink(self.path)
+            self._refuse_without_room(0)
+            return Journal.create(filesystem, self.path, **wanted._asdict())
         except OSError as error:
             raise disk_error(error) from error
 
-    def _refuse_without_room(self) -> None:
-        """Raise BacklogFullError while local files pile up, or another journal would fill the disk."""
+    def _refuse_without_room(self, held: int) -> None:
+        """Raise BacklogFullError while local files pile up, or another journal would fill the disk.
+
+        `held` bytes of it are reserved already.
+        """
         settings = self._options.settings
         with self._table.snapshot() as snapshot:
             waiting = sum(handle.bytes for handle in snapshot.file_list.local())
@@ -102,10 +152,11 @@ class NextJournal:
                 retry_after_s=RETRY_AFTER_S,
             )
         free = self._seams.filesystem.free_bytes(self._paths.root)
-        if free < settings.journal_bytes + settings.disk_reserve_bytes:
+        needed = max(0, settings.journal_bytes - held)
+        if free < needed + settings.disk_reserve_bytes:
             raise BacklogFullError(
                 f"{free} bytes are free on the disk of {self._paths.root}, less than `journal_bytes` "
-                f"and `disk_reserve_bytes` together "
-                f"({settings.journal_bytes + settings.disk_reserve_bytes}); free some space",
+                f"and `disk_reserve_bytes` together ({needed + settings.disk_reserve_bytes}); free some "
+                "space",
                 retry_after_s=RETRY_AFTER_S,
             )

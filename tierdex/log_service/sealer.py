@@ -97,8 +97,7 @@ class Sealer:
         node, number = handle.node, handle.number
         if not journal.message_count:  # nothing was ever in it
             self._table.remove(handle)
-            self._seams.filesystem.unlink(handle.path)
-            self._seams.filesystem.sync_folder(handle.path.parent)
+            self._next_journal.reuse(handle.path)
             return
         if isinstance(journal, Journal):  # else its seal was found finished after an error
             try:
