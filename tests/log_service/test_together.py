@@ -99,6 +99,45 @@ def test_messages_that_wait_together_share_a_commit(log):
     assert log.end_offset("t", 1) == 100
 
 
+def test_batch_that_is_not_waited_for_tells_when_it_is_safe(log):
+    pending = log.append_batch_nowait(topic="t", queue_id=[0, 1, 0], body=[b"a", b"b", b"c"])
+    assert pending.offsets.tolist() == [0, 0, 1]
+    settled = Bell()
+    pending.commit.add_callback(pending.level, lambda commit: settled.set())
+    assert settled.wait(PATIENCE_S)
+    pending.commit.raise_error(pending.level)
+    assert bodies_of(log, "t", 0) == [b"a", b"c"]
+
+
+def test_empty_batch_brings_what_came_before_to_the_level(log):
+    log.append(topic="t", queue_id=0, body=b"a", durability="received")
+    assert log.append_batch(topic="t", queue_id=0, body=[]).offsets.tolist() == []
+    assert log.end_offset("t", 0, level="disk") == 1
+
+
+def test_without_a_thread_an_append_that_is_not_waited_for_commits_itself(tmp_path):
+    with MessageLog.open(tmp_path, **SMALL, background=False) as log:
+        pending = log.append_nowait(topic="t", queue_id=0, body=b"a")
+        assert pending.commit.is_settled(Level.DISK)
+        assert log.append_batch_nowait(topic="t", queue_id=0, body=[b"b"]).commit.error is None
+        assert bodies_of(log, "t", 0) == [b"a", b"b"]
+
+
+def test_callback_comes_once_when_there_is_more_to_see(log):
+    came, bell = [], Bell()
+
+    def more():
+        came.append(log.end_offset("t", 0))
+        bell.set()
+
+    log.call_when_more(more)
+    log.append(topic="t", queue_id=0, body=b"a", durability="os")
+    log.append(topic="t", queue_id=0, body=b"b")
+    assert bell.wait(PATIENCE_S)
+    log.append(topic="t", queue_id=0, body=b"c")
+    assert came == [2]
+
+
 def test_coroutines_wait_with_one_future_a_commit(log):
     futures: dict[Commit, asyncio.Future] = {}
 

@@ -20,6 +20,8 @@ folder.
 from __future__ import annotations
 
 import threading
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tierdex.clock import Bell
@@ -59,6 +61,9 @@ class Committer:
         self._next = Commit()
         self._staged_since: float | None = None
         self._arrived = {Level.OS: Bell(), Level.DISK: Bell()}
+        self._to_tell: dict[Level, deque[Callable[[], object]]] = {
+            level: deque() for level in self._arrived
+        }
         self.is_suspect = False
 
     # -- for those who append --------------------------------------------------------------------------
@@ -91,6 +96,14 @@ class Committer:
                 commit.wait(level)
         commit.raise_error(level)
 
+    def begin(self, commit: Commit, level: Level) -> None:
+        """Have the commit run, in the thread; without one here. Errors come with the commit."""
+        if self.wake is None:
+            with suppress(TierdexError):
+                self.wait(commit, level)
+        else:
+            self.hand_over()
+
     def hand_over(self) -> None:
         """Let the thread commit when somebody waits: called by whoever releases `commit_lock`."""
         if self._next.wanted > Level.RECEIVED and self.wake is not None:
@@ -110,6 +123,13 @@ class Committer:
     def arrival(self, level: Level) -> Bell:
         """Return the bell that rings when more messages reach `level`: take it, look, then wait."""
         return self._arrived[max(level, Level.OS)]
+
+    def call_at_arrival(self, level: Level, callback: Callable[[], object]) -> None:
+        """Call `callback()` once, in the thread that commits, when more messages reach `level`.
+
+        Register, look, then wait. It must return soon and raise nothing.
+        """
+        self._to_tell[max(level, Level.OS)].append(callback)
 
     # -- commits ---------------------------------------------------------------------------------------
 
@@ -211,6 +231,9 @@ class Committer:
     def _tell_arrived(self, level: Level) -> None:
         bell, self._arrived[level] = self._arrived[level], Bell()
         bell.set()
+        waiting = self._to_tell[level]
+        for _ in range(len(waiting)):  # not those who register meanwhile
+            waiting.popleft()()
 
 
 def _write_error(error: OSError) -> UnavailableError:

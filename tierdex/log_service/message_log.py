@@ -24,9 +24,11 @@ from tierdex.log_service.reads import QueuePosition, ReadLimits
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from types import TracebackType
+
+    import numpy as np
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
@@ -47,6 +49,14 @@ class PendingAppend(NamedTuple):
     """An append that was staged: its offset, and the commit that brings it to the level asked for."""
 
     offset: int
+    commit: Commit
+    level: Level
+
+
+class PendingBatch(NamedTuple):
+    """A batch that was staged: the offset of each row (i8), and the commit that brings all to the level."""
+
+    offsets: np.ndarray
     commit: Commit
     level: Level
 
@@ -162,7 +172,7 @@ class MessageLog:
         pending = self._append_nowait(
             GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp), None, durability
         )  # fmt: skip
-        self._writing().committer.hand_over()
+        self._writing().committer.begin(pending.commit, pending.level)
         return pending
 
     @with_disk_errors
@@ -185,20 +195,34 @@ class MessageLog:
         (name, bytes) a row. All or none: the whole call is checked first. What fits one stage (4 MiB) is
         atomic across a crash; of more, a prefix of each queue may survive one. Raises as `append` does.
         """
-        level = level_of(durability, "durability")
-        writing = self._writing()
-        rows = check_messages(
-            self._settings,
-            GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
-            self._clock.now_ms(),
-        )
-        if not rows.row_count:
-            import numpy as np
+        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        pending = self._append_batch_nowait(given, durability)
+        self._writing().committer.wait(pending.commit, pending.level)
+        return Receipt(pending.offsets, pending.level)
 
-            return Receipt(np.empty(0, np.int64), level)
-        appended = writing.appender.append(rows, level)
-        writing.committer.wait(appended.commit, level)
-        return Receipt(appended.offsets, level)
+    @with_disk_errors
+    def append_batch_nowait(
+        self,
+        *,
+        topic: Any,
+        queue_id: Any,
+        body: Any,
+        keys: Any = None,
+        message_id: Any = None,
+        headers: Any = None,
+        timestamp: Any = None,
+        durability: str = "disk",
+    ) -> PendingBatch:
+        """Stage many messages; `commit.add_callback(level, ...)` tells when they are safe.
+
+        What does not fit the stage is written here first. Without rows the commit is that of what was
+        appended before. Raises as `append_batch` does; errors of the disk come through
+        `commit.raise_error(level)`.
+        """
+        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        pending = self._append_batch_nowait(given, durability)
+        self._writing().committer.begin(pending.commit, pending.level)
+        return pending
 
     @with_disk_errors
     def flush(self, durability: str = "disk") -> None:
@@ -306,6 +330,15 @@ class MessageLog:
         self._refresh()
         return self._components.reads.offset_at(at.topic, at.queue_id, timestamp, limits.level)
 
+    @with_disk_errors
+    def call_when_more(self, callback: Callable[[], object], *, visible: str = "disk") -> None:
+        """Call `callback()` once, from the committing thread, when more messages can be seen at `visible`.
+
+        For event loops: register, read, then await what the callback wakes; it must return soon and
+        raise nothing. Raises ReadOnlyError in a log that was opened for reading.
+        """
+        self._writing().committer.call_at_arrival(level_of(visible, "visible"), callback)
+
     # -- the log as a whole ------------------------------------------------------------------------------
 
     @with_disk_errors
@@ -391,6 +424,16 @@ class MessageLog:
         except ExpectationFailedError as failed:
             raise self._mismatch(failed, rows, level, given, expect_offset) from None
         return PendingAppend(int(appended.offsets[0]), appended.commit, level)
+
+    def _append_batch_nowait(self, given: GivenMessages, durability: str) -> PendingBatch:
+        level = level_of(durability, "durability")
+        writing = self._writing()
+        rows = check_messages(self._settings, given, self._clock.now_ms())
+        if not rows.row_count:
+            with writing.committer.append_lock:
+                return PendingBatch(rows.bodies.offsets[:0], writing.committer.join(level), level)
+        appended = writing.appender.append(rows, level)
+        return PendingBatch(appended.offsets, appended.commit, level)
 
     def _mismatch(
         self, failed: ExpectationFailedError, rows: AppendRows, level: Level, given: GivenMessages,
