@@ -12,10 +12,17 @@ import pyarrow as pa
 import pytest
 
 from tests.index_service.conftest import put
+from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
 from tierdex import Client, Index
 from tierdex.clock import SystemClock
 from tierdex.errors import IncompleteAnswerError
+from tierdex.index_service.peers.peer_round import PeerRound
+from tierdex.index_service.view.node_ages import NodeAges
+from tierdex.lifecycle.live_record import OwnerAddress
+from tierdex.lifecycle.manifest import ManifestState
+from tierdex.lifecycle.standing import Standing
+from tierdex.storage_layer.local import LocalStore
 
 READER = {"background": False, "peers": "auto", "peer_allow": ["127.0.0.1"], "peer_timeout": 60.0}
 
@@ -154,6 +161,19 @@ def test_an_owner_that_is_stopped_is_named_after_the_deadline(tmp_path):
             server.process.send_signal(signal.SIGCONT)
 
 
+@contextmanager
+def running_server(handler):
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 class Liar(BaseHTTPRequestHandler):
     """Answers every question with the bytes, or the status, that the test gave."""
 
@@ -174,14 +194,9 @@ class Liar(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def liar():
-    server = HTTPServer(("127.0.0.1", 0), Liar)
-    server.asked, server.answer = [], (200, b"", None)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with running_server(Liar) as server:
+        server.asked, server.answer = [], (200, b"", None)
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -203,6 +218,77 @@ def test_a_peer_that_answers_wrongly_is_named_and_never_trusted(tmp_path, liar, 
             assert (found.entries, found.complete) == ([], False)
             assert [name for name, _ in found.missing] == ["node:a"]
             assert liar.asked == ["Bearer secret"]
+
+
+class SlowToAnswer(BaseHTTPRequestHandler):
+    """Passes a question on once the reader has asked the store for a published file."""
+
+    def do_POST(self):
+        import httpx2
+
+        body = self.rfile.read(int(self.headers["content-length"]))
+        was_asked = self.server.store_was_asked.wait(PATIENCE_S)
+        headers = {"content-type": self.headers["content-type"]}
+        url = self.server.owner_url + self.path
+        answer = httpx2.post(url, content=body, headers=headers, timeout=PATIENCE_S)
+        self.send_response(answer.status_code if was_asked else 500)
+        self.send_header("content-length", str(len(answer.content)))
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+class WatchedStore(LocalStore):
+    """A folder store that says when a published file was read."""
+
+    def __init__(self, root, event):
+        super().__init__(root)
+        self._event = event
+
+    def get(self, key, position=None, length=None):
+        if "/files/" in key:
+            self._event.set()
+        return super().get(key, position, length)
+
+
+def test_the_store_is_asked_while_peers_are(tmp_path):
+    with running_server(SlowToAnswer) as slow:
+        slow.store_was_asked = threading.Event()
+        url = f"http://127.0.0.1:{slow.server_address[1]}"
+        with serving(tmp_path, "a", url=url) as server, Client(server.url) as client:
+            slow.owner_url = server.url
+            put(client, "A", 1)
+            client.roll()
+            client.run_compaction()
+            put(client, "A", 2)
+            put(client, "B", 3)
+            store = WatchedStore(tmp_path / "store", slow.store_was_asked)
+            with Index.open(store=store, **{**READER, "peer_timeout": 2 * PATIENCE_S}) as index:
+                answer = index.query("orders", key="A", explain=True)
+                assert (offsets(answer), answer.complete) == ([2, 1], True)
+                assert answer.explain.sidecar_requests == 1  # in all: the second search has it
+                again = index.query("orders", key="B", explain=True)
+                assert (offsets(again), again.explain.requests) == ([3], 0)
+
+
+def test_an_owner_of_before_does_not_answer_for_the_one_that_took_over():
+    def ages(epoch):
+        state = ManifestState(node="a", number=epoch, epoch=epoch, owner=bytes([epoch]) * 16)
+        standing = Standing("a", "live", 500, 500, holds_unpublished=True, interval_ms=60)
+        return NodeAges(
+            taken_ms=2000, listed_ms=1000, known_ms={"a": 1000}, states={"a": state},
+            standings={"a": standing},
+        )  # fmt: skip
+
+    first = OwnerAddress("a", 1, "01" * 16, 1, "http://a")
+    answered = PeerRound(ages=ages(1), given_by=[first])
+    assert answered.answered == {"a"}
+    assert answered.as_of() == 1000  # a takeover since would be somebody else's puts
+    fenced = PeerRound(ages=ages(2), given_by=[first])
+    assert fenced.answered == set()
+    assert fenced.as_of() == 500
 
 
 def test_a_question_for_another_epoch_is_refused(fleet):

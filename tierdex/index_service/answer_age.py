@@ -8,7 +8,7 @@
 
 The runners set `as_of`, since they know when they took the files that they searched.
 
-Depends on answer, view and errors.
+Depends on answer, peers, view and errors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import IncompleteAnswerError, InvalidRequestError
-from tierdex.index_service.view.manifest_follower import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Set
 
-    from tierdex.clock import Clock
     from tierdex.index_service.answer import Answer, Missing
+    from tierdex.index_service.peers.peer_round import PeerRound
+    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.settings import Settings
 
@@ -34,10 +34,9 @@ MISSING: Final = b"missing"
 class AnswerAge:
     """Tells how old answers are. Safe to share between threads."""
 
-    def __init__(self, settings: Settings, clock: Clock, read_view: ReadView) -> None:
+    def __init__(self, settings: Settings, read_view: ReadView) -> None:
         self._default_s = settings.fresh_within
         self._refresh_s = settings.refresh_interval
-        self._clock = clock
         self._read_view = read_view
 
     def limit(self, fresh_within: object) -> float | None:
@@ -52,29 +51,25 @@ class AnswerAge:
 
     def is_within(self, limit: float | None) -> bool:
         """Return whether an answer from the files at hand would be young enough."""
-        return limit is None or not self._read_view.older_than(limit)
+        return limit is None or not self._read_view.ages.older_than(self._oldest(limit))
 
     def prepare(self, limit: float | None) -> None:
         """Read the manifests again if they were read too long ago for the requested age."""
-        if limit is not None:
-            age_s = (self._clock.now_ms() - self._read_view.read_ms()) / 1000
-            if age_s > min(limit, self._refresh_s):
-                self._read_view.refresh()
+        if limit is None:
+            return
+        if self._read_view.ages.read_ms() < self._oldest(min(limit, self._refresh_s)):
+            self._read_view.refresh()
 
     def tell(
-        self,
-        answers: Iterable[Answer],
-        limit: float | None,
-        *,
-        fail: bool,
-        answered: Mapping[str, int] = NOBODY,
+        self, answers: Iterable[Answer], limit: float | None, round_: PeerRound, *, fail: bool
     ) -> None:
         """Complete the answers. Raises IncompleteAnswerError when `fail` and they are too old.
 
-        Nodes that `answered` themselves were asked.
+        `round_` has the ages of the files that were searched, and the nodes that were asked themselves.
         """
-        unasked = self._read_view.unasked(answered)
-        older = self._older(limit, answered, fail=fail)
+        ages = round_.ages or self._read_view.ages
+        unasked = ages.unasked(round_.answered)
+        older = self._older(limit, ages, round_.answered, fail=fail)
         if not unasked and not older:
             return
         for answer in answers:
@@ -83,17 +78,11 @@ class AnswerAge:
                 answer.complete = False
                 answer.missing = [*answer.missing, *older]
 
-    def tell_table(
-        self,
-        table: Any,
-        limit: float | None,
-        *,
-        fail: bool,
-        answered: Mapping[str, int] = NOBODY,
-    ) -> Any:
+    def tell_table(self, table: Any, limit: float | None, round_: PeerRound, *, fail: bool) -> Any:
         """Do as `tell` for an Arrow table of answers, in the metadata of its schema; return it."""
-        unasked = self._read_view.unasked(answered)
-        older = self._older(limit, answered, fail=fail)
+        ages = round_.ages or self._read_view.ages
+        unasked = ages.unasked(round_.answered)
+        older = self._older(limit, ages, round_.answered, fail=fail)
         if not unasked and not older:
             return table
         metadata = dict(table.schema.metadata or {})
@@ -105,10 +94,14 @@ class AnswerAge:
             metadata[MISSING] = _to_json(told)
         return table.replace_schema_metadata(metadata)
 
+    def _oldest(self, limit_s: float) -> int:
+        """Return the time (ms) that was so many seconds ago."""
+        return self._read_view.now_ms() - round(limit_s * 1000)
+
     def _older(
-        self, limit: float | None, answered: Mapping[str, int], *, fail: bool
+        self, limit: float | None, ages: NodeAges, answered: Set[str], *, fail: bool
     ) -> list[Missing]:
-        older = [] if limit is None else self._read_view.older_than(limit, answered)
+        older = [] if limit is None else ages.older_than(self._oldest(limit), answered)
         if older and fail:
             names = ", ".join(f"{name} ({reason})" for name, reason in older[:3])
             raise IncompleteAnswerError(f"older than {limit:g} s: {names}", missing=older)

@@ -60,7 +60,7 @@ class Index(OperatedIndex):
         self._queries = components.queries
         self._from_memory = components.local_queries.run
         self._guard = QueryGuard(components, self._writer)
-        self._age = AnswerAge(components.settings, components.clock, components.read_view)
+        self._age = AnswerAge(components.settings, components.read_view)
         self._fresh_within = components.settings.fresh_within
         self._asks_peers = components.queries.peers is not None
         # What a plain put goes through: see DirectPuts.
@@ -302,7 +302,7 @@ class Index(OperatedIndex):
             answer = answer_query(
                 self._queries, request, explain=explain, fail=fail, peer_round=peer_round
             )
-            self._age.tell((answer,), limit, fail=fail, answered=peer_round.answered)
+            self._age.tell((answer,), limit, peer_round, fail=fail)
             if answer.explain is not None:
                 nodes = self._components.catalogue.nodes()
                 answer.explain.nodes = [node._asdict() for node in nodes]
@@ -353,7 +353,7 @@ class Index(OperatedIndex):
             self._age.prepare(limit)
             peer_round = PeerRound()
             answers = answer_batch(self._queries, lookups, fail=fail, peer_round=peer_round)
-            self._age.tell(answers, limit, fail=fail, answered=peer_round.answered)
+            self._age.tell(answers, limit, peer_round, fail=fail)
             return answers
 
     def query_batch_arrow(
@@ -381,7 +381,7 @@ class Index(OperatedIndex):
             table = table_of_batch(
                 self._queries, lookups, max_count=max_count, fail=fail, peer_round=peer_round
             )
-            return self._age.tell_table(table, limit, fail=fail, answered=peer_round.answered)
+            return self._age.tell_table(table, limit, peer_round, fail=fail)
 
     def query_batch_local(
         self, lookups: Any, *, max_count: int = 1, fresh_within: float | None = None
@@ -397,7 +397,9 @@ class Index(OperatedIndex):
             if not self._age.is_within(limit):
                 return None
             table = table_at_once(self._queries, lookups, max_count=max_count)
-            return None if table is None else self._age.tell_table(table, limit, fail=False)
+            if table is None:
+                return None
+            return self._age.tell_table(table, limit, PeerRound(), fail=False)
 
     def _is_within(self, fresh_within: object) -> bool:
         return self._age.is_within(self._age.limit(fresh_within))

@@ -2,7 +2,9 @@
 
 ::
 
-    live records -> who may be asked (`peers`, `peer_allow`) -> one question each -> handles for one query
+    live records -> who may be asked (`peers`, `peer_allow`) -> one question each   `begin`
+                    meanwhile the store's files are searched
+                                                             -> handles for one query   `finish`
 
 Addresses come from live records in the store or from the settings, never from a caller, and our key is sent
 to hosts only that the settings name: with `auto` those that `peer_allow` matches, with a list those in it. A
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -34,11 +37,13 @@ from tierdex.index_service.peers.messages import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from concurrent.futures import Future
 
     from tierdex.clock import Clock
     from tierdex.index_service.peers.messages import PeerAnswer
     from tierdex.index_service.peers.peer_round import PeerRound
     from tierdex.index_service.requests.lookups import Lookups
+    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.live_record import OwnerAddress
     from tierdex.settings import Settings
@@ -50,6 +55,17 @@ ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 _AT_ONCE: Final = 32  # peers asked side by side
 _ANSWER_BYTES_MAX: Final = 64 << 20
 _ROWS_MAX: Final = 10_000  # of one lookup in one file
+
+
+@dataclass(slots=True)
+class Questions:
+    """Questions under way, until `deadline` (monotonic seconds); who was not asked, and why."""
+
+    lookups: Lookups
+    limit: int  # rows of one lookup in one file
+    deadline: float
+    under_way: dict[Future[PeerAnswer], OwnerAddress] = field(default_factory=dict)
+    refused: list[tuple[OwnerAddress, str]] = field(default_factory=list)
 
 
 class Peers:
@@ -73,58 +89,68 @@ class Peers:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._http.close()
 
-    def ask(self, lookups: Lookups, round_: PeerRound, *, is_page: bool) -> None:
-        """Ask every live owner; who cannot be asked is in `missing`.
+    def begin(self, lookups: Lookups, ages: NodeAges, *, is_page: bool) -> Questions:
+        """Send a question to every live owner that may be asked; wait for nobody.
 
-        Raises UnavailableError for a page of a cursor then: its file may be there, and to begin elsewhere
-        would skip or repeat.
+        Take `ages` before the files that are searched meanwhile: what a peer does not answer since it is
+        published is in these then.
         """
-        if not lookups.count:
-            return
-        late = self._ask_once(lookups, self._read_view.live_peers(), round_, is_page=is_page)
+        peers = ages.live_peers(self._read_view.now_ms()) if lookups.count else []
+        limit = _ROWS_MAX
+        if not is_page and lookups.count:
+            limit = int(min(_ROWS_MAX, 2 * lookups.max_count.max() + 16))
+        return self._send_all(lookups, limit, peers)
+
+    def finish(self, questions: Questions, round_: PeerRound) -> None:
+        """Wait for the answers until their deadline; who did not answer, or wrongly, is in `missing`."""
+        late = self._take(questions, round_)
         if late:
             self._read_view.refresh()
+            round_.has_refreshed = True
             wanted = {peer.node for peer in late}
-            peers = [peer for peer in self._read_view.live_peers() if peer.node in wanted]
-            for peer in self._ask_once(lookups, peers, round_, is_page=is_page):
+            peers = self._read_view.ages.live_peers(self._read_view.now_ms())
+            again = [peer for peer in peers if peer.node in wanted]
+            asked = self._send_all(questions.lookups, questions.limit, again)
+            for peer in self._take(asked, round_):
                 _miss(round_, peer, "its manifest changes faster than it can be read")
-        if is_page and round_.missing:
-            name, reason = round_.missing[0]
-            raise UnavailableError(f"{name} {reason}: try again, or without the cursor")
 
-    def _ask_once(
-        self, lookups: Lookups, peers: Iterable[OwnerAddress], round_: PeerRound, *, is_page: bool
-    ) -> list[OwnerAddress]:
-        """Ask; note what came; return those who say that the manifest is to be read first."""
-        limit = _ROWS_MAX if is_page else int(min(_ROWS_MAX, 2 * lookups.max_count.max() + 16))
-        asked_ms = self._clock.now_ms()
-        futures = {}
+    def _send_all(self, lookups: Lookups, limit: int, peers: Iterable[OwnerAddress]) -> Questions:
+        questions = Questions(lookups, limit, self._clock.monotonic() + self._timeout_s)
         for peer in peers:
             if (reason := self._why_not(peer.url)) is not None:
-                _miss(round_, peer, reason)
+                questions.refused.append((peer, reason))
                 continue
-            owner = Owner(peer.node, peer.epoch, peer.owner, peer.number)
-            question = Question(owner, limit, lookups)
-            futures[self._pool.submit(self._send, peer.url, question)] = peer
-        done, late = wait(futures, self._timeout_s)
+            question = Question(
+                Owner(peer.node, peer.epoch, peer.owner, peer.number), limit, lookups
+            )
+            questions.under_way[self._pool.submit(self._send, peer.url, question)] = peer
+        return questions
+
+    def _take(self, questions: Questions, round_: PeerRound) -> list[OwnerAddress]:
+        """Note what came; return those who say that the manifest is to be read first."""
+        for peer, reason in questions.refused:
+            _miss(round_, peer, reason)
+        left_s = max(0.0, questions.deadline - self._clock.monotonic())
+        done, late = wait(questions.under_way, left_s)
         for future in late:
             future.cancel()
-            _miss(round_, futures[future], f"did not answer within {self._timeout_s:g} s")
+            reason = f"did not answer within {self._timeout_s:g} s"
+            _miss(round_, questions.under_way[future], reason)
         refresh = []
         for future in done:
-            peer = futures[future]
+            peer = questions.under_way[future]
             try:
                 answer = future.result()
                 if answer.refresh_to is not None:
                     refresh.append(peer)
                     continue
-                handles = [fetched_handle(peer.node, f, lookups) for f in answer.files]
+                handles = [fetched_handle(peer.node, f, questions.lookups) for f in answer.files]
             except (TierdexError, httpx2.HTTPError, ValueError) as error:
                 _miss(round_, peer, str(error) or type(error).__name__)
                 continue
             round_.handles += handles
             round_.missing += [Missing(file, reason) for file, reason in answer.missing]
-            round_.answered[peer.node] = asked_ms
+            round_.given_by.append(peer)
         return refresh
 
     def _send(self, url: str, question: Question) -> PeerAnswer:

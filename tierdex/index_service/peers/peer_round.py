@@ -1,4 +1,4 @@
-"""What peers added to one query: the files that they have not published, who answered when, who did not.
+"""What peers added to one query: the files that they have not published, who answered, who did not.
 
 Depends on nothing.
 """
@@ -10,19 +10,43 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Missing
+    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList
+    from tierdex.lifecycle.live_record import OwnerAddress
 
 
 @dataclass(slots=True)
 class PeerRound:
-    """Filled while one query is answered; `answered` maps a node to when (ms) it was asked."""
+    """Filled while one query is answered; `ages` are those of the files that it searched."""
 
+    ages: NodeAges | None = None
     handles: list[FileHandle] = field(default_factory=list)
-    answered: dict[str, int] = field(default_factory=dict)
+    given_by: list[OwnerAddress] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
+    has_refreshed: bool = False  # a peer asked for a newer manifest than the files before
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The nodes that answered for themselves: by the owner that is theirs where the files were taken."""
+        states = {} if self.ages is None else self.ages.states
+        return frozenset(
+            peer.node
+            for peer in self.given_by
+            if (state := states.get(peer.node)) is not None
+            and (state.epoch, state.owner.hex()) == (peer.epoch, peer.owner)
+        )
+
+    def as_of(self) -> int:
+        """Return the time (ms) before which everything acknowledged anywhere was looked at."""
+        assert self.ages is not None
+        return self.ages.as_of(self.answered)
 
     def added_to(self, files: FileList) -> FileList:
         """Return the files of a snapshot with those of the peers that it does not show itself."""
         new = [handle for handle in self.handles if files.get(*handle.key) is None]
         return files.changed((), new) if new else files
+
+    def changes(self, files: FileList) -> bool:
+        """Say whether a search of `files`, taken before the peers answered, is not the whole answer."""
+        return self.has_refreshed or self.added_to(files) is not files

@@ -6,6 +6,10 @@
             -> for each file: search -> rows that retention shows, without repeats -> Matches   (walk.py)
             -> what a door renders: entries (answers.py), an Arrow table (batch/)
 
+With `peers`, live owners are asked at the same time for what they have not published. Most hold nothing of
+the keys: the search of the store's files is the answer then. Else the files are searched again with theirs
+among them, in their order; pages that were read are in the page cache.
+
 A file that cannot be read ends up in `missing`; it never looks like "not found". A listed object that is
 gone means that the plan is old: refresh, plan again once. A page that a cursor's place does not tell is
 taken by a walk (paging.py).
@@ -16,9 +20,10 @@ errors.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tierdex.errors import IncompleteAnswerError
+from tierdex.errors import IncompleteAnswerError, UnavailableError
 from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.query.paging import Page, WalkNeededError
 from tierdex.index_service.query.trace import Trace
@@ -59,6 +64,18 @@ class Result(NamedTuple):
         refuse_incomplete([*self.everywhere, *(row.missing for row in self.matches.missing)])
 
 
+@dataclass(slots=True)
+class _Run:
+    """One call of `run`: what is asked, and what it took so far."""
+
+    lookups: Lookups
+    cursor: Cursor | None
+    round_: PeerRound
+    trace: Trace
+    explain: bool
+    manifest_requests: int = 0
+
+
 class LookupExecutor:
     """Answers lookups from the files of one table. Safe to share between threads."""
 
@@ -88,25 +105,21 @@ class LookupExecutor:
         explain: bool = False,
         peer_round: PeerRound | None = None,
     ) -> Result:
-        """Look everything up; a cursor belongs to a single lookup. Fills `peer_round` if there are peers.
+        """Look everything up; a cursor belongs to a single lookup. Fills `peer_round`.
 
         Raises CursorExpiredError, and UnavailableError when the file of the cursor cannot be read.
         """
-        manifest_requests = self.read_view.catch_up()
-        peer_round = peer_round or PeerRound()
-        if self.peers is not None:
-            self.peers.ask(lookups, peer_round, is_page=cursor is not None)
-        trace = Trace(self.clock)
-        try:
-            walk = self._walk(lookups, cursor, trace, peer_round, explain=explain, may_replan=True)
-        except PlanIsOldError:
-            manifest_requests += self.read_view.refresh()
-            trace = trace.again()
-            walk = self._walk(lookups, cursor, trace, peer_round, explain=explain, may_replan=False)
-        everywhere = self.read_view.missing() + peer_round.missing
+        run = _Run(lookups, cursor, peer_round or PeerRound(), Trace(self.clock), explain)
+        run.manifest_requests = self.read_view.catch_up()
+        if self.peers is None:
+            walk = self._walk_planned(run)
+        else:
+            walk = self._walk_beside_peers(run, self.peers)
+        everywhere = self.read_view.missing() + run.round_.missing
         return Result(
-            walk.matches, walk.files, everywhere, walk.as_of, cursor, trace, manifest_requests
-        )
+            walk.matches, walk.files, everywhere, run.round_.as_of(), cursor, run.trace,
+            run.manifest_requests,
+        )  # fmt: skip
 
     def run_at_once(self, lookups: Lookups) -> Result | None:
         """Look everything up in local files, quickly, with nothing missing; None: it takes more.
@@ -120,42 +133,59 @@ class LookupExecutor:
         with self.table.snapshot() as snapshot:
             files = snapshot.file_list
             budget = _budget(AT_ONCE, AT_ONCE, 0, lookups.count)
-            walk = Walk(self, lookups, files, freshness.as_of, trace, budget, may_replan=False)
+            walk = Walk(self, lookups, files, trace, budget, may_replan=False)
             if not walk.run_at_once():
                 return None
         # After the files: what is missing is named before it leaves the table.
         if not self.is_still_fresh(freshness):
             return None
-        return Result(walk.matches, files, [], walk.as_of, None, trace, 0)
+        return Result(walk.matches, files, [], freshness.as_of, None, trace, 0)
 
     def is_still_fresh(self, freshness: Freshness) -> bool:
         """Say whether nothing is missing for any lookup, as it was before the files."""
         return self.read_view.freshness is freshness and self.clock.now_ms() <= freshness.until
 
-    def _walk(
-        self,
-        lookups: Lookups,
-        cursor: Cursor | None,
-        trace: Trace,
-        peer_round: PeerRound,
-        *,
-        explain: bool,
-        may_replan: bool,
-    ) -> Walk:
+    def _walk_beside_peers(self, run: _Run, peers: Peers) -> Walk:
+        """Walk the files while peers are asked; once more if that adds files.
+
+        Raises UnavailableError for a page when a peer does not answer: its file may be there, and to begin
+        elsewhere would skip or repeat.
+        """
+        is_page = run.cursor is not None
+        questions = peers.begin(run.lookups, self.read_view.ages, is_page=is_page)
+        walk = None if is_page else self._walk_planned(run)
+        peers.finish(questions, run.round_)
+        if is_page and run.round_.missing:
+            name, reason = run.round_.missing[0]
+            raise UnavailableError(f"{name} {reason}: try again, or without the cursor")
+        if walk is not None:
+            if not run.round_.changes(walk.files):
+                return walk
+            run.trace = run.trace.again()
+        return self._walk_planned(run)
+
+    def _walk_planned(self, run: _Run) -> Walk:
+        """Walk the files of a snapshot; once more if the plan turns out to be old."""
+        try:
+            return self._walk(run, may_replan=True)
+        except PlanIsOldError:
+            run.manifest_requests += self.read_view.refresh()
+            run.trace = run.trace.again()
+            return self._walk(run, may_replan=False)
+
+    def _walk(self, run: _Run, *, may_replan: bool) -> Walk:
         for may_jump in (True, False):
-            # Before the snapshot: it must not promise more.
-            answered = peer_round.answered
-            as_of = self.read_view.as_of_with(answered) if answered else self.read_view.as_of()
+            run.round_.ages = self.read_view.ages  # before the snapshot: it must not promise more
             with self.table.snapshot() as snapshot:
-                files = peer_round.added_to(snapshot.file_list)
-                budget = self._budget(lookups)
-                walk = Walk(self, lookups, files, as_of, trace, budget, may_replan=may_replan)
+                files = run.round_.added_to(snapshot.file_list)
+                budget = self._budget(run.lookups)
+                walk = Walk(self, run.lookups, files, run.trace, budget, may_replan=may_replan)
                 try:
-                    walk.run(Page(cursor, files, may_jump=may_jump))
-                    if explain:
-                        trace.note_rest(walk.rest())
+                    walk.run(Page(run.cursor, files, may_jump=may_jump))
+                    if run.explain:
+                        run.trace.note_rest(walk.rest())
                 except WalkNeededError:
-                    trace.forget_files()
+                    run.trace.forget_files()
                     continue
                 finally:
                     budget.close()

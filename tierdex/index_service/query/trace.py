@@ -32,8 +32,9 @@ class Trace:
         self._meters: list[FileMeter] = []
 
     def again(self) -> Trace:
-        """Return the trace of a second plan: what the first one spent counts."""
+        """Return the trace of a second plan: what the first one spent counts, its time too."""
         trace = Trace(self._clock)
+        trace._started = self._started
         trace._meters = self._meters
         return trace
 

@@ -78,7 +78,6 @@ class Walk:
         owner: LookupExecutor,
         lookups: Lookups,
         files: FileList,
-        as_of: int,
         trace: Trace,
         budget: Budget,
         *,
@@ -86,7 +85,6 @@ class Walk:
     ) -> None:
         self.matches = Matches(lookups)
         self.files = files
-        self.as_of = as_of
         self._budget = budget
         self._most_alone = owner.settings.query_max_items
         self._look_ahead = owner.settings.look_ahead

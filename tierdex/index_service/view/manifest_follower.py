@@ -14,7 +14,7 @@ A node whose manifest could not be read for `max_staleness` makes answers incomp
 Locks: `_refreshing` is held while the store is asked, `_lock` while the table is changed and never
 longer, so that nobody who only wants to show a commit of his own waits for the store.
 
-Depends on answer, file_info, readers and lifecycle.
+Depends on node_ages, answer, file_info, readers and lifecycle.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.readers.published_file import PublishedFile
+from tierdex.index_service.view.node_ages import NOBODY, UNREAD, NodeAges
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.live_record import OwnerAddress
 from tierdex.lifecycle.manifest import (
     ManifestState,
     NodeOwner,
@@ -47,7 +46,7 @@ from tierdex.lifecycle.node_reading import (
     refuse_absent,
 )
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
-from tierdex.lifecycle.standing import LIVE, UNKNOWN, Standing, standing_of
+from tierdex.lifecycle.standing import UNKNOWN, Standing, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.live_record import LiveRecord
     from tierdex.lifecycle.manifest import FileRef, FileRow
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -82,7 +82,6 @@ class Freshness:
 
 
 NOT_FRESH = Freshness(0, 0, 0.0)
-NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class LocalFiles(NamedTuple):
@@ -130,9 +129,6 @@ class ManifestFollower:
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._logs: dict[str, ManifestLog] = {}  # replaced, never changed: read without a lock
-        self._shown_ms: dict[
-            str, int
-        ] = {}  # as of when the table shows a node; replaced, never changed
         self._absent_ms: dict[str, int] = {}  # until when a node was known not to exist
         self._errors: dict[str, Exception] = {}
         self._listing_error: str | None = None
@@ -142,15 +138,7 @@ class ManifestFollower:
         self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
         self._missing_reporters: set[object] = set()  # who else misses something
         self._local: LocalFiles | None = None
-        self._standings: Mapping[
-            str, Standing
-        ] = {}  # of what the table shows; replaced, never changed
-        self._as_of = 0
-        self._local_nodes: frozenset[str] = (
-            frozenset()
-        )  # whose files that are not published are here
-        self._unasked: tuple[Unasked, ...] = ()
-        self._shown: Mapping[str, ManifestState] = {}  # the states that the table shows
+        self.ages = NodeAges()  # of what the table shows; replaced, never changed
         self.freshness = NOT_FRESH  # replaced, never changed: read without a lock
 
     def log_of(self, node: str) -> ManifestLog:
@@ -233,15 +221,15 @@ class ManifestFollower:
             found = wanted if wanted is not None else list_nodes(self._store)
             self._listing_error = None
             self._found = frozenset(found)
-            self._listed_ms = began_ms  # a node that came meanwhile may not be in it
         except READING_ERRORS as error:
             logger.warning("nodes not listed", extra={"error": str(error)})
             self._listing_error = str(error)
-            found = []
+            return 1
         for node in found:
             if node not in self._logs and wanted is None:
                 self._absent_ms[node] = before
             self.log_of(node)
+        self._listed_ms = began_ms  # a node that came meanwhile may not be in it
         return 1 if wanted is None else 0
 
     def _is_known_now(self, node: str) -> bool:
@@ -289,17 +277,7 @@ class ManifestFollower:
             if gone or fresh:
                 self._table.change(remove=gone, add=fresh)
             self._hidden = tuple(hidden)
-            self._shown_ms = known_ms
-            adopted = frozenset[NodeOwner]().union(*(state.adopted for state in states.values()))
-            self._standings = {
-                node: standing_of(state, lives[node], adopted) for node, state in states.items()
-            }
-            local = self._local
-            is_here = local is not None and local.node in states and local.is_of(states[local.node])
-            self._local_nodes = frozenset((local.node,) if local is not None and is_here else ())
-            self._shown = states
-            self._as_of = self._look_how_old()
-            self._unasked = self._find_unasked()
+            self.ages = self._make_ages(states, lives, known_ms)
             self.freshness = self._freshness()
         for handle in gone:
             if handle.row is not None:
@@ -335,30 +313,26 @@ class ManifestFollower:
         ):
             return NOT_FRESH
         until = known_ms + round(self._settings.max_staleness * 1000)
-        return Freshness(self._as_of, until, until / 1000, self._unasked)
+        return Freshness(self.ages.as_of(), until, until / 1000, self.ages.unasked())
 
-    def _look_how_old(self, answered: Mapping[str, int] = NOBODY) -> int:
-        """Return the time (ms) before which everything acknowledged is in what the table shows now.
-
-        Nodes that nobody knows of when they were listed are none that acknowledged anything before. Of a
-        node with local files these answer for what is not published; they lie here or were read before.
-        """
-        times = [self._listed_ms] if self._settings.read_nodes is None else []
-        for node, log in self._logs.items():
-            standing = self._standings.get(node)
-            asked_ms = answered.get(node)
-            times.append(self._known_ms(log) if asked_ms is None else asked_ms)
-            if standing is None:
-                continue
-            if node in self._local_nodes and self._local is not None:
-                times += [
-                    ms for ms in (self._local.read_ms(), standing.lost_through) if ms is not None
-                ]
-            elif asked_ms is not None:
-                times += [ms for ms in (standing.lost_through,) if ms is not None]
-            elif standing.bound is not None:
-                times.append(standing.bound)
-        return min(times, default=self._clock.now_ms())
+    def _make_ages(
+        self,
+        states: Mapping[str, ManifestState],
+        lives: Mapping[str, LiveRecord | None],
+        known_ms: Mapping[str, int],
+    ) -> NodeAges:
+        adopted = frozenset[NodeOwner]().union(*(state.adopted for state in states.values()))
+        local = self._local
+        is_here = local is not None and local.node in states and local.is_of(states[local.node])
+        return NodeAges(
+            taken_ms=self._clock.now_ms(),
+            listed_ms=self._listed_ms if self._settings.read_nodes is None else None,
+            known_ms={n: ms or self._absent_ms.get(n, UNREAD) for n, ms in known_ms.items()},
+            standings={n: standing_of(state, lives[n], adopted) for n, state in states.items()},
+            states=states,
+            local=frozenset((local.node,)) if local is not None and is_here else NOBODY,
+            local_ms=None if local is None else local.read_ms(),
+        )
 
     def _listed(self, states: Mapping[str, ManifestState]) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""
@@ -425,11 +399,12 @@ class ManifestFollower:
 
     def _describe(self, reading: NodeReading) -> NodeInfo:
         node, state = reading.node, reading.state
-        standing = self._standings.get(node) or Standing(node, UNKNOWN, None)
-        now_ms, is_local = self._clock.now_ms(), node in self._local_nodes
+        ages = self.ages
+        standing = ages.standings.get(node) or Standing(node, UNKNOWN, None)
+        now_ms, is_local = self._clock.now_ms(), node in ages.local
         through = standing.bound
         if is_local or (through is None and standing.standing != UNKNOWN):
-            through = self._shown_ms.get(node) if standing.lost_through is None else through
+            through = ages.known_ms.get(node) if standing.lost_through is None else through
         return NodeInfo(
             node=node,
             number=state.number,
@@ -449,93 +424,6 @@ class ManifestFollower:
             readings = [self._reading(node) for node in self._logs]
             refuse_absent(readings, self._store.url, self._settings.read_nodes)
 
-    def live_peers(self) -> list[OwnerAddress]:
-        """Return the live owners of other nodes that say where they serve, as of what the table shows."""
-        now_ms, states = self._clock.now_ms(), self._shown
-        return [
-            OwnerAddress(
-                node,
-                states[node].epoch,
-                states[node].owner.hex(),
-                states[node].number,
-                standing.advertise_url,
-            )
-            for node, standing in sorted(self._standings.items())
-            if standing.advertise_url is not None
-            and standing.at(now_ms) == LIVE
-            and node not in self._local_nodes
-        ]
-
-    def as_of_with(self, answered: Mapping[str, int]) -> int:
-        """Return `as_of` of an answer to which owners of nodes added what they have, asked then (ms)."""
-        return self._look_how_old(answered)
-
-    def as_of(self) -> int:
-        """Return the time (ms) before which everything acknowledged anywhere is in what the table shows.
-
-        Nodes of programs that never said how far they have published are left out: see `unasked`.
-        """
-        return self._as_of
-
-    def unasked(self, answered: Mapping[str, int] = NOBODY) -> tuple[Unasked, ...]:
-        """Return the nodes that hold entries which are not published, for all that is known, by name.
-
-        Of a node that `answered` itself only what a lost folder held is out of reach.
-        """
-        if not answered:
-            return self._unasked
-        standings = self._standings
-        return tuple(
-            each
-            for each in self._unasked
-            if each.node not in answered
-            or ((known := standings.get(each.node)) and known.lost_through is not None)
-        )
-
-    def _find_unasked(self) -> tuple[Unasked, ...]:
-        return tuple(
-            Unasked(node, standing.at(self._clock.now_ms()), standing.bound)
-            for node, standing in sorted(self._standings.items())
-            if self._may_hold_unpublished(standing)
-        )
-
-    def _may_hold_unpublished(self, standing: Standing) -> bool:
-        if standing.node in self._local_nodes:
-            return standing.lost_through is not None
-        if standing.at(self._clock.now_ms()) == LIVE:
-            return standing.holds_unpublished
-        return standing.bound is not None or standing.standing == UNKNOWN
-
-    def older_than(
-        self, fresh_within_s: float, answered: Mapping[str, int] = NOBODY
-    ) -> list[Missing]:
-        """Return the nodes because of which answers are older than so many seconds, for all that is known."""
-        oldest = self._clock.now_ms() - round(fresh_within_s * 1000)
-        found = []
-        if self._settings.read_nodes is None and self._listed_ms < oldest:
-            found.append(Missing("store", "nodes were not listed lately"))
-        for node, log in sorted(self._logs.items()):
-            standing = self._standings.get(node)
-            reason = None
-            if node in answered and (standing is None or standing.lost_through is None):
-                continue
-            if standing is None or self._known_ms(log) < oldest:
-                reason = "manifest not read lately"
-            elif node not in self._local_nodes or (standing.lost_through or oldest) < oldest:
-                reason = _why_older(standing, oldest)
-            if reason is not None:
-                found.append(Missing(f"node:{node}", reason))
-        return found
-
-    def read_ms(self) -> int:
-        """Return when (ms) what answers are made of was last read: manifests, the list of nodes, a folder."""
-        times = [self._least_known_ms()]
-        if self._settings.read_nodes is None:
-            times.append(self._listed_ms)
-        if self._local is not None and (folder_ms := self._local.read_ms()) is not None:
-            times.append(folder_ms)
-        return min(times)
-
     def _least_known_ms(self) -> int:
         """Return the time (ms) up to which every node's manifest is known; now without a node."""
         return min(
@@ -548,22 +436,10 @@ class ManifestFollower:
 
     def _known_ms(self, log: ManifestLog) -> int:
         """Return until when a node is known: its files are shown, or the node did not exist yet."""
-        return self._shown_ms.get(log.node, 0) or self._absent_ms.get(log.node, 0)
+        return self.ages.known_ms.get(log.node) or self._absent_ms.get(log.node, UNREAD)
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
         """Say whether the topic's own retention, counted from the file's sealing, has passed."""
         if handle.sealed_at_ms is None or (log := self._logs.get(handle.node)) is None:
             return False
         return is_hidden(log.state.retention, topic, handle.sealed_at_ms, self._clock.now_ms())
-
-
-def _why_older(standing: Standing, oldest: int) -> str | None:
-    """Return why a node's answer may be older than `oldest` (ms), None when it is not."""
-    if standing.standing == UNKNOWN:
-        return "never said how far it has published: a program of before"
-    if not standing.is_proven():
-        return "its clock was never compared with the store's"
-    if standing.bound is None or standing.bound >= oldest:
-        return None
-    behind_s = (oldest - standing.bound) / 1000
-    return f"has published what is {behind_s:.0f} s older than asked for; it was not asked itself"

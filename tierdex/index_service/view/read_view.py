@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.file_info import FileInfo, unreadable_file
-from tierdex.index_service.view.manifest_follower import NOBODY, NOT_FRESH
+from tierdex.index_service.view.manifest_follower import NOT_FRESH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from tierdex.index_service.answer import Unasked
     from tierdex.index_service.view.folder_follower import FolderFollower
     from tierdex.index_service.view.manifest_follower import Freshness, ManifestFollower
+    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.quarantine import Quarantine
     from tierdex.index_service.view.rocketmq_source import RocketmqView
     from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.live_record import OwnerAddress
 
 _PATIENCE = 1.0  # seconds
 
@@ -126,25 +125,13 @@ class ReadView:
             number for each in missing_files for number in each.numbers() if not published(number)
         ]
 
-    def as_of(self) -> int:
-        return self._manifests.as_of()
+    @property
+    def ages(self) -> NodeAges:
+        """Return how old answers are from the files that the table shows now, or from newer ones."""
+        return self._manifests.ages
 
-    def read_ms(self) -> int:
-        return self._manifests.read_ms()
-
-    def unasked(self, answered: Mapping[str, int] = NOBODY) -> tuple[Unasked, ...]:
-        return self._manifests.unasked(answered)
-
-    def older_than(
-        self, fresh_within_s: float, answered: Mapping[str, int] = NOBODY
-    ) -> list[Missing]:
-        return self._manifests.older_than(fresh_within_s, answered)
-
-    def live_peers(self) -> list[OwnerAddress]:
-        return self._manifests.live_peers()
-
-    def as_of_with(self, answered: Mapping[str, int]) -> int:
-        return self._manifests.as_of_with(answered)
+    def now_ms(self) -> int:
+        return self._manifests.now_ms()
 
     def missing_here(self) -> list[Missing]:
         """Return what of this process's own node cannot be read."""

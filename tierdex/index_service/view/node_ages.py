@@ -1,0 +1,139 @@
+"""How old an answer is: what the file table shows of every node at one moment, and until when that is all.
+
+::
+
+    manifests read, table changed  ->  NodeAges  ->  as_of, unasked, older_than: of answers from that table
+                                                 ->  live_peers: who holds more, and where it serves
+
+A query takes the `NodeAges` before it takes its files: the files are then as new, or newer, and the answer
+promises no more than they hold. Afterwards it adds the owners that answered for themselves. Such an owner
+holds nothing back, but counts as of the reading of its manifest all the same: a takeover since is not known
+here, and what the new owner acknowledged nobody was asked for.
+
+Immutable. Depends on answer and lifecycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tierdex.index_service.answer import Missing, Unasked
+from tierdex.lifecycle.live_record import OwnerAddress
+from tierdex.lifecycle.standing import LIVE, UNKNOWN, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Set
+
+    from tierdex.lifecycle.manifest import ManifestState
+
+NOBODY: Final[frozenset[str]] = frozenset()
+UNREAD: Final = 0  # the time of a node that was never read
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAges:
+    """What is known of all nodes. Times are int64 ms.
+
+    `listed_ms` is when the nodes were listed; None: they are given. `known_ms` is the time as of which the
+    table shows each node. `local` are nodes whose unpublished files are in the table, too; they were read
+    at `local_ms` (None: they are as of whenever they are asked).
+    """
+
+    taken_ms: int = 0
+    listed_ms: int | None = UNREAD
+    known_ms: Mapping[str, int] = field(default_factory=dict)
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    states: Mapping[str, ManifestState] = field(default_factory=dict)
+    local: frozenset[str] = NOBODY
+    local_ms: int | None = None
+
+    def as_of(self, answered: Set[str] = NOBODY) -> int:
+        """Return the time before which everything acknowledged anywhere is in what the table shows.
+
+        Nodes that nobody knew of when they were listed are none that acknowledged anything before. Nodes
+        of programs that never said how far they have published are left out: see `unasked`.
+        """
+        return min(self._times(answered), default=self.taken_ms)
+
+    def _times(self, answered: Set[str]) -> Iterator[int]:
+        if self.listed_ms is not None:
+            yield self.listed_ms
+        for node, known_ms in self.known_ms.items():
+            yield known_ms
+            standing = self.standings.get(node)
+            if standing is None:
+                continue
+            is_here = node in self.local
+            if is_here and self.local_ms is not None:
+                yield self.local_ms
+            bound = standing.lost_through if is_here or node in answered else standing.bound
+            if bound is not None:
+                yield bound
+
+    def unasked(self, answered: Set[str] = NOBODY) -> tuple[Unasked, ...]:
+        """Return the nodes that hold entries which are not published, for all that is known, by name.
+
+        Of a node that `answered` itself only what a lost folder held is out of reach.
+        """
+        return tuple(
+            Unasked(node, standing.at(self.taken_ms), standing.bound)
+            for node, standing in sorted(self.standings.items())
+            if self._may_hold_unpublished(standing, answered)
+        )
+
+    def _may_hold_unpublished(self, standing: Standing, answered: Set[str]) -> bool:
+        if standing.node in self.local or standing.node in answered:
+            return standing.lost_through is not None
+        if standing.at(self.taken_ms) == LIVE:
+            return standing.holds_unpublished
+        return standing.bound is not None or standing.standing == UNKNOWN
+
+    def older_than(self, oldest: int, answered: Set[str] = NOBODY) -> list[Missing]:
+        """Return the nodes because of which answers are older than `oldest`, for all that is known."""
+        found = []
+        if self.listed_ms is not None and self.listed_ms < oldest:
+            found.append(Missing("store", "nodes were not listed lately"))
+        for node, known_ms in sorted(self.known_ms.items()):
+            reason = self._why_older(node, known_ms, oldest, answered)
+            if reason is not None:
+                found.append(Missing(f"node:{node}", reason))
+        return found
+
+    def _why_older(self, node: str, known_ms: int, oldest: int, answered: Set[str]) -> str | None:
+        standing = self.standings.get(node)
+        if standing is None or known_ms < oldest:
+            return "manifest not read lately"
+        if node in self.local or node in answered:
+            lost = standing.lost_through
+            return None if lost is None or lost >= oldest else _why_behind(standing, oldest)
+        return _why_behind(standing, oldest)
+
+    def read_ms(self) -> int:
+        """Return when what answers are made of was last read: manifests, the list of nodes, a folder."""
+        times = [*self.known_ms.values()]
+        times += [ms for ms in (self.listed_ms, self.local_ms) if ms is not None]
+        return min(times, default=self.taken_ms)
+
+    def live_peers(self, now_ms: int) -> list[OwnerAddress]:
+        """Return the live owners of other nodes that say where they serve."""
+        return [
+            OwnerAddress(node, state.epoch, state.owner.hex(), state.number, standing.advertise_url)
+            for node, standing in sorted(self.standings.items())
+            if standing.advertise_url is not None
+            and standing.at(now_ms) == LIVE
+            and node not in self.local
+            and (state := self.states[node])
+        ]
+
+
+def _why_behind(standing: Standing, oldest: int) -> str | None:
+    """Return why a node's answer may be older than `oldest` (ms), None when it is not."""
+    if standing.standing == UNKNOWN:
+        return "never said how far it has published: a program of before"
+    if not standing.is_proven():
+        return "its clock was never compared with the store's"
+    if standing.bound is None or standing.bound >= oldest:
+        return None
+    behind_s = (oldest - standing.bound) / 1000
+    return f"has published what is {behind_s:.0f} s older than asked for; it was not asked itself"
