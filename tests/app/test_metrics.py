@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.app.conftest import ENTRY
+from tierdex.app.http.metrics import _SECONDS, _RequestCollector
 
 SHORT_UNITS = {"s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "h", "d"}
 
@@ -57,3 +59,19 @@ def test_requests_and_lookups_are_counted_once(families):
     assert samples["tierdex_lookups_total", ("outcome", "found")] == 1
     assert samples["tierdex_lookups_total", ("outcome", "absent")] == 0
     assert samples["tierdex_entries_accepted_total", ("durability", "os")] == 1
+
+
+def test_times_of_requests_are_those_of_prometheus_own_histogram():
+    """At a bound, between two, and above all of them."""
+    seconds = (0.0, 0.0005, 0.0006, 0.25, 29.0, 30.0, 31.0)
+    ours, theirs = _RequestCollector(), CollectorRegistry()
+    peer = Histogram("seconds", "s", ["route"], buckets=_SECONDS, registry=theirs).labels("/x")
+    for value in seconds:
+        ours.count("/x", "GET", 200, value)
+        peer.observe(value)
+    _, found = ours.collect()
+    (expected,) = theirs.collect()
+    shown = {s.labels.get("le", s.name.rpartition("_")[2]): s.value for s in found.samples}
+    wanted = {s.labels.get("le", s.name.rpartition("_")[2]): s.value for s in expected.samples}
+    wanted.pop("created")
+    assert shown == wanted

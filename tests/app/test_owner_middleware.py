@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
 
 from tests.app.conftest import assert_problem
 from tests.security.test_scopes import MATRIX
@@ -70,3 +71,27 @@ def test_page_that_cors_does_not_name_is_told_nothing(make_caller, keys):
     response = caller.get("/nothing", headers={"origin": UI})
     assert_problem(response, 404, "not-found")
     assert response.headers["access-control-allow-origin"] == UI
+
+
+class Tenant:
+    """Middleware that hands a value on by `request.state`, as an owner's own does."""
+
+    def __init__(self, app):
+        self._app = app
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            scope.setdefault("state", {})["status"] = "gold"
+        await self._app(scope, receive, send)
+
+
+def test_state_of_an_owners_middleware_reaches_the_owners_route(make_caller):
+    caller = make_caller()
+
+    @caller.app.get("/tenant")
+    async def tenant(request: Request) -> str:
+        return request.state.status
+
+    caller.app.add_middleware(Tenant)
+    assert caller.get("/tenant").json() == "gold"
+    assert caller.log_lines()[-1]["status"] == 200

@@ -40,7 +40,7 @@ class JsonLogger:
         self._lock = threading.Lock()
 
     def note(self, event: str, **fields: Any) -> None:
-        self._put({"event": event, "level": "info", **fields})
+        self.put({"event": event, "level": "info", **fields})
 
     def error(self, event: str, **fields: Any) -> None:
         self.log(logging.ERROR, event, **fields)
@@ -52,9 +52,10 @@ class JsonLogger:
         cause = fields.pop("exc_info", None)
         if cause is not None:
             fields["exception"] = _traceback_of(cause)
-        self._put(fields)
+        self.put(fields)
 
-    def _put(self, fields: dict[str, Any]) -> None:
+    def put(self, fields: dict[str, Any]) -> None:
+        """Write the fields of one line, and add its time to them."""
         fields["time"] = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
         data = orjson.dumps(fields, default=_readable, option=_OPTIONS)
         with self._lock:

@@ -36,7 +36,7 @@ from tierdex.app.http.readiness import Readiness
 from tierdex.app.http.routes import admin, entries
 from tierdex.app.http.routes import service as about
 from tierdex.app.http.server_settings import load_server_settings
-from tierdex.app.http.service import Service, service_of
+from tierdex.app.http.service import Service, record_of
 from tierdex.app.http.validation import invalid_request
 from tierdex.app.logs import make_logger
 from tierdex.clock import SystemClock
@@ -121,7 +121,7 @@ def create_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    return answer_error(service_of(request), error, request.scope["state"])
+    return answer_error(record_of(request), error)
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:

@@ -1,17 +1,25 @@
 """The service's Prometheus metrics. Each application has a registry of its own.
 
 Gauges of files and compaction are read from the index at each scrape, so that requests do not pay
-for them.
+for them. Requests are counted by the event loop alone, in plain integers that a scrape reads:
+prometheus_client's own counters lock each of the four values that a request changes, which took 6
+us of its 180.
 
 Depends on prometheus_client, documents and index_service.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 
 from tierdex.app.documents import file_document
 from tierdex.index_service.health import REASONS
@@ -30,24 +38,13 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """The metrics of one application. Safe to share between threads."""
+    """The metrics of one application. Safe to share between threads, but for `count_request`."""
 
     def __init__(self, index: Index, version: str) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "tierdex_http_requests",
-            "requests answered",
-            ["route", "method", "status"],
-            registry=self.registry,
-        )
-        self._request_seconds = Histogram(
-            "tierdex_http_request_seconds",
-            "time from the request's head to the response's end",
-            ["route"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._requests = _RequestCollector()
+        self.registry.register(self._requests)
+        self.count_request = self._requests.count
         self._in_flight = Gauge(
             "tierdex_http_requests_in_flight", "requests being served", registry=self.registry
         )
@@ -67,17 +64,6 @@ class Metrics:
         info.labels(version).set(1)
         self.registry.register(_IndexCollector(index))
 
-    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        series = self._series.get((route, method, status))
-        if series is None:  # cached: prometheus_client's look-up takes longer than the count
-            series = self._series[route, method, status] = (
-                self._requests.labels(route, method, str(status)),
-                self._request_seconds.labels(route),
-            )
-        count, times = series
-        count.inc()
-        times.observe(seconds)
-
     def count_lookups(self, lookups: int, *, found: bool, complete: bool) -> None:
         outcome = self._incomplete if not complete else self._found if found else self._absent
         outcome.inc(lookups)
@@ -93,6 +79,47 @@ class Metrics:
         """Return the metrics as text. It reads files of the index: call it off the event loop."""
         text: bytes = generate_latest(self.registry)
         return text
+
+
+class _RequestCollector:
+    """Counts requests by route, method and status, and their times by route. For the event loop."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, int], int] = {}
+        # By route: requests a bucket (the last one: above all bounds), and their seconds.
+        self._times: dict[str, tuple[list[int], list[float]]] = {}
+
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count one request. Must be called on the event loop."""
+        series = (route, method, status)
+        self._counts[series] = self._counts.get(series, 0) + 1
+        times = self._times.get(route)
+        if times is None:
+            times = self._times[route] = ([0] * (len(_SECONDS) + 1), [0.0])
+        buckets, total = times
+        buckets[bisect_left(_SECONDS, seconds)] += 1
+        total[0] += seconds
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        requests = CounterMetricFamily(
+            "tierdex_http_requests", "requests answered", labels=["route", "method", "status"]
+        )
+        for (route, method, status), count in list(self._counts.items()):
+            requests.add_metric([route, method, str(status)], count)
+        yield requests
+        seconds = HistogramMetricFamily(
+            "tierdex_http_request_seconds",
+            "time from the request's head to the response's end",
+            labels=["route"],
+        )
+        for route, (buckets, total) in list(self._times.items()):
+            bounds = [*map(str, _SECONDS), "+Inf"]
+            shown = list(zip(bounds, accumulate(buckets), strict=True))
+            seconds.add_metric([route], buckets=shown, sum_value=total[0])
+        yield seconds
 
 
 class _IndexCollector:

@@ -3,7 +3,7 @@
 Plain ASGI classes, added by `add_middleware`. Middleware that a service owner adds (CORS, tracing)
 goes around them. `BodyLimits` is the third.
 
-Depends on starlette, problems and same_origin.
+Depends on starlette, problems, same_origin and service.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 
 from tierdex.app.http.problems import HttpRefusalError, answer_error
 from tierdex.app.http.same_origin import READING_METHODS, is_own_host, refuse_foreign_page
+from tierdex.app.http.service import RequestRecord, header_of
 from tierdex.errors import InvalidRequestError, PermissionDeniedError, UnavailableError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _UNROUTED = "(none)"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 _NOTHING_SENT = 499  # the caller went away
-_OPTIONAL_FIELDS = ("key_id", "problem")
 
 
 class RequestLog:
@@ -46,57 +46,52 @@ class RequestLog:
             return
         service = self._service
         started = service.clock.monotonic()
-        request_id = _header(scope, b"x-request-id")
+        request_id = header_of(scope, b"x-request-id") or ""
         if not _REQUEST_ID.fullmatch(request_id):
             request_id = f"{self._id_prefix}-{next(self._id_numbers):08x}"
-        state: dict[str, Any] = {"request_id": request_id, "status": 0, "bytes": 0}
-        scope["state"] = state
-
+        record = scope["tierdex"] = RequestRecord(service, request_id)
         id_header = (b"x-request-id", request_id.encode())
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                state["status"] = message["status"]
+                record.status = message["status"]
                 message["headers"] = [*message.get("headers", ()), id_header]
             elif message["type"] == "http.response.body":
-                state["bytes"] += len(message.get("body", b""))
+                record.bytes += len(message.get("body", b""))
             await send(message)
 
         try:
             await self._app(scope, receive, send_counted)
         except Exception as error:  # a fault in the framework, or in a handler
-            if state["status"]:
+            if record.status:
                 raise
-            response = answer_error(service, error, state)
+            response = answer_error(record, error)
             await response(scope, receive, send_counted)
         finally:
-            self._note(scope, state, service.clock.monotonic() - started)
+            self._note(scope, record, service.clock.monotonic() - started)
 
-    def _note(self, scope: Scope, state: dict[str, Any], seconds: float) -> None:
+    def _note(self, scope: Scope, record: RequestRecord, seconds: float) -> None:
         service = self._service
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         route = _route_name(scope)
-        status = state["status"] or _NOTHING_SENT
+        status = record.status or _NOTHING_SENT
         service.metrics.count_request(route, method, status, seconds)
         if service.settings.log_requests:
-            service.logger.note(
-                "request",
-                method=method,
-                route=route,
-                status=status,
-                ms=round(seconds * 1000, 3),
-                bytes=state["bytes"],
-                request_id=state["request_id"],
-                **{name: state[name] for name in _OPTIONAL_FIELDS if name in state},
-            )
-
-
-def _header(scope: Scope, name: bytes) -> str:
-    """Return the first value of a header, empty when absent; quicker than to parse all headers."""
-    for sent, value in scope["headers"]:
-        if sent == name:
-            return str(value, "latin-1")
-    return ""
+            line: dict[str, Any] = {
+                "event": "request",
+                "level": "info",
+                "method": method,
+                "route": route,
+                "status": status,
+                "ms": round(seconds * 1000, 3),
+                "bytes": record.bytes,
+                "request_id": record.request_id,
+            }
+            if record.key_id is not None:
+                line["key_id"] = record.key_id
+            if record.problem is not None:
+                line["problem"] = record.problem
+            service.logger.put(line)
 
 
 def _route_name(scope: Scope) -> str:
@@ -132,7 +127,7 @@ class Admission:
             if refusal is None:
                 await self._app(scope, receive, send)
             else:
-                response = answer_error(self._service, refusal, scope["state"])
+                response = answer_error(scope["tierdex"], refusal)
                 await response(scope, receive, send)
         finally:
             self._in_flight -= 1
@@ -151,7 +146,7 @@ class Admission:
                 refuse_foreign_page(headers, settings.allowed_origins)
             except PermissionDeniedError as error:
                 return error
-        is_open = not service.has_keys and settings.allow_anonymous is None
+        is_open = settings.allow_anonymous is None and not service.has_keys
         if is_open and not is_own_host(host.decode("latin-1"), settings.allowed_hosts):
             return HttpRefusalError(
                 421, "without keys the service answers only to localhost: "

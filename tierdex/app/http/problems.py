@@ -24,7 +24,7 @@ from tierdex import errors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierdex.app.http.service import Service
+    from tierdex.app.http.service import RequestRecord
 
 PROBLEM_JSON = "application/problem+json"
 TYPE_PREFIX = "urn:tierdex:problem:"
@@ -148,16 +148,18 @@ def problem_document(error: BaseException, request_id: str) -> dict[str, Any]:
     return document
 
 
-def answer_error(service: Service, error: Exception, state: dict[str, Any]) -> Response:
+def answer_error(record: RequestRecord, error: Exception) -> Response:
     """Return the problem, log an internal error with its cause, and release the error's frames."""
-    request_id = state["request_id"]
     kind = kind_of(error)
-    state["problem"] = kind.name
+    record.problem = kind.name
     if kind.status == 500:
-        service.logger.error(
-            "request failed", request_id=request_id, error=type(error).__name__, exc_info=error
+        record.service.logger.error(
+            "request failed",
+            request_id=record.request_id,
+            error=type(error).__name__,
+            exc_info=error,
         )
-    response = problem_response(error, request_id)
+    response = problem_response(error, record.request_id)
     forget_frames(error)
     return response
 

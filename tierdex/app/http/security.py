@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from tierdex.app.http.parameters import refuse_other_parameters
-from tierdex.app.http.service import service_of
+from tierdex.app.http.service import header_of, record_of
 from tierdex.app.keys import Scope
 from tierdex.errors import AuthenticationError, PermissionDeniedError
 
@@ -43,8 +43,9 @@ class RequireScope(SecurityBase):
         Raise InvalidRequestError naming a parameter that the route does not have, or that is
         repeated.
         """
-        service = service_of(request)
-        header = request.headers.get("authorization")
+        record = record_of(request)
+        service = record.service
+        header = header_of(request.scope, b"authorization")
         if header is None:
             scope = service.anonymous_scope
             if scope is Scope.NONE:
@@ -54,7 +55,7 @@ class RequireScope(SecurityBase):
             if kind.lower() != "bearer" or service.keys is None:
                 raise AuthenticationError(f"no such key: {_NO_KEY}")
             row = service.keys.identify(key.strip())
-            request.scope["state"]["key_id"] = row.id
+            record.key_id = row.id
             scope = row.scope
         if scope < self.scope:
             raise PermissionDeniedError(f"this needs a key of scope {self.scope.name.lower()}")

@@ -1,4 +1,4 @@
-"""The components of one HTTP service, and how a route calls the index.
+"""The components of one HTTP service, the record of a request, and how a route calls the index.
 
 Depends on starlette, documents and app.keys.
 """
@@ -17,7 +17,7 @@ from tierdex.app.documents import json_default
 from tierdex.app.keys import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from starlette.requests import Request
 
@@ -78,10 +78,35 @@ class Service:
         )
 
 
+@dataclass(slots=True)
+class RequestRecord:
+    """A request's service and id, and what its log line tells. Middleware keeps it in the ASGI scope."""
+
+    service: Service
+    request_id: str
+    status: int = 0  # 0: no answer has begun
+    bytes: int = 0  # of the answer's body
+    key_id: str | None = None  # of the caller's API key
+    problem: str | None = None
+
+
+def record_of(request: Request) -> RequestRecord:
+    """Return the record of a request."""
+    record: RequestRecord = request.scope["tierdex"]
+    return record
+
+
 def service_of(request: Request) -> Service:
     """Return the service of a request."""
-    service: Service = request.app.state.service
-    return service
+    return record_of(request).service
+
+
+def header_of(scope: Mapping[str, Any], name: bytes) -> str | None:
+    """Return the first value of a header, None when absent; faster than to parse all headers."""
+    for sent, value in scope["headers"]:
+        if sent == name:
+            return str(value, "latin-1")
+    return None
 
 
 def json_response(document: Any) -> Response:

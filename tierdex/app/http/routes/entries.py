@@ -75,7 +75,7 @@ router = APIRouter(generate_unique_id_function=operation_id)
 async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()]) -> Response:
     """Look one key or message ID up."""
     service = service_of(request)
-    asked = dict(query)
+    asked = vars(query).copy()
     if query.max_count is None:
         asked["max_count"] = service.settings.default_max_count
     # A key in local files is answered on the event loop; a query of the store takes a thread.
