@@ -21,14 +21,15 @@ from tierdex.settings import Settings
 class Caller:
     """An app with its parts, and requests to it without a socket."""
 
-    def __init__(self, index, keys=None, limits=None, **settings) -> None:
+    def __init__(self, index, keys=None, limits=None, log=None, **settings) -> None:
         self.index = index
-        self.log = io.BytesIO()
+        self.log = io.BytesIO()  # the lines
         self.app = create_app(
             index,
             ServerSettings(**settings),
             keys,
             limits=limits or Settings(),
+            log=log,
             logger=make_logger(self.log),
         )
 

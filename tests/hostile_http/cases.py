@@ -23,15 +23,26 @@ ENTRY = {
     "size": 2,
     "timestamp": 3,
 }
+MESSAGE = {
+    "topic": "orders",
+    "queue_id": 0,
+    "body": "x",
+    "keys": ["k"],
+    "headers": [{"name": "h", "value": "v"}],
+    "timestamp": 3,
+}
 ARROW = "application/vnd.apache.arrow.stream"
 PATHS = (
-    "/v1/entries", "/v1/entries:batchGet", "/v1/topics", "/v1/watermark", "/v1/admin/files",
+    "/v1/entries", "/v1/entries:batchGet", "/v1/topics", "/v1/watermark", "/v1/messages", "/v1/queues",
+    "/v1/offsets", "/v1/admin/files",
     "/v1/admin/files/00000001700000000000-local", "/v1/admin/files/x:verify",
     "/v1/admin/compaction", "/v1/admin/compaction:run", "/v1/admin/roll", "/v1/admin/refresh",
     "/v1/admin/expire", "/healthz", "/readyz", "/version", "/metrics", "/openapi.json", "/docs",
     "/", "/console.js",
 )  # fmt: skip
-BODY_PATHS = ("/v1/entries", "/v1/entries:batchGet", "/v1/admin/expire", "/v1/admin/refresh")
+BODY_PATHS = (
+    "/v1/entries", "/v1/entries:batchGet", "/v1/messages", "/v1/admin/expire", "/v1/admin/refresh",
+)  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -332,8 +343,41 @@ def odd_entry(rng):
     return post_json("/v1/entries", document)
 
 
+def odd_message(rng):
+    message = dict(MESSAGE)
+    for _ in range(rng.randint(1, 3)):
+        name = rng.choice((*MESSAGE, "encoding", "message_id", "offset", "unknown", "__class__"))
+        if rng.random() < 0.2:
+            message.pop(name, None)
+        else:
+            message[name] = odd_json_value(rng)
+    query = rng.choice(
+        ("", "?durability=received", "?durability=x", "?expect_offset=0", "?expect_offset=-1")
+    )
+    before = [MESSAGE] * rng.randint(0, 3)
+    return post_json(f"/v1/messages{query}", {"messages": [*before, message]})
+
+
+def odd_read(rng):
+    names = (
+        "topic", "queue_id", "offset", "max_count", "max_bytes", "visible", "encoding", "timestamp",
+        "from_queue_id", "unknown",
+    )  # fmt: skip
+    pairs = [f"{rng.choice(names)}={odd_value(rng)}" for _ in range(rng.randint(1, 4))]
+    if rng.random() < 0.7:
+        pairs = [
+            "topic=orders",
+            "queue_id=0",
+            f"wait_ms={rng.choice((0, 1, -1, 1 << 40, 'x'))}",
+            *pairs,
+        ]
+    path = rng.choice(("/v1/messages", "/v1/queues", "/v1/offsets"))
+    accept = rng.choice(("*/*", ARROW, "text/html", "\x7f"))
+    return request("GET", f"{path}?{'&'.join(pairs)}", None, (f"Accept: {accept}",))
+
+
 def odd_document(rng):
-    name = rng.choice(("entries", "lookups", "before", "dry_run", "body"))
+    name = rng.choice(("entries", "lookups", "messages", "before", "dry_run", "body"))
     document = rng.choice((odd_json_value(rng, 4), {name: odd_json_value(rng, 4)}))
     return post_json(rng.choice(BODY_PATHS), document)
 
@@ -452,8 +496,11 @@ def odd_arrow_bytes(rng):
     else:
         for _ in range(rng.randint(1, 20)):
             data[rng.randrange(len(data))] = rng.choice((0, 0xFF, 0x7F, 0x80, rng.randrange(256)))
-    path = rng.choice(("/v1/entries", "/v1/entries:batchGet"))
+    path = rng.choice(("/v1/entries", "/v1/entries:batchGet", "/v1/messages"))
     return request("POST", path, bytes(data), (f"Content-Type: {ARROW}",))
+
+
+_HEADER = pa.struct([("name", pa.string()), ("value", pa.binary())])
 
 
 def odd_arrow_column(rng):
@@ -469,12 +516,29 @@ def odd_arrow_column(rng):
             pa.array([1, 2], pa.duration("ms")), pa.array(["1", "2"]), pa.array([["a"], None]),
             pa.array([["a", "b"], []]), pa.array([b"ab", b"cd"], pa.binary(2)),
             pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array(["a"])),
+            pa.array([[{"name": "a", "value": b"b"}], None], pa.list_(_HEADER)), pa.array([[None], []]),
+            pa.array([[{"name": "a", "value": None}], [None]], pa.list_(_HEADER)),
         )
     )  # fmt: skip
     name = rng.choice(
-        ("topic", "key", "message_id", "queue_id", "offset", "size", "timestamp", "x")
+        (
+            "topic",
+            "key",
+            "message_id",
+            "queue_id",
+            "offset",
+            "size",
+            "timestamp",
+            "x",
+            "body",
+            "headers",
+        )
     )
     table = _arrow_table(**{name: column})
+    if name in ("body", "headers"):
+        table = table.append_column("body", pa.array([b"a", b"b"])) if name == "headers" else table
+        body = _arrow_bytes(table.drop_columns(["offset", "size"]))
+        return request("POST", "/v1/messages", body, (f"Content-Type: {ARROW}",))
     compression = rng.choice((None, None, "zstd", "lz4"))
     path = "/v1/entries"
     if rng.random() < 0.4:
@@ -505,7 +569,8 @@ FAMILIES = (
     garbage, garbage_after_a_request, mutated_request, truncated_request, bad_chunking,
     good_chunking_in_pieces, lengths_that_disagree, huge_head, odd_header_bytes, pipelined, http_1_0,
     http_2_preface, upgrade, wrong_method, traversal, host_tricks, odd_query, many_parameters,
-    odd_cursor, odd_entry, odd_document, odd_lookup, odd_numbers, deep_json, broken_json, surrogates,
+    odd_cursor, odd_entry, odd_message, odd_read, odd_document, odd_lookup, odd_numbers, deep_json,
+    broken_json, surrogates,
     repeated_names, compressed_body, odd_media_type, odd_ndjson, odd_arrow_bytes, odd_arrow_column,
     oversized_body, body_where_none_belongs,
 )  # fmt: skip

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tests.app.conftest import Caller, assert_problem, open_small_files
+from tests.app.small_index import SmallIndex
 from tests.hostile_http.cases import ARROW
+from tierdex.log_service.message_log import MessageLog
 
 ROWS = 50_000
 LONG = "x" * 1_000_000
@@ -56,6 +58,36 @@ BOMBS = {
 def caller(tmp_path_factory):
     with open_small_files(tmp_path_factory.mktemp("bombs")) as index:
         yield Caller(index)
+
+
+@pytest.fixture(scope="module")
+def log_caller(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bombed_log")
+    with MessageLog.open(folder, node="n", journal_bytes=16 << 20) as log:
+        yield Caller(SmallIndex(), log=log)
+
+
+def nulls_by_list():
+    """Return lists of two billion nulls each, in a few bytes."""
+    ends = pa.array([0, *[(1 << 31) - 1] * ROWS], pa.int32())
+    return pa.ListArray.from_arrays(ends, pa.nulls((1 << 31) - 1))
+
+
+MESSAGE_BOMBS = {
+    **BOMBS,
+    "nulls": nulls_by_list,
+    "empty_structs": lambda: pa.array([[{}] * 9] * ROWS, pa.list_(pa.struct([]))),
+}
+
+
+@pytest.mark.parametrize("name", ["keys", "message_id", "headers"])
+@pytest.mark.parametrize("bomb", MESSAGE_BOMBS.values(), ids=MESSAGE_BOMBS)
+def test_column_of_messages_that_would_unfold_is_refused(log_caller, bomb, name):
+    columns = {"topic": ["a"] * ROWS, "queue_id": [0] * ROWS, "body": ["x"] * ROWS, name: bomb()}
+    response = log_caller.post(
+        "/v1/messages", content=stream(pa.table(columns)), headers={"content-type": ARROW}
+    )
+    assert_problem(response, 400, "invalid-request", f"messages.{name}")
 
 
 @pytest.mark.parametrize("name", ["key", "message_id"])

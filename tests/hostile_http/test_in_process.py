@@ -14,6 +14,7 @@ from tests.hostile_http.cases import ENTRY, PATHS
 from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.logs import make_logger
+from tierdex.log_service.message_log import MessageLog
 
 BODY = orjson.dumps({"entries": [ENTRY]})
 JSON = (b"content-type", b"application/json")
@@ -22,11 +23,12 @@ JSON = (b"content-type", b"application/json")
 class Asgi:
     """An application, called without a server; keeps its log."""
 
-    def __init__(self, **settings):
+    def __init__(self, log=None, **settings):
         self.log = io.BytesIO()
         self.app = create_app(
-            SmallIndex(), ServerSettings(**settings), logger=make_logger(self.log)
+            SmallIndex(), ServerSettings(**settings), log=log, logger=make_logger(self.log)
         )
+        self.app.state.service.readiness.is_serving = True  # what the server's start does
 
     def call(self, method, path, *, query=b"", headers=(), messages=()):
         """Return (status, body); `messages` are what `receive` gives, one after the other."""
@@ -59,8 +61,10 @@ class Asgi:
 
 
 @pytest.fixture(scope="module")
-def asgi():
-    return Asgi()
+def asgi(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("log")
+    with MessageLog.open(folder, node="n", journal_bytes=16 << 20) as log:
+        yield Asgi(log)
 
 
 def chunk(data, more=False):

@@ -21,6 +21,7 @@ from tierdex.app.keys import KeyFile, Scope
 from tierdex.clock import ManualClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
+from tierdex.log_service.message_log import MessageLog
 
 EXAMPLES = 60
 
@@ -30,7 +31,8 @@ KEYS = KeyFile(
     LocalFileSystem(), Path(FOLDER.name) / "keys.json", clock=ManualClock(), ids=SeededIds(7)
 )
 KEY = KEYS.create(Scope.ADMIN)
-APP = create_app(SmallIndex(), ServerSettings(log_requests=False), KEYS)
+LOG = MessageLog.open(Path(FOLDER.name) / "log", node="n", journal_bytes=16 << 20)
+APP = create_app(SmallIndex(), ServerSettings(log_requests=False, max_wait=0.001), KEYS, log=LOG)
 schema = schemathesis.openapi.from_dict(APP.openapi())
 schema.app = APP
 schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])

@@ -17,6 +17,7 @@ from tierdex.app.keys import KeyFile, Scope
 from tierdex.clock import ManualClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
+from tierdex.log_service.message_log import MessageLog
 
 NONE, READ, WRITE, ADMIN = Scope.NONE, Scope.READ, Scope.WRITE, Scope.ADMIN
 MATRIX = {
@@ -34,6 +35,10 @@ MATRIX = {
     ("GET", "/v1/topics"): READ,
     ("GET", "/v1/watermark"): READ,
     ("POST", "/v1/entries"): WRITE,
+    ("GET", "/v1/messages"): READ,
+    ("GET", "/v1/queues"): READ,
+    ("GET", "/v1/offsets"): READ,
+    ("POST", "/v1/messages"): WRITE,
     ("GET", "/v1/admin/files"): ADMIN,
     ("GET", "/v1/admin/nodes"): ADMIN,
     ("GET", "/v1/admin/files/{file_id:file_id}"): ADMIN,
@@ -47,12 +52,15 @@ MATRIX = {
 # A request that each route answers with 200 when the caller may make it.
 BODIES = {
     ("POST", "/v1/entries"): {"entries": [ENTRY]},
+    ("POST", "/v1/messages"): {"messages": [{"topic": "orders", "queue_id": 0, "body": "x"}]},
     ("POST", "/v1/entries:batchGet"): {"lookups": [{"topic": "orders", "key": "k"}]},
     ("POST", "/v1/admin/expire"): {"before": 0, "dry_run": True},
 }
 QUERIES = {
     ("GET", "/v1/entries"): "?topic=orders&key=k",
     ("GET", "/v1/watermark"): "?topic=orders&queue_id=0",
+    ("GET", "/v1/messages"): "?topic=orders&queue_id=0",
+    ("GET", "/v1/offsets"): "?topic=orders&queue_id=0",
 }
 CALLERS = {
     "nobody": NONE, "read": READ, "write": WRITE, "admin": ADMIN, "removed": None,
@@ -96,9 +104,12 @@ def service(tmp_path_factory):
     }
     index = SmallIndex()
     index.put_batch(topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
-    tierdex_service = Caller(index, keys=keys)
-    tierdex_service.app.state.service.readiness.is_serving = True  # what the server's start does
-    return tierdex_service, headers
+    with MessageLog.open(tmp_path_factory.mktemp("log"), node="n", journal_bytes=16 << 20) as log:
+        tierdex_service = Caller(index, keys=keys, log=log)
+        tierdex_service.app.state.service.readiness.is_serving = (
+            True  # what the server's start does
+        )
+        yield tierdex_service, headers
 
 
 def test_every_route_is_in_the_matrix_and_nothing_else(service):

@@ -50,6 +50,12 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> errors.Tie
         return error_class(detail, retry_after_s=retry_after_s)
     if issubclass(error_class, errors.CorruptFileError):
         return error_class("the service", detail)
+    if issubclass(error_class, errors.OffsetMismatchError):
+        next_offset, ends = problem.get("next_offset", 0), problem.get("end_offsets", {})
+        return error_class(detail, next_offset=next_offset, end_offsets=ends)
+    if issubclass(error_class, errors.OffsetsReusedError):
+        offset, generation = problem.get("offset", 0), problem.get("generation", 0)
+        return error_class(detail, offset=offset, generation=generation)
     if issubclass(error_class, errors.TierdexError):
         return error_class(detail)
     return errors.TierdexError(detail)

@@ -162,6 +162,7 @@ class MessageLog:
         message_id: str | None = None,
         headers: Any = None,
         timestamp: int | None = None,
+        expect_offset: int | None = None,
         durability: str = "disk",
     ) -> PendingAppend:
         """Stage one message and return at once; `commit.add_callback(level, ...)` tells when it is safe.
@@ -170,7 +171,8 @@ class MessageLog:
         `append` does; errors of the disk come through `commit.raise_error(level)`.
         """
         pending = self._append_nowait(
-            GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp), None, durability
+            GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
+            expect_offset, durability,
         )  # fmt: skip
         self._writing().committer.begin(pending.commit, pending.level)
         return pending

@@ -9,7 +9,7 @@
       FastAPI               routes: the scope's dependency, parameters, body; errors to problems
         a route             its work; it calls the index off the event loop
 
-The caller of `create_app` opens and closes the index. Nothing in a request names a path, a URL or a
+The caller of `create_app` opens and closes index and log. Nothing in a request names a path, a URL or a
 bucket.
 
 Depends on fastapi, app.console, routes, logs and the other modules of this folder.
@@ -27,13 +27,14 @@ from starlette.routing import Match
 
 from tierdex import __version__
 from tierdex.app.console import console_router
+from tierdex.app.http.arrivals import Arrivals
 from tierdex.app.http.body_limits import BodyBudget, BodyLimits
 from tierdex.app.http.metrics import Metrics
 from tierdex.app.http.middleware import Admission, RequestLog
 from tierdex.app.http.openapi import describe_service
 from tierdex.app.http.problems import HTTP_KINDS, HttpRefusalError, answer_error
 from tierdex.app.http.readiness import Readiness
-from tierdex.app.http.routes import admin, entries
+from tierdex.app.http.routes import admin, entries, messages
 from tierdex.app.http.routes import service as about
 from tierdex.app.http.server_settings import load_server_settings
 from tierdex.app.http.service import Service, record_of
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
+    from tierdex.log_service.message_log import MessageLog
     from tierdex.settings import Settings
 
 
@@ -65,11 +67,12 @@ def create_app(
     keys: KeyFile | None = None,
     *,
     limits: Settings | None = None,
+    log: MessageLog | None = None,
     logger: JsonLogger | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> FastAPI:
-    """Return the application. `limits` are the settings with which `index` was opened.
+    """Return the application. `limits` are the settings with which `index` was opened, and `log`.
 
     `add_middleware` of the application puts CORS or tracing around all routes.
     """
@@ -80,12 +83,18 @@ def create_app(
         settings=settings,
         limits=limits or load_settings(),
         keys=keys,
-        metrics=Metrics(index, __version__),
+        metrics=Metrics(index, __version__, log),
         readiness=Readiness(index, logger),
         logger=logger,
         clock=clock or SystemClock(),
         ids=ids or SystemIds(),
+        log=log,
+        arrivals=None if log is None else Arrivals(log, settings.max_waits),
     )
+
+    if service.arrivals is not None:
+        arrivals = service.arrivals
+        service.metrics.show_waiting(lambda: arrivals.waiting)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -103,7 +112,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
-    for router in (entries.router, admin.router, about.router, console_router()):
+    for router in (entries.router, messages.router, admin.router, about.router, console_router()):
         # Not `include_router`: it would match each request twice, and hide the methods of a path.
         app.router.routes.extend(router.routes)
     budget = app.state.body_budget = BodyBudget(settings.max_bodies_bytes)

@@ -346,7 +346,6 @@ class Problem(BaseModel):
     request_id: str
     field: str | None = None
     missing: list[Missing] | None = None
+    next_offset: Int64 | None = None
+    end_offsets: dict[str, Int64] | None = None
     retry_after_s: float | None = None
-
-
-RAW_BODIES: tuple[type[BaseModel], ...] = (EntriesToPut, Lookups, ExpireOrder, Nothing)

@@ -2,7 +2,7 @@
 
 `python -m tools.generate_docs openapi` writes it to openapi.yaml.
 
-Depends on fastapi, models and problems.
+Depends on fastapi, message_models, models and problems.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from tierdex import __version__
-from tierdex.app.http.models import RAW_BODIES, Problem
+from tierdex.app.http.message_models import RAW_BODIES
+from tierdex.app.http.models import Problem
 from tierdex.app.http.problems import PROBLEM_JSON
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ _MEANINGS = {
     400: "a value, name or combination is wrong: `field` names it, nothing was applied",
     401: "no key, or an unknown one",
     403: "the key's scope does not cover this, or a page of another site asks without a key",
-    404: "there is no such file",
+    404: "there is no such file, or the service has no message log",
     405: "the method is not allowed here",
     408: "the body did not arrive in time",
-    409: "the index is read-only, or another owner has it",
+    409: "the index is read-only, another owner has it, or another offset is next",
     410: "the cursor has expired: query again without it",
     413: "the body or the batch is too large",
     415: "the body's media type or encoding is not accepted here",
@@ -80,7 +81,10 @@ def describe_service(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of a 422
         schemas.pop(name, None)
     _, found = models_json_schema(
-        [*((model, "validation") for model in RAW_BODIES), (Problem, "serialization")],
+        [
+            *((model, "validation") for model in RAW_BODIES),
+            (Problem, "serialization"),
+        ],
         ref_template=_REFERENCE,
     )
     schemas |= found["$defs"]

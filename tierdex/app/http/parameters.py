@@ -3,7 +3,7 @@
 A number is digits, a boolean is `true` or `false`, a time is milliseconds or RFC 3339. A name must
 be known and given once; text must be UTF-8. The index checks the meaning of the values.
 
-Depends on pydantic, models, times and schema.
+Depends on pydantic, models, message_models, times, schema, settings and value_rules.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from tierdex.app.http.message_models import Encoding, LogLevel  # noqa: TC001 - read by pydantic
 from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA, Durability
 from tierdex.app.times import MS_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile.schema import MESSAGE_RANGES
+from tierdex.settings import MIB
+from tierdex.value_rules import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -70,6 +73,17 @@ OnError = Annotated[
 ]
 
 
+_DIGITS: Final = BeforeValidator(_whole_number)
+LogQueueId = Annotated[
+    int, _DIGITS, Field(ge=0, le=INT32_MAX, json_schema_extra={"format": "int32"})
+]
+LogOffset = Annotated[
+    int, _DIGITS, Field(ge=0, le=INT64_MAX, json_schema_extra={"format": "int64"})
+]
+MaxQueues = Annotated[int, _DIGITS, Field(ge=1, le=10_000)]
+MaxMessages = Annotated[int, _DIGITS, Field(ge=1, le=100_000)]
+MaxMessageBytes = Annotated[int, _DIGITS, Field(ge=1, le=16 * MIB)]
+WaitMs = Annotated[int, _DIGITS, Field(ge=0, le=60_000)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -113,6 +127,54 @@ class PutQuery(BaseModel):
 
     durability: Durability | None = Field(
         None, description="the level to reach, for bodies that do not say it; none: `os`"
+    )
+
+
+class AppendQuery(BaseModel):
+    """How messages are appended."""
+
+    durability: LogLevel = Field("disk", description="the level to reach before the answer")
+    expect_offset: LogOffset | None = Field(
+        None,
+        description="append the body's one message only if this offset is next in its queue; else 409",
+    )
+
+
+class MessagesQuery(BaseModel):
+    """A part of one queue."""
+
+    topic: Topic = Field(description="topic")
+    queue_id: LogQueueId = Field(description="queue")
+    offset: LogOffset = Field(
+        0, description="first offset; one below the begin is answered from there"
+    )
+    max_count: MaxMessages = Field(100, description="most messages to answer")
+    max_bytes: MaxMessageBytes = Field(
+        1 << 20, description="most bytes of bodies, after the first message"
+    )
+    wait_ms: WaitMs = Field(0, description="milliseconds to wait for more at the end of the queue")
+    visible: LogLevel = Field("disk", description="the level that a message needs to be seen")
+    encoding: Encoding = Field(
+        "text", description="how JSON writes bodies; what is not UTF-8 is `base64` in any case"
+    )
+
+
+class QueuesQuery(BaseModel):
+    """Topics, or the queues of one."""
+
+    topic: Topic | None = Field(None, description="topic whose queues to list; none: list topics")
+    from_queue_id: LogQueueId = Field(0, description="least queue to list")
+    max_count: MaxQueues = Field(1000, description="most queues to list")
+
+
+class OffsetsQuery(BaseModel):
+    """One queue, and a time in it."""
+
+    topic: Topic = Field(description="topic")
+    queue_id: LogQueueId = Field(description="queue")
+    timestamp: Time | None = Field(
+        None,
+        description="tell the least offset whose message is not older: milliseconds or RFC 3339",
     )
 
 

@@ -143,6 +143,10 @@ def problem_document(error: BaseException, request_id: str) -> dict[str, Any]:
         document["field"] = error.field
     if isinstance(error, errors.IncompleteAnswerError):
         document["missing"] = [_missing(item) for item in error.missing]
+    if isinstance(error, errors.OffsetMismatchError):
+        document |= {"next_offset": error.next_offset, "end_offsets": error.end_offsets}
+    if isinstance(error, errors.OffsetsReusedError):
+        document |= {"offset": error.offset, "generation": error.generation}
     if kind.retry:
         document["retry_after_s"] = getattr(error, "retry_after_s", 1.0)
     return document

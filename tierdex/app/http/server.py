@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tierdex.app.http.service import Service
     from tierdex.app.keys import KeyFile
     from tierdex.index_service.index import Index
+    from tierdex.log_service.message_log import MessageLog
     from tierdex.settings import Settings
 
 _HARD_STOP_MARGIN_S = 4.0  # for closing the index
@@ -68,10 +69,11 @@ def serve(
     keys: KeyFile,
     *,
     limits: Settings,
+    log: MessageLog | None = None,
     announce: Callable[[str], None] = lambda _url: None,
 ) -> None:
-    """Serve until a signal arrives, then close `index`. Raises OSError when the port is taken."""
-    app = create_app(index, _within_open_files(settings), keys, limits=limits)
+    """Serve until a signal arrives, then close index and log. Raises OSError when the port is taken."""
+    app = create_app(index, _within_open_files(settings), keys, limits=limits, log=log)
     serve_app(app, announce=announce)
 
 
@@ -95,7 +97,7 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
         loop="uvloop",
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout)),
     )
-    server = _Server(config, settings.stop_timeout + _HARD_STOP_MARGIN_S)
+    server = _Server(config, settings.stop_timeout + _HARD_STOP_MARGIN_S, service)
     keys = 0 if service.keys is None else len(service.keys)
     logger.note("serving", url=url, keys=keys, anonymous=service.anonymous_scope.name.lower())
     announce(url)
@@ -104,6 +106,8 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
         server.run(sockets=[listener])
     finally:
         service.index.close()
+        if service.log is not None:
+            service.log.close()
         logger.note("stopped")
 
 
@@ -152,9 +156,16 @@ def _url(listener: socket.socket) -> str:
 class _Server(uvicorn.Server):
     """A server that returns after a signal, so that the exit code is ours."""
 
-    def __init__(self, config: uvicorn.Config, hard_stop_s: float) -> None:
+    def __init__(self, config: uvicorn.Config, hard_stop_s: float, service: Service) -> None:
         super().__init__(config)
         self._hard_stop_s = hard_stop_s
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer those who wait for messages, then stop as uvicorn does."""
+        if self._service.arrivals is not None:
+            self._service.arrivals.end()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -49,6 +49,15 @@ class ServerSettings(BaseSettings):
     max_requests: int = Field(
         512, gt=0, description="requests served at one time; above it 503 with Retry-After"
     )
+    max_waits: int = Field(
+        256,
+        gt=0,
+        description="requests that wait for messages (`wait_ms`) at one time, below `max_requests`; "
+        "above it 503",
+    )
+    max_wait: float = Field(
+        60.0, ge=0, description="seconds after which a wait for messages is answered, if not before"
+    )
     max_connections: int = Field(
         2000, gt=0, description="connections at one time, half the open files at most; above it 503"
     )

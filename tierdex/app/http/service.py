@@ -1,6 +1,6 @@
-"""The components of one HTTP service, the record of a request, and how a route calls the index.
+"""The components of one HTTP service, the record of a request, and how a route calls index and log.
 
-Depends on starlette, documents and app.keys.
+Depends on starlette, documents, errors and app.keys.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from starlette.responses import Response
 
 from tierdex.app.documents import json_default
 from tierdex.app.keys import Scope
+from tierdex.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from starlette.requests import Request
 
+    from tierdex.app.http.arrivals import Arrivals
     from tierdex.app.http.metrics import Metrics
     from tierdex.app.http.readiness import Readiness
     from tierdex.app.http.server_settings import ServerSettings
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
+    from tierdex.log_service.message_log import MessageLog
     from tierdex.settings import Settings
 
 _QUICK_THREADS = 40
@@ -48,6 +51,8 @@ class Service:
     logger: JsonLogger
     clock: Clock
     ids: IdSource
+    log: MessageLog | None = None
+    arrivals: Arrivals | None = None  # of the log: there is one with it
     # Calls that may wait long for the store have threads of their own, so that they never delay a
     # lookup or a put.
     quick: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_QUICK_THREADS))
@@ -65,6 +70,13 @@ class Service:
     def has_keys(self) -> bool:
         """Whether callers need keys: true from the first key on, until the service restarts."""
         return self.keys is not None and self.keys.had_keys
+
+    @property
+    def message_log(self) -> MessageLog:
+        """The message log. Raises NotFoundError when the service has none."""
+        if self.log is None:
+            raise NotFoundError("this service has no message log")
+        return self.log
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any, slow: bool = False) -> Any:
         """Run a call of the index off the event loop.

@@ -3,8 +3,8 @@
 The metadata of a message is checked before its body is opened. A record batch with compressed
 buffers (which could unfold to any size) or with too many rows is refused. The table is validated in
 full, offsets and UTF-8 included, before any value is used. Types in which a few bytes stand for
-many (views, run ends, dictionaries but for a topic's) are refused: a megabyte of them could unfold
-to terabytes.
+many (views, run ends, dictionaries but for a topic's, structs but for a message's headers) are
+refused: a megabyte of them could unfold to terabytes.
 
 Depends on errors and pyarrow.
 """
@@ -41,6 +41,7 @@ _PLAIN_KINDS = frozenset(
     )
 )  # fmt: skip
 _LIST_KINDS = frozenset((pa.list_(pa.null()).id, pa.large_list(pa.null()).id))
+_HEADER = pa.struct([("name", pa.string()), ("value", pa.binary())])  # of a message
 _DICTIONARY_KIND = pa.dictionary(pa.int8(), pa.null()).id
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions()  # made once: else the environment is read for each stream
 
@@ -72,6 +73,8 @@ def _refuse_unfolding(table: Any, field: str) -> None:
         kind = column.type
         if kind.id in _LIST_KINDS or (kind.id == _DICTIONARY_KIND and column.name == "topic"):
             kind = kind.value_type
+        if kind == _HEADER and column.name == "headers":
+            continue
         if kind.id not in _PLAIN_KINDS:
             raise InvalidRequestError(
                 f"must be plain strings or numbers, not {column.type}",

@@ -1,0 +1,345 @@
+"""The HTTP routes of the message log: appends, reads, waits, lists, over a real log, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import httpx2
+import orjson
+import pyarrow as pa
+import pytest
+
+from tests.app.conftest import Caller, assert_problem
+from tests.app.small_index import SmallIndex
+from tests.app.test_service import ARROW, NDJSON, arrow_stream
+from tests.patience import PATIENCE_S
+from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM
+from tierdex.log_service.message_log import MessageLog
+
+SMALL = {"journal_bytes": 1 << 20, "max_message_bytes": 64 << 10, "disk_reserve_bytes": 0}
+A = {"topic": "a", "queue_id": 0, "body": "one"}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    with MessageLog.open(tmp_path_factory.mktemp("log"), node="n", **SMALL) as log:
+        yield log
+
+
+@pytest.fixture
+def caller(log):
+    return Caller(SmallIndex(), log=log, max_waits=4)
+
+
+@pytest.fixture
+def topic(request):
+    """A topic of the test's own, since all share the log."""
+    return request.node.name
+
+
+def append(caller, *messages, **query):
+    return caller.post("/v1/messages", json={"messages": list(messages)}, params=query)
+
+
+def read(caller, topic, queue_id=0, **query):
+    asked = {"topic": topic, "queue_id": queue_id, **query}
+    return caller.get("/v1/messages", params=asked).json()
+
+
+def test_appended_messages_are_read_with_all_they_carry(caller, topic):
+    full = {
+        "topic": topic, "queue_id": 7, "body": "größer", "keys": ["k", "l"], "message_id": "M",
+        "headers": [{"name": "h", "value": "v"}], "timestamp": "2023-11-14T22:13:20Z",
+    }  # fmt: skip
+    response = append(caller, full, {"topic": topic, "queue_id": 7, "body": ""})
+    assert response.json() == {"offsets": [0, 1], "durability": "disk"}
+    answer = read(caller, topic, 7)
+    first, second = answer.pop("messages")
+    assert first == {
+        **full, "offset": 0, "timestamp": 1_700_000_000_000, "encoding": "text",
+    }  # fmt: skip
+    assert (second["offset"], second["body"], second["keys"]) == (1, "", [])
+    assert second["timestamp"] > 1_700_000_000_000
+    assert answer == {
+        "topic": topic, "queue_id": 7, "first_offset": 0, "next_offset": 2, "begin_offset": 0,
+        "end_offset": 2, "from_begin": False, "generation": 0, "complete": True, "missing": [],
+    }  # fmt: skip
+
+
+def test_bytes_go_in_and_out_as_base64_and_what_is_no_text_says_so(caller, topic):
+    raw = bytes(range(256))
+    written = base64.b64encode(raw).decode()
+    append(caller, {"topic": topic, "queue_id": 0, "body": written, "encoding": "base64"})
+    append(caller, {"topic": topic, "queue_id": 0, "body": "x"})
+    for encoding, second in (("text", ("x", "text")), ("base64", ("eA==", "base64"))):
+        found = [
+            (m["body"], m["encoding"]) for m in read(caller, topic, encoding=encoding)["messages"]
+        ]
+        assert found == [(written, "base64"), second]
+
+
+def test_lines_and_arrow_append_as_json_does(caller, topic, log):
+    lines = b"\n\n".join(orjson.dumps({**A, "topic": topic, "body": f"{n}"}) for n in range(3))
+    assert caller.post("/v1/messages", content=lines, headers=NDJSON).json()["offsets"] == [0, 1, 2]
+    header = pa.struct([("name", pa.string()), ("value", pa.binary())])
+    table = pa.table({
+        "topic": pa.array([topic, topic]).dictionary_encode(),
+        "queue_id": pa.array([0, 1], pa.int64()),
+        "body": pa.array([b"\xff", b"4"], pa.large_binary()),
+        "keys": pa.array([["k"], None], pa.list_(pa.string())),
+        "headers": pa.array([[{"name": "n", "value": b"\x00"}], []], pa.list_(header)),
+        "timestamp": pa.array([5, 6], pa.timestamp("ms")),
+    })  # fmt: skip
+    response = caller.post(
+        "/v1/messages?durability=os", content=arrow_stream(table),
+        headers={**ARROW, "accept": ARROW_STREAM},
+    )  # fmt: skip
+    with pa.ipc.open_stream(response.content) as reader:
+        assert reader.read_all().to_pydict() == {"offset": [3, 0]}
+    found = log.read(topic, 0, 3, visible="os").messages[0]
+    assert (found.body, found.keys, found.headers, found.timestamp) == (
+        b"\xff", ("k",), (("n", b"\x00"),), 5,
+    )  # fmt: skip
+
+
+def test_read_in_arrow_has_the_messages_and_the_rest_as_metadata(caller, topic, log):
+    log.append_batch(topic=topic, queue_id=0, body=[b"a", b"bb"], keys=[["k"], None])
+    response = caller.get(
+        "/v1/messages", params={"topic": topic, "queue_id": 0, "offset": 1},
+        headers={"accept": ARROW_STREAM},
+    )  # fmt: skip
+    with pa.ipc.open_stream(response.content) as reader:
+        table = reader.read_all()
+    assert table.column("body").to_pylist() == [b"bb"]
+    about = orjson.loads(table.schema.metadata[b"answer"])
+    assert (about["next_offset"], about["end_offset"], about["complete"]) == (2, 2, True)
+
+
+def test_limits_hold_and_the_next_offset_goes_on(caller, topic, log):
+    log.append_batch(topic=topic, queue_id=0, body=[b"x" * 1000] * 10)
+    assert read(caller, topic, max_count=3)["next_offset"] == 3
+    assert read(caller, topic, offset=3, max_bytes=2500)["next_offset"] == 5
+    assert read(caller, topic, offset=10)["messages"] == []
+    assert read(caller, topic, offset=99)["messages"] == []
+    assert read(caller, "nobody knows it")["end_offset"] == 0
+
+
+def test_wrong_offset_is_answered_with_the_right_one(caller, topic):
+    one = {**A, "topic": topic}
+    assert append(caller, one, expect_offset=0).json()["offsets"] == [0]
+    refusal = assert_problem(append(caller, one, expect_offset=0), 409, "offset-mismatch")
+    assert refusal["next_offset"] == 1
+    assert refusal["end_offsets"] == {"received": 1, "os": 1, "disk": 1}
+    assert append(caller, one, expect_offset=1).json()["offsets"] == [1]
+    response = append(caller, one, one, expect_offset=2)
+    assert_problem(response, 400, "invalid-request", "expect_offset")
+
+
+def test_level_that_was_not_asked_for_is_not_waited_for(caller, topic):
+    assert append(caller, {**A, "topic": topic}, durability="received").json()["offsets"] == [0]
+    assert read(caller, topic, visible="received")["end_offset"] == 1
+    append(caller)  # an empty batch brings it to the disk
+    assert read(caller, topic)["end_offset"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "field"),
+    [
+        ({"queue_id": -1}, 400, "messages[1].queue_id"),
+        ({"queue_id": 1 << 31}, 400, "messages[1].queue_id"),
+        ({"topic": ""}, 400, "messages[1].topic"),
+        ({"body": "%", "encoding": "base64"}, 400, "messages[1].body"),
+        ({"body": None}, 400, "messages[1].body"),
+        ({"encoding": "hex"}, 400, "messages[1].encoding"),
+        ({"headers": [{"name": "a"}]}, 400, "messages[1].headers[0].value"),
+        ({"keys": [""]}, 400, "messages[1].keys"),
+        ({"message_id": ""}, 400, "messages[1].message_id"),
+        ({"offset": 1}, 400, "messages[1].offset"),
+        ({"body": "x" * (65 << 10)}, 413, "messages[1].body"),
+    ],
+)
+def test_one_bad_message_is_named_and_nothing_is_appended(caller, topic, change, status, field):
+    good = {**A, "topic": "untouched"}
+    kind = "request-too-large" if status == 413 else "invalid-request"
+    assert_problem(append(caller, good, {**good, **change}), status, kind, field)
+    assert read(caller, "untouched", visible="received")["end_offset"] == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("topic=a", "queue_id"), ("queue_id=0", "topic"), ("topic=a&queue_id=-1", "queue_id"),
+        ("topic=a&queue_id=0&offset=-1", "offset"), ("topic=a&queue_id=0&max_count=0", "max_count"),
+        ("topic=a&queue_id=0&wait_ms=60001", "wait_ms"),
+        ("topic=a&queue_id=0&visible=remote", "visible"),
+        ("topic=a&queue_id=0&offset=9223372036854775808", "offset"), ("topic=a&queue_id=0&x=1", "x"),
+    ],
+)  # fmt: skip
+def test_absurd_parameters_are_refused_by_name(caller, query, field):
+    assert_problem(caller.get(f"/v1/messages?{query}"), 400, "invalid-request", field)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"body": pa.array([1])}, {"body": pa.nulls(1, pa.binary())}, {"keys": pa.array([[None]])},
+        {"keys": pa.array([[1]])}, {"message_id": pa.array(["m"]).dictionary_encode()},
+        {"headers": pa.array([[{"name": "a", "value": "text"}]])},
+        {"headers": pa.array([[{}]], pa.list_(pa.struct([])))}, {"offset": pa.array([1])},
+    ],
+    ids=["body", "null body", "null key", "number key", "dictionary", "text header", "empty", "offset"],
+)  # fmt: skip
+def test_arrow_column_of_another_type_is_refused(caller, columns):
+    base = {"topic": pa.array(["a"]), "queue_id": pa.array([0]), "body": pa.array([b"x"])}
+    response = caller.post(
+        "/v1/messages", content=arrow_stream(pa.table({**base, **columns})), headers=ARROW
+    )
+    assert response.status_code == 400, response.text
+    assert next(iter(columns)) in response.json()["field"] + response.json()["detail"]
+
+
+def test_queues_and_offsets_are_told_by_level_and_time(caller, topic, log):
+    log.append_batch(topic=topic, queue_id=[0, 5, 0], body=[b"a"] * 3, timestamp=[10, 20, 30])
+    assert topic in caller.get("/v1/queues").json()["topics"]
+    listed = caller.get("/v1/queues", params={"topic": topic, "max_count": 1}).json()
+    assert listed["queues"] == [{"queue_id": 0, "begin_offset": 0, "end_offset": 2}]
+    assert listed["next_queue_id"] == 5
+    rest = caller.get("/v1/queues", params={"topic": topic, "from_queue_id": 5}).json()
+    assert [row["queue_id"] for row in rest["queues"]] == [5]
+    assert rest["next_queue_id"] is None
+    told = caller.get("/v1/offsets", params={"topic": topic, "queue_id": 0, "timestamp": 11}).json()
+    assert (told["begin_offset"], told["offset"]) == (0, 1)
+    assert told["end_offsets"] == {"received": 2, "os": 2, "disk": 2}
+    assert caller.get("/v1/offsets?topic=nobody&queue_id=1").json()["end_offsets"]["disk"] == 0
+
+
+def test_service_without_a_log_says_so():
+    caller = Caller(SmallIndex())
+    for path in ("/v1/messages?topic=a&queue_id=0", "/v1/queues", "/v1/offsets?topic=a&queue_id=0"):
+        problem = assert_problem(caller.get(path), 404, "not-found")
+        assert "message log" in problem["detail"]
+    assert_problem(append(caller, A), 404, "not-found")
+
+
+def test_metrics_count_messages_and_show_the_files_of_the_log(caller, topic):
+    append(caller, {**A, "topic": topic}, {**A, "topic": topic})
+    read(caller, topic)
+    text = caller.get("/metrics").text
+    assert 'tierdex_messages_appended_total{durability="disk"} 2.0' in text
+    assert "tierdex_messages_read_total 2.0" in text
+    assert 'tierdex_log_files{state="unsealed"} 1.0' in text
+    assert "tierdex_message_waits 0.0" in text
+
+
+# -- waiting -----------------------------------------------------------------------------------------------
+
+
+def together(caller, main):
+    """Run `main(client)` on one event loop with the application."""
+
+    async def run():
+        transport = httpx2.ASGITransport(app=caller.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await asyncio.wait_for(main(client), PATIENCE_S)
+
+    return asyncio.run(run())
+
+
+def waiting(client, topic, **query):
+    asked = {"topic": topic, "queue_id": 0, "wait_ms": 60_000, **query}
+    return asyncio.ensure_future(client.get("/v1/messages", params=asked))
+
+
+async def until(holds):
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
+def test_callers_that_wait_get_the_next_message_and_hold_no_thread(caller, topic):
+    service = caller.app.state.service
+
+    async def main(client):
+        waits = [waiting(client, topic) for _ in range(3)]
+        await until(lambda: service.arrivals.waiting == 3 and not service.quick.borrowed_tokens)
+        for name in ("another queue wakes nobody", topic):
+            body = {"messages": [{**A, "topic": name}]}
+            assert (await client.post("/v1/messages", json=body)).status_code == 200
+        return [(await each).json() for each in waits]
+
+    answers = together(caller, main)
+    assert [[m["topic"] for m in answer["messages"]] for answer in answers] == [[topic]] * 3
+    assert service.arrivals.waiting == 0
+
+
+def test_wait_that_brings_nothing_is_answered_empty_in_time(caller, topic):
+    answer = read(caller, topic, wait_ms=20)
+    assert (answer["messages"], answer["next_offset"]) == ([], 0)
+
+
+def test_callers_above_the_limit_of_waits_are_refused_and_others_served(caller, topic):
+    service = caller.app.state.service
+
+    async def main(client):
+        waits = [waiting(client, topic) for _ in range(4)]
+        await until(lambda: service.arrivals.waiting == 4)
+        refused = await waiting(client, topic)
+        served = await waiting(client, topic, wait_ms=0)
+        service.arrivals.end()
+        return refused, served, [await each for each in waits]
+
+    refused, served, ended = together(caller, main)
+    assert_problem(refused, 503, "unavailable")
+    assert served.status_code == 200
+    assert [each.json()["messages"] for each in ended] == [[]] * 4
+
+
+def test_caller_that_leaves_gives_its_place_back(caller, topic):
+    app, service = caller.app, caller.app.state.service
+    leaves, sent = asyncio.Event(), []
+
+    async def receive():
+        if receive.is_begun:
+            await leaves.wait()
+            return {"type": "http.disconnect"}
+        receive.is_begun = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    receive.is_begun = False
+
+    async def send(message):
+        sent.append(message)
+
+    async def main(_client):
+        query = f"topic={topic}&queue_id=0&wait_ms=60000".encode()
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET",
+            "scheme": "http", "path": "/v1/messages", "raw_path": b"/v1/messages",
+            "query_string": query, "root_path": "", "headers": [(b"host", b"localhost")],
+            "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
+        }  # fmt: skip
+        call = asyncio.ensure_future(app(scope, receive, send))
+        await until(lambda: service.arrivals.waiting == 1)
+        leaves.set()
+        await call
+
+    together(caller, main)
+    assert service.arrivals.waiting == 0
+    assert sent[0]["status"] == 499
+
+
+def test_log_that_another_process_writes_is_waited_for_too(tmp_path, topic):
+    with (
+        MessageLog.open(tmp_path, node="n", **SMALL) as writer,
+        MessageLog.open(tmp_path, node="n", read_only=True) as follower,
+    ):
+        caller = Caller(SmallIndex(), log=follower)
+
+        async def main(client):
+            wait = waiting(client, topic)
+            await until(lambda: caller.app.state.service.arrivals.waiting == 1)
+            await asyncio.to_thread(writer.append, topic=topic, queue_id=0, body=b"x")
+            return await wait
+
+        assert [m["body"] for m in together(caller, main).json()["messages"]] == ["x"]
+        assert_problem(append(caller, A), 409, "read-only")

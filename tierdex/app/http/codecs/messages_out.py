@@ -1,0 +1,78 @@
+"""Messages of a read as JSON, bodies as text or base64, or as an Arrow stream.
+
+In JSON a message whose body or header is not UTF-8 is written in base64 whatever was asked for, and says
+so: nothing is replaced or left out. The schema of an Arrow stream has all but the messages in its
+metadata, as a JSON object named `answer`.
+
+Depends on arrow_stream and log_service.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tierdex.app.http.codecs.arrow_stream import write_stream
+
+if TYPE_CHECKING:
+    from tierdex.log_service.answer import Message, ReadAnswer
+
+ANSWER = b"answer"
+
+
+def messages_document(answer: ReadAnswer, encoding: str) -> dict[str, Any]:
+    """Return a read's answer as a JSON object, bodies as `text` where they are, or as `base64`."""
+    messages = [message_document(message, encoding) for message in answer.messages]
+    return {**_about(answer), "messages": messages}
+
+
+def messages_stream(answer: ReadAnswer) -> memoryview:
+    """Return a read's answer as an Arrow stream."""
+    table = answer.table()
+    return write_stream(table.replace_schema_metadata({ANSWER: orjson.dumps(_about(answer))}))
+
+
+def message_document(message: Message, encoding: str) -> dict[str, Any]:
+    """Return one message as a JSON object."""
+    values = [message.body, *(value for _, value in message.headers)]
+    if encoding == "text":
+        try:
+            written = [value.decode() for value in values]
+        except UnicodeDecodeError:
+            encoding = "base64"
+    if encoding == "base64":
+        written = [b64encode(value).decode() for value in values]
+    return {
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "offset": message.offset,
+        "timestamp": message.timestamp,
+        "body": written[0],
+        "encoding": encoding,
+        "keys": list(message.keys),
+        "message_id": message.message_id,
+        "headers": [
+            {"name": name, "value": value}
+            for (name, _), value in zip(message.headers, written[1:], strict=True)
+        ],
+    }
+
+
+def _about(answer: ReadAnswer) -> dict[str, Any]:
+    return {
+        "topic": answer.topic,
+        "queue_id": answer.queue_id,
+        "first_offset": answer.first_offset,
+        "next_offset": answer.next_offset,
+        "begin_offset": answer.begin_offset,
+        "end_offset": answer.end_offset,
+        "from_begin": answer.from_begin,
+        "generation": answer.generation,
+        "complete": answer.complete,
+        "missing": [
+            {"file": missing.file, "reason": missing.reason, "offset": missing.offset}
+            for missing in answer.missing
+        ],
+    }

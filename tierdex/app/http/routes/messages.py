@@ -1,0 +1,223 @@
+"""Routes of the message log: append, read a queue and wait for more, list queues, tell offsets.
+
+No thread is held while a message is on its way to the disk, or while a caller waits for messages.
+
+Depends on app.http, codecs, app.keys and log_service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+from fastapi import APIRouter, Query
+from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
+from starlette.responses import Response
+
+from tierdex.app.http.body import JSON, read_body, request_body
+from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, write_stream
+from tierdex.app.http.codecs.messages_in import (
+    read_message_lines,
+    read_message_table,
+    read_messages,
+)
+from tierdex.app.http.codecs.messages_out import messages_document, messages_stream
+from tierdex.app.http.message_models import (
+    Appended,
+    LogOffsets,
+    LogQueues,
+    Messages,
+    MessagesToAppend,
+)
+from tierdex.app.http.openapi import operation_id, refusals
+from tierdex.app.http.parameters import AppendQuery, MessagesQuery, OffsetsQuery, QueuesQuery
+from tierdex.app.http.routes.entries import NDJSON
+from tierdex.app.http.security import require
+from tierdex.app.http.service import json_response, service_of
+from tierdex.app.keys import Scope
+
+if TYPE_CHECKING:
+    from tierdex.app.http.codecs.messages_in import MessageColumns
+    from tierdex.app.http.service import Service
+    from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.commit import Commit
+    from tierdex.log_service.message_log import MessageLog, PendingBatch
+
+_SMALL_BODY_BYTES = 16 * 1024  # parsed on the event loop: a thread costs more
+_FEW_BYTES = 64 * 1024  # written as JSON on the event loop
+_ARROW = {"type": "string", "format": "binary"}
+_ARROW_OFFSETS = {ARROW_STREAM: {"schema": {**_ARROW, "description": "a column `offset`"}}}
+_ARROW_MESSAGES = {
+    ARROW_STREAM: {
+        "schema": {
+            **_ARROW,
+            "description": "offset, timestamp, body, keys, message_id, headers; the schema's metadata "
+            "`answer` is a JSON object of the other members",
+        }
+    }
+}
+
+router = APIRouter(generate_unique_id_function=operation_id)
+
+
+@router.post(
+    "/v1/messages",
+    summary="Append messages",
+    response_model=Appended,
+    dependencies=[require(Scope.WRITE, AppendQuery)],
+    responses={200: {"content": _ARROW_OFFSETS}, **refusals(404, 408, 409, 413, 415, 507)},
+    openapi_extra=request_body(
+        MessagesToAppend,
+        {
+            NDJSON: {"type": "string", "description": "a message a line"},
+            ARROW_STREAM: {
+                **_ARROW,
+                "description": "topic, queue_id, body (binary or string); if wanted keys (list of "
+                "string) or key, message_id, headers (list of struct of name: string, value: binary), "
+                "timestamp",
+            },
+        },
+    ),
+)
+async def append_messages(request: Request, query: Annotated[AppendQuery, Query()]) -> Response:
+    """Append all messages of the body, or none of them; answer once they have the level."""
+    service = service_of(request)
+    log = service.message_log
+    kind, body = await read_body(request, JSON, NDJSON, ARROW_STREAM)
+    if len(body) < _SMALL_BODY_BYTES:
+        columns = _columns(service, kind, body)
+    else:
+        columns = await service.in_thread(_columns, service, kind, body)
+    # In a thread: a full stage is written by the one who appends.
+    pending: PendingBatch = await service.in_thread(
+        columns.append_nowait, log, query.durability, query.expect_offset
+    )
+    await _settled(pending)
+    service.metrics.count_appended(len(pending.offsets), query.durability)
+    if _wants_arrow(request):
+        offsets = pa.table({"offset": pa.array(pending.offsets, pa.int64())})
+        return Response(write_stream(offsets), media_type=ARROW_STREAM)
+    return json_response({"offsets": pending.offsets.tolist(), "durability": query.durability})
+
+
+def _columns(service: Service, kind: str, body: bytes) -> MessageColumns:
+    if kind == ARROW_STREAM:
+        return read_message_table(body, service.limits)
+    read = read_message_lines if kind == NDJSON else read_messages
+    return read(body, service.limits, service.clock.now_ms())
+
+
+async def _settled(pending: PendingBatch) -> None:
+    """Return once the commit has the level. Raises why it has not."""
+    if not pending.commit.is_settled(pending.level):
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def tell(_commit: Commit) -> None:
+            loop.call_soon_threadsafe(done.set)
+
+        pending.commit.add_callback(pending.level, tell)
+        await done.wait()
+    pending.commit.raise_error(pending.level)
+
+
+def _wants_arrow(request: Request) -> bool:
+    return ARROW_STREAM in request.headers.get("accept", "")
+
+
+@router.get(
+    "/v1/messages",
+    summary="Read messages",
+    response_model=Messages,
+    dependencies=[require(Scope.READ, MessagesQuery)],
+    responses={200: {"content": _ARROW_MESSAGES}, **refusals(404)},
+)
+async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()]) -> Response:
+    """Read messages of a queue from an offset on; at its end wait for more, if wanted.
+
+    Arrow where `Accept` names it, else JSON.
+    """
+    service = service_of(request)
+    log = service.message_log
+    read = partial(
+        log.read, query.topic, query.queue_id, query.offset,
+        max_count=query.max_count, max_bytes=query.max_bytes, visible=query.visible,
+    )  # fmt: skip
+    answer: ReadAnswer
+    if query.wait_ms and service.arrivals is not None:
+        seconds = min(query.wait_ms / 1000, service.settings.max_wait)
+        with service.arrivals.place():
+            answer = await service.arrivals.wait_for_more(
+                request, partial(service.in_thread, read), seconds, query.visible
+            )
+    else:
+        answer = await service.in_thread(read)
+    service.metrics.count_read(len(answer))
+    render = partial(_render, answer, None if _wants_arrow(request) else query.encoding)
+    if answer.batch.content_bytes < _FEW_BYTES:
+        return render()
+    return await service.in_thread(render)  # type: ignore[no-any-return]
+
+
+def _render(answer: ReadAnswer, encoding: str | None) -> Response:
+    """Return an answer as JSON, or as Arrow without an encoding."""
+    if encoding is None:
+        return Response(messages_stream(answer), media_type=ARROW_STREAM)
+    return json_response(messages_document(answer, encoding))
+
+
+@router.get(
+    "/v1/queues",
+    summary="List queues",
+    response_model=LogQueues,
+    dependencies=[require(Scope.READ, QueuesQuery)],
+    responses=refusals(404),
+)
+async def get_queues(request: Request, query: Annotated[QueuesQuery, Query()]) -> Response:
+    """List the topics of the message log, or the queues of one topic."""
+    service = service_of(request)
+    return json_response(await service.in_thread(_queues, service.message_log, query))
+
+
+def _queues(log: MessageLog, query: QueuesQuery) -> dict[str, Any]:
+    if query.topic is None:
+        return {"topics": log.topics(), "queues": [], "next_queue_id": None}
+    later = [each for each in log.queues(query.topic) if each >= query.from_queue_id]
+    rows = [
+        {
+            "queue_id": queue_id,
+            "begin_offset": log.begin_offset(query.topic, queue_id),
+            "end_offset": log.end_offset(query.topic, queue_id),
+        }
+        for queue_id in later[: query.max_count]
+    ]
+    more = later[query.max_count :]
+    return {"topics": [query.topic], "queues": rows, "next_queue_id": more[0] if more else None}
+
+
+@router.get(
+    "/v1/offsets",
+    summary="Offsets of a queue",
+    response_model=LogOffsets,
+    dependencies=[require(Scope.READ, OffsetsQuery)],
+    responses=refusals(404),
+)
+async def get_offsets(request: Request, query: Annotated[OffsetsQuery, Query()]) -> Response:
+    """Tell where a queue begins, where it ends at each level, and which offset a time has."""
+    service = service_of(request)
+    return json_response(await service.in_thread(_offsets, service.message_log, query))
+
+
+def _offsets(log: MessageLog, query: OffsetsQuery) -> dict[str, Any]:
+    queue = (query.topic, query.queue_id)
+    return {
+        "topic": query.topic,
+        "queue_id": query.queue_id,
+        "begin_offset": log.begin_offset(*queue),
+        "end_offsets": {
+            level: log.end_offset(*queue, level=level) for level in ("received", "os", "disk")
+        },
+        "offset": None if query.timestamp is None else log.offset_at(*queue, query.timestamp),
+    }
