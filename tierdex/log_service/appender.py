@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import RequestTooLargeError
+from tierdex.log_service.queue_table import TakenRows
 from tierdex.logfile import layout
-from tierdex.logfile.columns import BinaryColumn, MessageColumns
+from tierdex.logfile.columns import ROW_BYTES_MOST, MessageColumns
 from tierdex.logfile.journal.file import JournalFullError, StageFullError
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from tierdex.log_service.levels import Level
     from tierdex.log_service.log_options import LogOptions
     from tierdex.log_service.queue_table import QueueTable, RowQueues
+    from tierdex.logfile.columns import BinaryColumn
     from tierdex.logfile.journal.file import Journal
-
-_ROW_MOST = layout.ROW_BYTES + layout.LONG_TIME_BYTES + layout.EXTRA_LENGTH_BYTES + 3
 
 
 class AppendRows(NamedTuple):
@@ -52,9 +52,9 @@ class AppendRows(NamedTuple):
             return self
         return AppendRows(
             self.queues.slice(first, end),
-            _sliced(self.bodies, first, end),
+            self.bodies.slice(first, end),
             self.times if len(self.times) == 1 else self.times[first:end],
-            None if self.extras is None else _sliced(self.extras, first, end),
+            None if self.extras is None else self.extras.slice(first, end),
         )
 
 
@@ -152,7 +152,7 @@ class Appender:
     @staticmethod
     def _bytes_of(rows: AppendRows, first: int, end: int) -> int:
         """Return the most bytes that rows [first, end) take in a stage."""
-        total = (end - first) * _ROW_MOST
+        total = (end - first) * ROW_BYTES_MOST
         for column in (rows.bodies, rows.extras):
             if column is not None:
                 total += int(column.offsets[end]) - int(column.offsets[first])
@@ -199,15 +199,12 @@ class Appender:
         journal = self._active.journal
         if journal is None or (not can_write and self._active.is_old):
             raise _NoRoomError
-        numbered = self._queues.number_rows(rows.queues, self._active.turn)
-        if len(numbered.fresh):
-            self._define(journal, numbered.fresh, can_write=can_write)
-        queues = numbered.queues
-        offsets, numbers = self._queues.take_offsets(queues)
+        taken = TakenRows(rows.row_count)
         before = journal.message_count
         try:
+            self._take_offsets(journal, rows, taken, can_write=can_write)
             columns = MessageColumns(
-                queues=numbers, bodies=rows.bodies, times=rows.times, extras=rows.extras
+                queues=taken.numbers, bodies=rows.bodies, times=rows.times, extras=rows.extras
             )
             if not journal.fits(columns.row_bytes, columns.largest_row):
                 if can_write:
@@ -224,9 +221,19 @@ class Appender:
                     self._committer.write_stage(journal)
         finally:
             staged = journal.message_count - before
-            if staged < rows.row_count:
-                self._queues.give_back(queues, staged)
-        return offsets
+            if staged < taken.count:
+                self._queues.give_back(taken, staged)
+        return taken.offsets
+
+    def _take_offsets(
+        self, journal: Journal, rows: AppendRows, taken: TakenRows, *, can_write: bool
+    ) -> None:
+        """Give all rows their offsets; queues that the journal does not know yet are defined there."""
+        turn, table = self._active.turn, self._queues.rows_of(rows.queues)
+        while not self._queues.take_rows(table, taken, turn):
+            # Listed without those that have taken an offset here: a queue begins at the one it gives next.
+            fresh = self._queues.list_unplaced(table, taken.count, turn)
+            self._define(journal, fresh, can_write=can_write)
 
     def _define(self, journal: Journal, fresh: np.ndarray, *, can_write: bool) -> None:
         """Let the journal know queues (u4) that it does not; all of them, or the error that forgets them."""
@@ -251,7 +258,3 @@ class Appender:
         finally:
             if done < len(fresh):
                 self._queues.forget(fresh[done:])
-
-
-def _sliced(column: BinaryColumn, first: int, end: int) -> BinaryColumn:
-    return BinaryColumn(column.offsets[first : end + 1], column.data)

@@ -75,10 +75,9 @@ def check_messages(settings: Settings, given: GivenMessages, now_ms: int) -> App
         raise RequestTooLargeError(
             f"{count} messages, at most {settings.max_batch_entries} in one call", field="messages"
         )
-    lengths = np.diff(bodies.offsets)
-    if count and int(lengths.max()) > settings.max_message_bytes:
-        row = int(np.argmax(lengths > settings.max_message_bytes))
-        _check_size(int(lengths[row]), settings.max_message_bytes, f"messages[{row}].body")
+    row = bodies.first_longer(settings.max_message_bytes)
+    if row >= 0:
+        _check_size(len(bodies.value(row)), settings.max_message_bytes, f"messages[{row}].body")
     topics, topic_index = _topics(given.topic, count)
     ids = _integers(given.queue_id, "queue_id", count, np.dtype(np.int32), 0, INT32_MAX)
     if given.timestamp is None:
@@ -239,11 +238,10 @@ def _extra(
 
 
 def _check_extras(settings: Settings, extras: BinaryColumn) -> None:
-    lengths = np.diff(extras.offsets)
     most = min(settings.max_message_bytes, _EXTRA_MOST)
-    if len(lengths) and int(lengths.max()) > most:
+    if extras.largest > most:
         raise RequestTooLargeError(
-            f"keys, message ID and headers of a message have {int(lengths.max())} bytes, at most {most}",
+            f"keys, message ID and headers of a message have {extras.largest} bytes, at most {most}",
             field="headers",
         )
 

@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from tierdex.logfile.journal.sealed import SealedJournal
 
 
-class NumberedRows(NamedTuple):
-    """The rows of an append by queue: `queues` u4 a row, `fresh` u4: those new to the journal."""
-
-    queues: np.ndarray
-    fresh: np.ndarray
-
-
 class RowQueues(NamedTuple):
     """Which queue each row of an append goes to: one value for all rows, or one each."""
 
@@ -42,6 +35,36 @@ class RowQueues(NamedTuple):
         index = self.topic_index if len(self.topic_index) == 1 else self.topic_index[first:end]
         ids = self.queue_ids if len(self.queue_ids) == 1 else self.queue_ids[first:end]
         return RowQueues(self.topics, index, ids, end - first)
+
+
+class TableRows:
+    """The rows of an append as kernels take them: topics by the node's numbers."""
+
+    __slots__ = ("_keep", "count", "words")
+
+    def __init__(self, queues: RowQueues, topics: np.ndarray) -> None:
+        """`topics` u4: the node's number of each of `queues.topics`."""
+        self.count = queues.row_count
+        self._keep = queues, topics
+        words = self.words = np.empty(k.ROW_WORDS, np.int64)
+        words[k.R_TOPICS] = address(topics)
+        words[k.R_TOPIC_INDEX] = address(queues.topic_index)
+        words[k.R_TOPIC_STRIDE] = 4 if len(queues.topic_index) > 1 else 0
+        words[k.R_QUEUE_IDS] = address(queues.queue_ids)
+        words[k.R_QUEUE_STRIDE] = 4 if len(queues.queue_ids) > 1 else 0
+
+
+class TakenRows:
+    """What rows were given: `offsets` i8, their queues' `numbers` in the journal u4; `count` have theirs."""
+
+    __slots__ = ("addresses", "count", "numbers", "offsets", "queues")
+
+    def __init__(self, count: int) -> None:
+        self.queues, self.offsets, self.numbers = (
+            np.empty(count, np.uint32), np.empty(count, np.int64), np.empty(count, np.uint32),
+        )  # fmt: skip
+        self.addresses = address(self.queues), address(self.offsets), address(self.numbers)
+        self.count = 0
 
 
 class QueueTable:
@@ -60,25 +83,34 @@ class QueueTable:
 
     # -- appends ---------------------------------------------------------------------------------------
 
-    def number_rows(self, rows: RowQueues, turn: int) -> NumberedRows:
-        """Return each row's queue; those unknown to the journal of `turn` are listed, and noted as known.
+    def rows_of(self, queues: RowQueues) -> TableRows:
+        """Return the rows of an append as the other calls take them; its topics are known from here on."""
+        return TableRows(queues, self._number_topics(queues.topics))
 
-        `place` says by which numbers, or `forget` that it did not take them.
+    def take_rows(self, rows: TableRows, taken: TakenRows, turn: int) -> bool:
+        """Give rows their offsets, from `taken.count` on; say whether all have one.
+
+        Else the next row's queue is unknown to the journal of `turn`: `list_unplaced`, `place`, again.
         """
-        topics = self._number_topics(rows.topics)
-        out, listed = np.empty(rows.row_count, np.uint32), np.empty(rows.row_count, np.uint32)
-        strides = np.array(
-            [4 if len(rows.topic_index) > 1 else 0, 4 if len(rows.queue_ids) > 1 else 0], np.int64
+        taken.count = int(
+            k.take_rows(self.words, rows.words, taken.count, rows.count, turn, *taken.addresses)
         )
-        done, fresh = 0, 0
+        return taken.count == rows.count
+
+    def list_unplaced(self, rows: TableRows, first: int, turn: int) -> np.ndarray:
+        """Return the queues (u4) of rows from `first` on that the journal of `turn` does not know.
+
+        They are noted as known: `place` says by which numbers, or `forget` that it did not take them.
+        """
+        listed = np.empty(rows.count - first, np.uint32)
+        done, found = first, 0
         while True:
-            reached, fresh = k.number_rows(
-                self.words, address(topics), address(rows.topic_index), address(rows.queue_ids), strides,
-                done, rows.row_count, turn, address(out), address(listed), fresh,
-            )  # fmt: skip
-            done = int(reached)
-            if done == rows.row_count:
-                return NumberedRows(out, listed[: int(fresh)].copy())
+            reached, found = k.list_unplaced(
+                self.words, rows.words, done, rows.count, turn, address(listed), found
+            )
+            done, found = int(reached), int(found)
+            if done == rows.count:
+                return listed[:found].copy()
             self._tables.reserve(1 + len(self) // 2, 0, 0)
 
     def place(self, queues: np.ndarray, numbers: np.ndarray, turn: int) -> None:
@@ -89,15 +121,9 @@ class QueueTable:
         """Let no journal know these queues (u4)."""
         k.forget_places(self.words, address(queues), len(queues))
 
-    def take_offsets(self, queues: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (offset i8, number in the journal u4) of rows of these queues (u4)."""
-        offsets, numbers = np.empty(len(queues), np.int64), np.empty(len(queues), np.uint32)
-        k.take_offsets(self.words, address(queues), len(queues), address(offsets), address(numbers))
-        return offsets, numbers
-
-    def give_back(self, queues: np.ndarray, first: int) -> None:
+    def give_back(self, taken: TakenRows, first: int) -> None:
         """Take back the offsets of the rows from `first` on."""
-        k.give_back(self.words, address(queues), first, len(queues))
+        k.give_back(self.words, address(taken.queues), first, taken.count)
 
     def columns_of(self, queues: np.ndarray) -> tuple[QueueColumns, np.ndarray]:
         """Return the names of these queues (u4), and the offset (i8) that each gives next."""
@@ -111,10 +137,14 @@ class QueueTable:
 
     def note_ends(self, queues: QueueColumns, next_offsets: np.ndarray) -> np.ndarray:
         """Let each queue give `next_offsets` (i8) next; return their numbers (u4)."""
-        rows = RowQueues(queues.topics, queues.topic_index, queues.queue_ids, len(queues))
+        numbers = np.empty(len(queues), np.uint32)
         if not len(queues):
-            return np.empty(0, np.uint32)
-        numbers = self.number_rows(rows, turn=0).queues
+            return numbers
+        rows = self.rows_of(
+            RowQueues(queues.topics, queues.topic_index, queues.queue_ids, len(queues))
+        )
+        self.list_unplaced(rows, 0, turn=0)
+        k.number_queues(self.words, rows.words, len(queues), address(numbers))
         offsets = np.ascontiguousarray(next_offsets, np.int64)
         k.set_next(self.words, address(numbers), address(offsets), len(numbers))
         return numbers

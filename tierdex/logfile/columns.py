@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
-from tierdex.fileparts.kernels.hashing import bounds_are_sound
 from tierdex.fileparts.memory import address
 from tierdex.logfile import layout
 from tierdex.logfile.kernels import message_columns as k
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+ROW_BYTES_MOST = layout.ROW_BYTES + layout.LONG_TIME_BYTES + layout.EXTRA_LENGTH_BYTES + 3
 
 
 class BinaryColumn:
@@ -30,7 +31,7 @@ class BinaryColumn:
     `offsets` i4 or i8, `data` u1, both contiguous. Borrows its buffers and keeps them alive. Immutable.
     """
 
-    __slots__ = ("data", "offsets")
+    __slots__ = ("data", "largest", "offsets")
 
     def __init__(self, offsets: np.ndarray, data: np.ndarray, *, field: str = "body") -> None:
         """Take the buffers. Raises InvalidRequestError, naming `field`, when bounds are broken."""
@@ -39,13 +40,36 @@ class BinaryColumn:
         self.offsets = np.ascontiguousarray(offsets)
         self.data = np.ascontiguousarray(data)
         count = len(offsets) - 1
-        if count < 0 or not bounds_are_sound(
-            address(self.offsets), self.offsets.itemsize, count, len(self.data)
-        ):
+        self.largest = -1  # bytes of the longest value
+        if count >= 0:
+            self.largest = int(k.greatest_length(*self._place, count, len(self.data)))
+        if self.largest < 0:
             raise InvalidRequestError("offsets are out of bounds", field=field)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @property
+    def content_bytes(self) -> int:
+        """Bytes of all values."""
+        return int(self.offsets[-1]) - int(self.offsets[0])
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        return address(self.offsets), self.offsets.itemsize
+
+    def slice(self, first: int, end: int) -> BinaryColumn:
+        """Return the rows [first, end), without a copy; `largest` stays what no value is above."""
+        part = object.__new__(BinaryColumn)
+        part.data, part.largest = self.data, self.largest
+        part.offsets = self.offsets[first : end + 1]
+        return part
+
+    def first_longer(self, most: int) -> int:
+        """Return the first row of more than `most` bytes, or -1."""
+        if self.largest <= most:
+            return -1
+        return int(k.first_longer(*self._place, len(self), most))
 
     @classmethod
     def from_values(cls, values: Iterable[bytes], *, field: str = "body") -> BinaryColumn:
@@ -182,7 +206,17 @@ class MessageColumns:
             words[k.C_EXTRA_OFFSETS] = address(extras.offsets)
             words[k.C_EXTRAS] = address(extras.data)
         self._keep = bodies, times, extras
-        most = layout.BODY_BYTES_MAX, layout.EXTRA_BYTES_MAX
-        self.row_bytes, self.largest_row, too_large = k.measure_rows(words, self.count, *most)
-        if too_large >= 0:
-            raise InvalidRequestError(f"is above {most[0]} bytes", field=f"body[{too_large}]")
+        # At most: what times and padding take depends on each row.
+        self.row_bytes = ROW_BYTES_MOST * self.count + bodies.content_bytes
+        self.largest_row = ROW_BYTES_MOST + bodies.largest
+        if extras is not None:
+            self.row_bytes += extras.content_bytes
+            self.largest_row += extras.largest
+            _refuse_longer(extras, layout.EXTRA_BYTES_MAX, "extras")
+        _refuse_longer(bodies, layout.BODY_BYTES_MAX, "body")
+
+
+def _refuse_longer(column: BinaryColumn, most: int, field: str) -> None:
+    row = column.first_longer(most)
+    if row >= 0:
+        raise InvalidRequestError(f"is above {most} bytes", field=f"{field}[{row}]")

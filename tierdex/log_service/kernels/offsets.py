@@ -1,10 +1,11 @@
 """The node's queues, and which offset each gives next: rows of an append -> queues -> offsets.
 
     number_topics    names of an append -> topics of the node
-    number_rows      rows -> queues of the node; those that the journal does not know yet are listed
+    take_rows        rows -> offsets, one after the other in each queue, and the journal's numbers; up to
+                     the first row of a queue that the journal does not know
+    list_unplaced    rows from there on -> the queues that it does not know
     place_queues     what the journal calls the queues that were listed
     forget_places    ... it took none of them
-    take_offsets     rows -> offsets, one after the other in each queue, and the journal's numbers
     give_back        the last rows were not taken after all
 
 A queue's state lies in the tables of `logfile.journal` with two words of another meaning:
@@ -34,12 +35,15 @@ from tierdex.fileparts.kernels.intrinsics import (
 )
 from tierdex.logfile.journal.kernels.define import add_queue, add_topic
 from tierdex.logfile.journal.kernels.state import (
+    CACHED_QUEUES,
     S_FIRST,
     S_TAIL,
     STATE_BYTES,
     W_QUEUE_COUNT,
     W_QUEUE_LIMIT,
     W_STATES,
+    ask_queue_slot,
+    ask_queue_state,
     find_queue_slot,
     find_topic_slot,
 )
@@ -49,6 +53,12 @@ N_PLACE: Final = S_TAIL
 _TURN = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _NO_ROW: Final = -1
+# The rows of an append, as kernels take them: where topics (u4, of the node) lie, and each row's index
+# among them (u4) and queue id (i4), with the bytes from one row to the next.
+R_TOPICS, R_TOPIC_INDEX, R_TOPIC_STRIDE, R_QUEUE_IDS, R_QUEUE_STRIDE = range(5)
+ROW_WORDS: Final = 5
+_SLOT_AHEAD: Final = 32  # rows before its own that a queue's place in the hash table is asked for
+_QUEUE_AHEAD: Final = 16  # and its state
 
 
 @kernel
@@ -66,35 +76,95 @@ def number_topics(words: Any, names: int, name_ends: int, count: int, out: int) 
 
 
 @kernel
-def number_rows(
-    words: Any, topics: int, topic_index: int, queue_ids: int, strides: Any, first: int, count: int,
-    turn: int, out: int, listed: int, listed_count: int,
-) -> Any:  # fmt: skip
-    """Write the node's number (u4) of each row's queue to `out`, from row `first` on.
+def _queue_of_row(words: Any, rows: Any, i: int) -> Any:
+    """Return (the node's number of the topic, queue id) of row `i`."""
+    index = np.int64(load_u32(rows[R_TOPIC_INDEX] + rows[R_TOPIC_STRIDE] * i))
+    topic = np.int64(load_u32(rows[R_TOPICS] + 4 * index))
+    return topic, np.int64(load_i32(rows[R_QUEUE_IDS] + rows[R_QUEUE_STRIDE] * i))
 
-    `topics` (u4) are the node's numbers of the append's topics; `strides` are the bytes from one row's
-    topic index (u4), and queue id (i4), to the next. Queues that are not in the journal of this turn are
-    listed (u4) once each. Returns (the row that found no room for its queue, or `count`; queues listed).
+
+@kernel
+def take_rows(
+    words: Any, rows: Any, first: int, count: int, turn: int, queues: int, offsets: int, numbers: int
+) -> Any:  # fmt: skip
+    """Give each row from `first` on its offset (i8), and its queue's number in the journal (u4).
+
+    `queues` (u4) gets the node's number of each row's queue. Stops at the first row whose queue the
+    journal of this turn does not know; returns that row, or `count`. Hash slot and state of a queue are
+    asked for ahead, unless the tables are small enough to be in the cache.
     """
     last_topic, last_id, number = np.int64(_NO_ROW), np.int64(_NO_ROW), np.int64(0)
+    is_large = words[W_QUEUE_COUNT] > CACHED_QUEUES
+    states = words[W_STATES]
+    topics, topic_index, topic_stride = rows[R_TOPICS], rows[R_TOPIC_INDEX], rows[R_TOPIC_STRIDE]
+    queue_ids, queue_stride = rows[R_QUEUE_IDS], rows[R_QUEUE_STRIDE]
+    if is_large:
+        for i in range(first, min(count, first + _SLOT_AHEAD)):
+            topic, queue_id = _queue_of_row(words, rows, i)
+            ask_queue_slot(words, topic, queue_id)
     for i in range(first, count):
-        topic = np.int64(load_u32(topics + 4 * np.int64(load_u32(topic_index + strides[0] * i))))
-        queue_id = np.int64(load_i32(queue_ids + strides[1] * i))
+        if is_large:
+            if i + _SLOT_AHEAD < count:
+                topic, queue_id = _queue_of_row(words, rows, i + _SLOT_AHEAD)
+                ask_queue_slot(words, topic, queue_id)
+            if i + _QUEUE_AHEAD < count:
+                topic, queue_id = _queue_of_row(words, rows, i + _QUEUE_AHEAD)
+                ask_queue_state(words, topic, queue_id)
+        index = np.int64(load_u32(topic_index + topic_stride * i))
+        topic = np.int64(load_u32(topics + 4 * index))
+        queue_id = np.int64(load_i32(queue_ids + queue_stride * i))
         if topic != last_topic or queue_id != last_id:
-            place = find_queue_slot(words, topic, queue_id)
-            number = np.int64(load_u32(place)) - 1
+            number = np.int64(load_u32(find_queue_slot(words, topic, queue_id))) - 1
             if number < 0:
-                if words[W_QUEUE_COUNT] >= words[W_QUEUE_LIMIT]:
-                    return np.int64(i), np.int64(listed_count)
-                number = add_queue(words, place, topic, queue_id, 0, 0)
-            state = words[W_STATES] + STATE_BYTES * number
-            if (load_u64(state + N_PLACE) >> _TURN) != np.uint64(turn):
-                store_u64(state + N_PLACE, np.uint64(turn) << _TURN)
-                store_u32(listed + 4 * listed_count, np.uint32(number))
-                listed_count += 1
+                return np.int64(i)
             last_topic, last_id = topic, queue_id
-        store_u32(out + 4 * i, np.uint32(number))
+        state = states + STATE_BYTES * number
+        place = load_u64(state + N_PLACE)
+        if (place >> _TURN) != np.uint64(turn):
+            return np.int64(i)
+        offset = load_i64(state + N_NEXT)
+        store_i64(state + N_NEXT, offset + 1)
+        store_i64(offsets + 8 * i, offset)
+        store_u32(queues + 4 * i, np.uint32(number))
+        store_u32(numbers + 4 * i, np.uint32(place & _LOW))
+    return np.int64(count)
+
+
+@kernel
+def list_unplaced(
+    words: Any, rows: Any, first: int, count: int, turn: int, listed: int, listed_count: int
+) -> Any:
+    """List (u4) the queues of the rows from `first` on that are not in the journal of this turn.
+
+    Each once: a queue that is listed counts as known from then on. Queues that are new to the node are
+    added. Returns (the row that found no room for its queue, or `count`; queues listed).
+    """
+    last_topic, last_id = np.int64(_NO_ROW), np.int64(_NO_ROW)
+    for i in range(first, count):
+        topic, queue_id = _queue_of_row(words, rows, i)
+        if topic == last_topic and queue_id == last_id:
+            continue
+        last_topic, last_id = topic, queue_id
+        place = find_queue_slot(words, topic, queue_id)
+        number = np.int64(load_u32(place)) - 1
+        if number < 0:
+            if words[W_QUEUE_COUNT] >= words[W_QUEUE_LIMIT]:
+                return np.int64(i), np.int64(listed_count)
+            number = add_queue(words, place, topic, queue_id, 0, 0)
+        state = words[W_STATES] + STATE_BYTES * number
+        if (load_u64(state + N_PLACE) >> _TURN) != np.uint64(turn):
+            store_u64(state + N_PLACE, np.uint64(turn) << _TURN)
+            store_u32(listed + 4 * listed_count, np.uint32(number))
+            listed_count += 1
     return np.int64(count), np.int64(listed_count)
+
+
+@kernel
+def number_queues(words: Any, rows: Any, count: int, out: int) -> None:
+    """Write the node's number (u4) of each row's queue, all of which the node knows."""
+    for i in range(count):
+        topic, queue_id = _queue_of_row(words, rows, i)
+        store_u32(out + 4 * i, load_u32(find_queue_slot(words, topic, queue_id)) - np.uint32(1))
 
 
 @kernel
@@ -113,17 +183,6 @@ def forget_places(words: Any, queues: int, count: int) -> None:
     for i in range(count):
         state = words[W_STATES] + STATE_BYTES * np.int64(load_u32(queues + 4 * i))
         store_u64(state + N_PLACE, np.uint64(0))
-
-
-@kernel
-def take_offsets(words: Any, queues: int, count: int, offsets: int, numbers: int) -> None:
-    """Give each row, of queue u4, its offset (i8) and its queue's number in the journal (u4)."""
-    for i in range(count):
-        state = words[W_STATES] + STATE_BYTES * np.int64(load_u32(queues + 4 * i))
-        offset = load_i64(state + N_NEXT)
-        store_i64(offsets + 8 * i, offset)
-        store_i64(state + N_NEXT, offset + 1)
-        store_u32(numbers + 4 * i, np.uint32(load_u64(state + N_PLACE) & _LOW))
 
 
 @kernel

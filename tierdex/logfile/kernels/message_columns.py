@@ -1,6 +1,6 @@
-"""Messages by column, as an append brings them: where body and extra of a row lie, and how large all are.
+"""Messages by column, as an append brings them: where extra and body of a row lie, and how long values are.
 
-Depends on intrinsics, layout and the kernel decorator.
+Depends on intrinsics and the kernel decorator.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import numpy as np
 
 from tierdex.fileparts.kernels.compile import kernel
 from tierdex.fileparts.kernels.intrinsics import load_i32, load_i64
-from tierdex.logfile import layout
 
 # Places in the array of columns that Python fills.
 (
@@ -20,24 +19,13 @@ from tierdex.logfile import layout
 ) = range(10)  # fmt: skip
 COLUMN_WORDS: Final = 10
 
-_ROW_BYTES: Final = layout.ROW_BYTES
-_LONG_BYTES: Final = layout.LONG_TIME_BYTES
-_EXTRA_LENGTH: Final = layout.EXTRA_LENGTH_BYTES
-
 
 @kernel
-def _bound(offsets: int, width: int, index: int) -> Any:
+def bound(offsets: int, width: int, index: int) -> Any:
+    """Return element `index` of offsets of `width` bytes each."""
     if width == 4:
         return np.int64(load_i32(offsets + 4 * index))
     return load_i64(offsets + 8 * index)
-
-
-@kernel
-def body_of(columns: Any, i: int) -> Any:
-    """Return (address, bytes) of body `i`."""
-    begin = _bound(columns[C_OFFSETS], columns[C_OFFSET_BYTES], i)
-    end = _bound(columns[C_OFFSETS], columns[C_OFFSET_BYTES], i + 1)
-    return columns[C_BODIES] + begin, end - begin
 
 
 @kernel
@@ -46,18 +34,26 @@ def extra_of(columns: Any, i: int) -> Any:
     if columns[C_EXTRA_OFFSETS] == 0:
         return np.int64(0), np.int64(0)
     begin = load_i64(columns[C_EXTRA_OFFSETS] + 8 * i)
-    return columns[C_EXTRAS] + begin, load_i64(columns[C_EXTRA_OFFSETS] + 8 * i + 8) - begin
+    return columns[C_EXTRAS] + begin, load_i64(columns[C_EXTRA_OFFSETS] + 8 * (i + 1)) - begin
 
 
 @kernel
-def measure_rows(columns: Any, count: int, most_body: int, most_extra: int) -> Any:
-    """Return (bytes of all rows at most, bytes of the largest at most, first row too large or -1)."""
-    total, largest = np.int64(0), np.int64(0)
+def greatest_length(offsets: int, width: int, count: int, data_bytes: int) -> Any:
+    """Return the bytes of the longest of `count` values; -1 when an offset falls or leads outside."""
+    previous = bound(offsets, width, 0)
+    lowest, greatest = previous, np.int64(0)
+    for i in range(1, count + 1):
+        end = bound(offsets, width, i)
+        lowest = min(lowest, end - previous)
+        greatest = max(greatest, end - previous)
+        previous = end
+    return greatest if lowest >= 0 and previous <= data_bytes else np.int64(-1)
+
+
+@kernel
+def first_longer(offsets: int, width: int, count: int, most: int) -> Any:
+    """Return the first of `count` values that has more than `most` bytes, or -1."""
     for i in range(count):
-        body, extra = body_of(columns, i)[1], extra_of(columns, i)[1]
-        if body > most_body or extra > most_extra:
-            return total, largest, np.int64(i)
-        length = (_ROW_BYTES + _LONG_BYTES + _EXTRA_LENGTH + body + extra + 3) & ~np.int64(3)
-        total += length
-        largest = max(largest, length)
-    return total, largest, np.int64(-1)
+        if bound(offsets, width, i + 1) - bound(offsets, width, i) > most:
+            return np.int64(i)
+    return np.int64(-1)

@@ -34,6 +34,12 @@ from tierdex.logfile.journal.kernels.state import (
     S_TAIL,
     S_TOPIC,
     STATE_BYTES,
+    T_BYTES,
+    T_COUNT,
+    T_GREATEST,
+    T_LEAST,
+    TIME_MAX,
+    TIME_MIN,
     TOTALS_BYTES,
     V_ENTRIES,
     V_ENTRY_USED,
@@ -45,6 +51,7 @@ from tierdex.logfile.journal.kernels.state import (
     W_TOTALS,
     find_queue_slot,
     find_topic_slot,
+    name_bounds,
 )
 
 _ENTRY = layout.places(layout.ENTRY)
@@ -52,7 +59,6 @@ _QUEUE, _TOPIC, _ID = _ENTRY["queue"], _ENTRY["topic"], _ENTRY["queue_id"]
 _NAME_BYTES, _RESERVED, _FIRST = _ENTRY["name_bytes"], _ENTRY["reserved"], _ENTRY["first_offset"]
 _BYTES: Final = layout.ENTRY_BYTES
 _NAME_MAX: Final = layout.TOPIC_BYTES_MAX
-_TIME_MIN, _TIME_MAX = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFFF)
 
 
 @kernel
@@ -60,14 +66,14 @@ def add_topic(words: Any, place: int, name: int, length: int) -> Any:
     """Take a name into the tables; `place` is its empty place in the hash table."""
     topic = words[W_TOPIC_COUNT]
     ends = words[W_NAME_ENDS]
-    begin = load_i64(ends + 8 * topic - 8) if topic > 0 else np.int64(0)
+    begin = load_i64(ends + 8 * (topic - 1)) if topic > 0 else np.int64(0)
     copy_bytes(words[W_NAMES] + begin, name, length)
     store_i64(ends + 8 * topic, begin + length)
     totals = words[W_TOTALS] + TOTALS_BYTES * topic
-    store_i64(totals, 0)
-    store_i64(totals + 8, 0)
-    store_i64(totals + 16, _TIME_MAX)
-    store_i64(totals + 24, _TIME_MIN)
+    store_i64(totals + T_COUNT, 0)
+    store_i64(totals + T_BYTES, 0)
+    store_i64(totals + T_LEAST, TIME_MAX)
+    store_i64(totals + T_GREATEST, TIME_MIN)
     words[W_TOPIC_COUNT] = topic + 1
     store_slot(place, np.uint32(topic + 1))  # last: whoever finds it finds the name
     return np.int64(topic)
@@ -100,8 +106,8 @@ def add_queues(
     """
     for i in range(count):
         which = np.int64(load_u32(topics + 4 * i))
-        begin = load_i64(name_ends + 8 * which - 8) if which > 0 else np.int64(0)
-        length = load_i64(name_ends + 8 * which) - begin
+        begin, end = name_bounds(name_ends, which)
+        length = end - begin
         queue_id = np.int64(load_i32(queue_ids + 4 * i))
         place = find_topic_slot(words, names + begin, length)
         topic, new_bytes = np.int64(load_u32(place)) - 1, np.int64(0)

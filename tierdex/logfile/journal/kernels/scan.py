@@ -27,27 +27,28 @@ from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels.define import take_entries
 from tierdex.logfile.journal.kernels.stage_rows import batch_crc
 from tierdex.logfile.journal.kernels.state import (
-    ROOM_OF_ONE,
+    S_TOPIC,
     STATE_AHEAD,
     STATE_BYTES,
     TAIL_AHEAD,
+    TIME_MAX,
+    TIME_MIN,
     W_BASE_TIME,
     W_HAS_BASE,
     W_MAX_TIME,
     W_MESSAGES,
     W_NAME_ENDS,
     W_NAMES_LIMIT,
-    W_NEXT_SLOT,
     W_QUEUE_COUNT,
     W_QUEUE_LIMIT,
-    W_SLOT_LIMIT,
     W_STATES,
     W_TOPIC_COUNT,
     W_TOPIC_LIMIT,
+    add_totals,
     ask_state,
     ask_tail,
+    name_bounds,
     note_row,
-    note_totals,
 )
 
 # Words of a scan.
@@ -154,7 +155,7 @@ def _lacks_room(words: Any, scan: Any, entry_bytes: int) -> bool:
     """Say whether the tables may be too small for a batch with so many bytes of entries."""
     entries = entry_bytes // _ENTRY_BYTES
     topics = words[W_TOPIC_COUNT]
-    names = load_i64(words[W_NAME_ENDS] + 8 * topics - 8) if topics > 0 else np.int64(0)
+    names = name_bounds(words[W_NAME_ENDS], topics - 1)[1] if topics > 0 else np.int64(0)
     return bool(
         words[W_QUEUE_COUNT] + entries > words[W_QUEUE_LIMIT]
         or topics + entries > words[W_TOPIC_LIMIT]
@@ -197,45 +198,50 @@ def _enter_batch(words: Any, scan: Any, base: int, length: int) -> Any:
 
 
 @kernel
-def _look_ahead(words: Any, base: int, position: int, end: int) -> Any:
-    """Ask for the state of the queue whose row lies at `position`; return (next row's place, queue)."""
-    length = row_length(base + position, end - position)
-    queue = np.int64(load_u32(base + position + _QUEUE)) if length > 0 else np.int64(0)
-    if length == 0 or queue >= words[W_QUEUE_COUNT]:
-        return np.int64(end), np.int64(0)  # whoever takes this row meets it
-    ask_state(words, queue)
-    return position + ((length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)), queue
-
-
-@kernel
 def _take_rows(words: Any, scan: Any, base: int) -> Any:
-    """Take the rows from X_ROW to X_ROWS_END into the index."""
-    end, position = scan[X_ROWS_END], scan[X_ROW]
-    ring = np.zeros(_RING, np.int64)  # queues of the rows that were looked at ahead
-    ahead, i = position, np.int64(0)
-    for j in range(STATE_AHEAD):
-        if ahead < end:
-            ahead, ring[j] = _look_ahead(words, base, ahead, end)
-    while position < end:
-        if words[W_NEXT_SLOT] + ROOM_OF_ONE > words[W_SLOT_LIMIT]:
-            scan[X_ROW] = position
-            return SCAN_GROW
-        if ahead < end:
-            ahead, ring[(i + STATE_AHEAD) & (_RING - 1)] = _look_ahead(words, base, ahead, end)
-        ask_tail(words, ring[(i + TAIL_AHEAD) & (_RING - 1)])
-        i += 1
-        address = base + position
-        length = row_length(address, end - position)
-        queue = np.int64(load_u32(address + _QUEUE)) if length > 0 else np.int64(0)
-        if length == 0 or queue >= words[W_QUEUE_COUNT]:
-            return SCAN_BROKEN
-        state = words[W_STATES] + STATE_BYTES * queue
-        body = np.int64(load_u32(address + _SIZE)) & _BODY_MASK
-        note_totals(words, state, body, row_time(address, words[W_BASE_TIME]))
-        note_row(words, state, np.uint32(position // _UNIT))
-        position += (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
-    scan[X_ROW] = scan[X_ROWS_END] = 0
-    return SCAN_END
+    """Take the rows from X_ROW to X_ROWS_END into the index.
+
+    Each row is held to the rules once, STATE_AHEAD rows before it is taken; the ring has what was found.
+    """
+    end, states, base_time = scan[X_ROWS_END], words[W_STATES], words[W_BASE_TIME]
+    queue_count = words[W_QUEUE_COUNT]
+    ring = np.empty((_RING, 2), np.int64)  # place and queue of the rows that were looked at
+    ahead, seen, taken = scan[X_ROW], np.int64(0), np.int64(0)
+    topic, messages, message_bytes = np.int64(0), np.int64(0), np.int64(0)
+    least, greatest, answer = TIME_MAX, TIME_MIN, SCAN_END
+    while True:
+        while ahead < end and seen < taken + STATE_AHEAD:
+            length = row_length(base + ahead, end - ahead)
+            queue = np.int64(load_u32(base + ahead + _QUEUE)) if length > 0 else queue_count
+            if queue >= queue_count:
+                answer, end = SCAN_BROKEN, ahead  # those before it are taken
+                break
+            ask_state(words, queue)
+            ring[seen & (_RING - 1), 0], ring[seen & (_RING - 1), 1] = ahead, queue
+            seen += 1
+            ahead += (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
+        if taken == seen:
+            scan[X_ROW] = scan[X_ROWS_END] = 0
+            break
+        if taken + TAIL_AHEAD < seen:
+            ask_tail(words, ring[(taken + TAIL_AHEAD) & (_RING - 1), 1])
+        position, queue = ring[taken & (_RING - 1), 0], ring[taken & (_RING - 1), 1]
+        state = states + STATE_BYTES * queue
+        if not note_row(words, state, np.uint32(position // _UNIT)):
+            scan[X_ROW], answer = position, SCAN_GROW
+            break
+        its_topic = np.int64(load_u32(state + S_TOPIC))
+        if its_topic != topic:
+            add_totals(words, topic, messages, message_bytes, least, greatest)
+            topic, messages, message_bytes = its_topic, np.int64(0), np.int64(0)
+            least, greatest = TIME_MAX, TIME_MIN
+        time = row_time(base + position, base_time)
+        messages += 1
+        message_bytes += np.int64(load_u32(base + position + _SIZE)) & _BODY_MASK
+        least, greatest = min(least, time), max(greatest, time)
+        taken += 1
+    add_totals(words, topic, messages, message_bytes, least, greatest)
+    return answer
 
 
 @kernel

@@ -24,10 +24,12 @@ from tierdex.fileparts.kernels.intrinsics import (
 )
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels.state import (
-    ROOM_OF_ONE,
+    S_TOPIC,
     STATE_AHEAD,
     STATE_BYTES,
     TAIL_AHEAD,
+    TIME_MAX,
+    TIME_MIN,
     V_ADDRESS,
     V_BEGIN,
     V_COUNT,
@@ -36,21 +38,23 @@ from tierdex.logfile.journal.kernels.state import (
     V_USED,
     W_BASE_TIME,
     W_HAS_BASE,
-    W_NEXT_SLOT,
-    W_SLOT_LIMIT,
     W_STATES,
+    add_totals,
     ask_state,
     ask_tail,
     note_row,
-    note_totals,
 )
 from tierdex.logfile.kernels.message_columns import (
+    C_BODIES,
+    C_EXTRA_OFFSETS,
     C_HELD,
+    C_OFFSET_BYTES,
+    C_OFFSETS,
     C_QUEUE_STRIDE,
     C_QUEUES,
     C_TIME_STRIDE,
     C_TIMES,
-    body_of,
+    bound,
     extra_of,
 )
 
@@ -79,35 +83,49 @@ def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> 
 
     Fewer than there are: the stage is full, or the arena short of room.
     """
-    if first < count and words[W_HAS_BASE] == 0:
-        words[W_BASE_TIME] = load_i64(columns[C_TIMES] + columns[C_TIME_STRIDE] * first)
+    if first >= count:
+        return np.int64(0)
+    times, time_step = columns[C_TIMES], columns[C_TIME_STRIDE]
+    if words[W_HAS_BASE] == 0:
+        words[W_BASE_TIME] = load_i64(times + time_step * first)
         words[W_HAS_BASE] = 1
     base, states = words[W_BASE_TIME], words[W_STATES]
-    limit = stage[V_LIMIT] - stage[V_ENTRY_USED]
     queues, step = columns[C_QUEUES], columns[C_QUEUE_STRIDE]
+    offsets, width, bodies = columns[C_OFFSETS], columns[C_OFFSET_BYTES], columns[C_BODIES]
+    has_extras = columns[C_EXTRA_OFFSETS] != 0
+    held = np.int64(_HELD if columns[C_HELD] != 0 else 0)
+    # What each row changes stays in registers as long as its topic does: stores into memory keep the
+    # compiler from knowing anything of what it has loaded.
+    memory, begin, used = stage[V_ADDRESS], stage[V_BEGIN], stage[V_USED]
+    limit = stage[V_LIMIT] - stage[V_ENTRY_USED]
+    topic, messages, message_bytes = np.int64(0), np.int64(0), np.int64(0)
+    least, greatest = TIME_MAX, TIME_MIN
+    body_begin, done = bound(offsets, width, first), np.int64(count)
     for i in range(first, count):
         if i + STATE_AHEAD < count:
             ask_state(words, np.int64(load_u32(queues + step * (i + STATE_AHEAD))))
         if i + TAIL_AHEAD < count:
             ask_tail(words, np.int64(load_u32(queues + step * (i + TAIL_AHEAD))))
-        body, body_bytes = body_of(columns, i)
-        extra, extra_bytes = extra_of(columns, i)
-        time = load_i64(columns[C_TIMES] + columns[C_TIME_STRIDE] * i)
-        size = np.int64(body_bytes) | (_HELD if columns[C_HELD] != 0 else 0)
+        body_end = bound(offsets, width, i + 1)
+        body_bytes = body_end - body_begin
+        time = load_i64(times + time_step * i)
+        size, length = body_bytes | held, _ROW_BYTES + body_bytes
+        extra, extra_bytes = np.int64(0), np.int64(0)
+        if has_extras:
+            extra, extra_bytes = extra_of(columns, i)
+            if extra_bytes > 0:
+                size |= _HAS_EXTRA
+                length += _EXTRA_LENGTH + extra_bytes
         far = is_far(time, base)
-        length = _ROW_BYTES + body_bytes
         if far:
             size |= _LONG
             length += _LONG_BYTES
-        if extra_bytes > 0:
-            size |= _HAS_EXTRA
-            length += _EXTRA_LENGTH + extra_bytes
         padded = (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
-        used = stage[V_USED]
-        if used + padded > limit or words[W_NEXT_SLOT] + ROOM_OF_ONE > words[W_SLOT_LIMIT]:
-            return np.int64(i - first)
+        if used + padded > limit:
+            done = np.int64(i)
+            break
         queue = load_u32(queues + step * i)
-        place = stage[V_ADDRESS] + used
+        place = memory + used
         store_u32(place + padded - _UNIT, np.uint32(0))  # the padding; then what may overwrite it
         store_u32(place + _SIZE, np.uint32(size))
         store_u32(place + _QUEUE, queue)
@@ -120,13 +138,27 @@ def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> 
             store_u32(place, np.uint32(extra_bytes))
             copy_bytes(place + _EXTRA_LENGTH, extra, extra_bytes)
             place += _EXTRA_LENGTH + extra_bytes
-        copy_bytes(place, body, body_bytes)
-        stage[V_USED] = used + padded
-        stage[V_COUNT] += 1
+        copy_bytes(place, bodies + body_begin, body_bytes)
         state = states + STATE_BYTES * np.int64(queue)
-        note_totals(words, state, body_bytes, time)
-        note_row(words, state, np.uint32((stage[V_BEGIN] + used) // _UNIT))  # last: readable now
-    return np.int64(count - first)
+        if not note_row(
+            words, state, np.uint32((begin + used) // _UNIT)
+        ):  # else readable from now on
+            done = np.int64(i)
+            break
+        its_topic = np.int64(load_u32(state + S_TOPIC))
+        if its_topic != topic:
+            add_totals(words, topic, messages, message_bytes, least, greatest)
+            topic, messages, message_bytes = its_topic, np.int64(0), np.int64(0)
+            least, greatest = TIME_MAX, TIME_MIN
+        messages += 1
+        message_bytes += body_bytes
+        least, greatest = min(least, time), max(greatest, time)
+        used += padded
+        body_begin = body_end
+    add_totals(words, topic, messages, message_bytes, least, greatest)
+    stage[V_USED] = used
+    stage[V_COUNT] += done - first
+    return done - first
 
 
 @kernel

@@ -61,6 +61,8 @@ STAGE_WORD_COUNT: Final = 16
 STATE_BYTES: Final = 32
 S_FIRST, S_TAIL, S_COUNT, S_TOPIC, S_ID, S_HINT = 0, 8, 16, 20, 24, 28
 TOTALS_BYTES: Final = 32
+T_COUNT, T_BYTES, T_LEAST, T_GREATEST = 0, 8, 16, 24
+TIME_MIN, TIME_MAX = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFFF)
 SEGMENT_BITS: Final = 18
 SEGMENT_SLOTS: Final = 1 << SEGMENT_BITS
 SEGMENT_COUNT_MAX: Final = 1 << (32 - SEGMENT_BITS)
@@ -70,6 +72,7 @@ CHUNK_MAX: Final = 1 << 16
 CHUNK_HEAD: Final = 2  # before the slots
 STATE_AHEAD: Final = 32  # rows before its own that a queue's state is asked for
 TAIL_AHEAD: Final = 16  # and the place of its slot
+CACHED_QUEUES: Final = 1 << 14  # whose states and places lie in the processor's cache, unasked
 ROOM_OF_ONE: Final = 2 * (
     CHUNK_MAX + 8
 )  # slots that one more row may take, with what a segment wastes
@@ -125,40 +128,51 @@ def ask_tail(words: Any, number: int) -> None:
 
 
 @kernel
-def note_row(words: Any, state: int, slot: Any) -> None:
-    """Add the slot (u4) of one more row to a queue. The caller saw to ROOM_OF_ONE in the arena."""
+def note_row(words: Any, state: int, slot: Any) -> bool:
+    """Add the slot (u4) of one more row to a queue; False, and nothing done: the arena is short of room."""
     word = load_u64(state + S_TAIL)
     tail, end = np.int64(word & _LOW), np.int64(word >> _HALF)
     count = np.int64(load_u32(state + S_COUNT))
     if tail == end:
+        if words[W_NEXT_SLOT] + ROOM_OF_ONE > words[W_SLOT_LIMIT]:
+            return False
         start, end = _new_chunk(words, end, count, np.int64(load_u32(state + S_HINT)))
         tail = start + CHUNK_HEAD
     store_u32(slot_place(words[W_SEGMENTS], tail), slot)
     store_u32(state + S_COUNT, np.uint32(count + 1))
     publish_u64(state + S_TAIL, np.uint64(tail + 1) | (np.uint64(end) << _HALF))
+    return True
 
 
 @kernel
-def note_totals(words: Any, state: int, body_bytes: int, time: int) -> None:
-    """Count a message for its topic and for the file."""
-    totals = words[W_TOTALS] + TOTALS_BYTES * np.int64(load_u32(state + S_TOPIC))
-    store_i64(totals, load_i64(totals) + 1)
-    store_i64(totals + 8, load_i64(totals + 8) + body_bytes)
-    if time < load_i64(totals + 16):
-        store_i64(totals + 16, time)
-        words[W_MIN_TIME] = min(words[W_MIN_TIME], time)
-    if time > load_i64(totals + 24):
-        store_i64(totals + 24, time)
-        words[W_MAX_TIME] = max(words[W_MAX_TIME], time)
-    words[W_MESSAGES] += 1
+def add_totals(
+    words: Any, topic: int, messages: int, body_bytes: int, least: int, greatest: int
+) -> None:
+    """Count messages of a topic, whose times lie in [least, greatest], for it and for the file."""
+    if messages == 0:
+        return
+    totals = words[W_TOTALS] + TOTALS_BYTES * topic
+    store_i64(totals + T_COUNT, load_i64(totals + T_COUNT) + messages)
+    store_i64(totals + T_BYTES, load_i64(totals + T_BYTES) + body_bytes)
+    store_i64(totals + T_LEAST, min(load_i64(totals + T_LEAST), least))
+    store_i64(totals + T_GREATEST, max(load_i64(totals + T_GREATEST), greatest))
+    words[W_MIN_TIME] = min(words[W_MIN_TIME], least)
+    words[W_MAX_TIME] = max(words[W_MAX_TIME], greatest)
+    words[W_MESSAGES] += messages
     words[W_BODY_BYTES] += body_bytes
 
 
 @kernel
+def name_bounds(name_ends: int, topic: int) -> Any:
+    """Return (begin, end) of a name among names that end at `name_ends` (i8)."""
+    begin = load_i64(name_ends + 8 * (topic - 1)) if topic > 0 else np.int64(0)
+    return begin, load_i64(name_ends + 8 * topic)
+
+
+@kernel
 def _is_name(words: Any, topic: int, name: int, length: int) -> bool:
-    ends = words[W_NAME_ENDS]
-    begin = load_i64(ends + 8 * topic - 8) if topic > 0 else np.int64(0)
-    if load_i64(ends + 8 * topic) - begin != length:
+    begin, end = name_bounds(words[W_NAME_ENDS], topic)
+    if end - begin != length:
         return False
     place = words[W_NAMES] + begin
     for i in range(length):  # noqa: SIM110 (numba compiles the loop, not the generator)
@@ -181,11 +195,31 @@ def find_topic_slot(words: Any, name: int, length: int) -> Any:
 
 
 @kernel
+def _home_of_queue(words: Any, topic: int, queue_id: int) -> Any:
+    """Return the index in the hash table at which the search for a queue begins."""
+    mixed = ((np.uint64(topic) << _HALF) | np.uint64(queue_id)) * _GOLDEN
+    return np.int64((mixed >> _HALF) & np.uint64(words[W_QUEUE_MASK]))
+
+
+@kernel
+def ask_queue_slot(words: Any, topic: int, queue_id: int) -> None:
+    """Ask the cache for a queue's place in the hash table, which is looked up soon."""
+    prefetch(words[W_QUEUE_SLOTS] + 4 * _home_of_queue(words, topic, queue_id))
+
+
+@kernel
+def ask_queue_state(words: Any, topic: int, queue_id: int) -> None:
+    """Ask the cache for a queue's state; its place in the hash table was asked for before."""
+    home = _home_of_queue(words, topic, queue_id)
+    found = np.int64(load_u32(words[W_QUEUE_SLOTS] + 4 * home))
+    if found != 0:
+        ask_state(words, found - 1)
+
+
+@kernel
 def find_queue_slot(words: Any, topic: int, queue_id: int) -> Any:
     """Return the address of the queue's place in the hash table, empty (0) or its number + 1."""
-    mask = words[W_QUEUE_MASK]
-    mixed = ((np.uint64(topic) << _HALF) | np.uint64(queue_id)) * _GOLDEN
-    index = np.int64((mixed >> _HALF) & np.uint64(mask))
+    mask, index = words[W_QUEUE_MASK], _home_of_queue(words, topic, queue_id)
     while True:
         place = words[W_QUEUE_SLOTS] + 4 * index
         found = np.int64(load_u32(place))
@@ -222,10 +256,9 @@ def find_queues(
     """
     for i in range(count):
         topic = np.int64(load_u32(topics + 4 * i))
-        begin = load_i64(name_ends + 8 * topic - 8) if topic > 0 else np.int64(0)
-        length = load_i64(name_ends + 8 * topic) - begin
+        begin, end = name_bounds(name_ends, topic)
         queue_id = np.int64(load_i32(queue_ids + 4 * i))
-        store_i64(out + 8 * i, find_queue(words, names + begin, length, queue_id))
+        store_i64(out + 8 * i, find_queue(words, names + begin, end - begin, queue_id))
 
 
 @kernel
