@@ -38,6 +38,7 @@ class Call(Generic[T]):
     body: bytes = b""
     media_type: str = JSON
     is_read: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def put(entry: Mapping[str, Any], durability: str) -> Call[str]:
@@ -45,7 +46,7 @@ def put(entry: Mapping[str, Any], durability: str) -> Call[str]:
     if "keys" in given and not isinstance(given["keys"], str):
         given["keys"] = list(given["keys"])
     body = {"entries": [given], "durability": durability}
-    return Call("POST", "/v1/entries", _durability, body=_json(body), is_read=False)
+    return Call("POST", "/v1/entries", _durability, body=json_body(body), is_read=False)
 
 
 def put_batch(columns: Mapping[str, Any], durability: str) -> Call[str]:
@@ -54,7 +55,7 @@ def put_batch(columns: Mapping[str, Any], durability: str) -> Call[str]:
         "/v1/entries",
         _durability,
         {"durability": durability},
-        _arrow_body(_table(columns)),
+        arrow_body(_table(columns)),
         ARROW_STREAM,
         is_read=False,
     )
@@ -62,18 +63,18 @@ def put_batch(columns: Mapping[str, Any], durability: str) -> Call[str]:
 
 def flush(durability: str) -> Call[str]:
     body = {"entries": [], "durability": durability}
-    return Call("POST", "/v1/entries", _durability, body=_json(body))
+    return Call("POST", "/v1/entries", _durability, body=json_body(body))
 
 
 def query(**values: Any) -> Call[Answer]:
-    return Call("GET", "/v1/entries", answers.read_answer, _query_string(values))
+    return Call("GET", "/v1/entries", answers.read_answer, query_string(values))
 
 
 def query_batch(
     lookups: Sequence[Mapping[str, Any]], on_error: str, fresh_within: float | None
 ) -> Call[list[Answer]]:
-    body = _json({"lookups": list(lookups)})
-    asked = _query_string({"on_error": on_error, "fresh_within": fresh_within})
+    body = json_body({"lookups": list(lookups)})
+    asked = query_string({"on_error": on_error, "fresh_within": fresh_within})
     return Call("POST", "/v1/entries:batchGet", answers.read_answers, asked, body)
 
 
@@ -83,9 +84,9 @@ def query_batch_arrow(
     return Call(
         "POST",
         "/v1/entries:batchGet",
-        _read_table,
-        _query_string({"on_error": on_error, "max_count": max_count, "fresh_within": fresh_within}),
-        _arrow_body(lookups),
+        read_table,
+        query_string({"on_error": on_error, "max_count": max_count, "fresh_within": fresh_within}),
+        arrow_body(lookups),
         ARROW_STREAM,
     )
 
@@ -138,11 +139,11 @@ def refresh() -> Call[None]:
 
 
 def expire(before: int, dry_run: bool) -> Call[list[FileInfo]]:
-    body = _json({"before": before, "dry_run": dry_run})
+    body = json_body({"before": before, "dry_run": dry_run})
     return Call("POST", "/v1/admin/expire", answers.read_files, body=body, is_read=False)
 
 
-def _json(document: Any) -> bytes:
+def json_body(document: Any) -> bytes:
     try:
         return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError as error:  # what JSON cannot say: a number beyond 64 bits, a lone surrogate
@@ -153,7 +154,7 @@ def _durability(body: bytes) -> str:
     return str(answers.read_json(body)["durability"])
 
 
-def _query_string(values: Mapping[str, Any]) -> dict[str, str]:
+def query_string(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that are set, as text; False is the default of the one flag there is."""
     return {
         name: "true" if value is True else str(value)
@@ -192,7 +193,7 @@ def _is_single(value: Any) -> bool:
     return isinstance(value, str | int | float | bytes) or not hasattr(value, "__len__")
 
 
-def _arrow_body(table: Any) -> bytes:
+def arrow_body(table: Any) -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -201,7 +202,7 @@ def _arrow_body(table: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _read_table(body: bytes) -> Any:
+def read_table(body: bytes) -> Any:
     import pyarrow as pa
 
     with pa.ipc.open_stream(pa.py_buffer(body)) as reader:

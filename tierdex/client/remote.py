@@ -1,10 +1,10 @@
-"""`Client` and `AsyncClient`: the verbs of `Index`, over HTTP.
+"""`Client` and `AsyncClient`: the verbs of `Index` and `MessageLog`, over HTTP.
 
 Names, classes of answers and errors are those of the embedded index; `received` means the service's
 memory. Both clients send the calls of calls.py and differ only in how they wait. Reads are repeated
 when the service or the network fails, puts are not (see retrying.py).
 
-Depends on httpx2, client.calls, fork, refusals and retrying. Async lives here and in app/ only.
+Depends on httpx2, client.calls, fork, refusals, remote_log and retrying. Async lives here and in app/ only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import httpx2
 from tierdex import __version__
 from tierdex.client import calls
 from tierdex.client.refusals import error_of
+from tierdex.client.remote_log import AsyncLogVerbs, LogVerbs
 from tierdex.client.retrying import Retry
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import InvalidRequestError, UnavailableError
@@ -107,7 +108,7 @@ def _request(call: Call[Any]) -> dict[str, Any]:
         "url": call.path,
         "params": dict(call.query) or None,
         "content": call.body or None,
-        "headers": headers,
+        "headers": {**headers, **call.headers},
     }
 
 
@@ -122,7 +123,7 @@ def _read(call: Call[T], response: httpx2.Response) -> T:
         ) from error
 
 
-class Client(_Connection):
+class Client(_Connection, LogVerbs):
     """A service, called synchronously. Safe to share between threads, and with children of fork."""
 
     def _connect(self) -> httpx2.Client:
@@ -283,7 +284,7 @@ class Client(_Connection):
         return self._send(calls.expire(before, dry_run))
 
 
-class AsyncClient(_Connection):
+class AsyncClient(_Connection, AsyncLogVerbs):
     """A service, called from a coroutine: the same verbs, awaited."""
 
     def _connect(self) -> httpx2.AsyncClient:

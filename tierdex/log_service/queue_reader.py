@@ -45,12 +45,7 @@ class QueueReader:
                 self.offset = message.offset + 1
                 self.generation = answer.generation
                 yield message
-            if not answer.complete:
-                what = answer.missing[0]
-                raise IncompleteAnswerError(
-                    f"offset {self.offset} cannot be read: {what.file} {what.reason}",
-                    missing=answer.missing,
-                )
+            refuse_missing(answer, self.offset)
             if not len(answer):
                 return
 
@@ -58,15 +53,23 @@ class QueueReader:
         """Raise OffsetsReusedError when the message read last is another one by now."""
         if self.generation is None or self.offset == 0:
             return
-        last = self._read(self.offset - 1, 1)
-        if (
-            not len(last)
-            or last.first_offset != self.offset - 1
-            or last.generation > self.generation
-        ):
-            raise OffsetsReusedError(
-                f"the message at offset {self.offset - 1} is not the one that was read: a crash took "
-                "offsets back",
-                offset=self.offset - 1,
-                generation=last.generation,
-            )
+        refuse_reused(self._read(self.offset - 1, 1), self.offset, self.generation)
+
+
+def refuse_missing(answer: ReadAnswer, offset: int) -> None:
+    """Raise IncompleteAnswerError when what follows in the queue could not be read."""
+    if answer.missing:
+        what = answer.missing[0]
+        raise IncompleteAnswerError(
+            f"offset {offset} cannot be read: {what.file} {what.reason}", missing=answer.missing
+        )
+
+
+def refuse_reused(last: ReadAnswer, offset: int, generation: int) -> None:
+    """Raise OffsetsReusedError unless `last`, read before `offset`, is what a reader has seen."""
+    if not len(last) or last.first_offset != offset - 1 or last.generation > generation:
+        raise OffsetsReusedError(
+            f"the message at offset {offset - 1} is not the one that was read: a crash took offsets back",
+            offset=offset - 1,
+            generation=last.generation,
+        )

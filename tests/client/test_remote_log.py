@@ -1,0 +1,170 @@
+"""The verbs of a message log over HTTP give what the embedded log gives, and raise what it raises."""
+
+from __future__ import annotations
+
+import inspect
+
+import anyio
+import httpx2
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.app.small_index import SmallIndex
+from tests.client.test_remote import AppTransport
+from tierdex import errors
+from tierdex.app.http.application import create_app
+from tierdex.app.http.server_settings import ServerSettings
+from tierdex.client.remote import AsyncClient, Client
+from tierdex.client.remote_log import AsyncLogVerbs, LogVerbs
+from tierdex.log_service.message_log import MessageLog
+
+OF_A_SERVICE = {"log_topics"}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("log")
+    with MessageLog.open(
+        folder, node="n", journal_bytes=1 << 20, max_message_bytes=64 << 10
+    ) as log:
+        yield log
+
+
+@pytest.fixture
+def app(log):
+    return create_app(SmallIndex(), ServerSettings(log_requests=False, max_wait=0.01), log=log)
+
+
+@pytest.fixture
+def client(app):
+    with Client("http://localhost", transport=AppTransport(app)) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(request):
+    return request.node.name
+
+
+def test_message_comes_back_as_the_log_itself_gives_it(client, log, topic):
+    offset = client.append(
+        topic=topic, queue_id=3, body=b"\x00\xff", keys=["k"], message_id="M",
+        headers=[("h", b"\xfe")], timestamp=5,
+    )  # fmt: skip
+    assert offset == 0
+    assert client.append(topic=topic, queue_id=3, body=b"", keys="one") == 1
+    ours, theirs = client.read(topic, 3, 0), log.read(topic, 3, 0)
+    assert ours.messages == theirs.messages
+    assert ours.table().equals(theirs.table())
+    for name in (
+        "first_offset", "next_offset", "begin_offset", "end_offset", "from_begin", "missing", "generation",
+        "complete",
+    ):  # fmt: skip
+        assert getattr(ours, name) == getattr(theirs, name), name
+    assert client.read_arrow(topic, 3, 1).column("offset").to_pylist() == [1]
+    assert client.read(topic, 3, 2, wait=0.01).messages == []
+
+
+@pytest.mark.parametrize(
+    "body", [[b"a", b"b", b"c"], pa.array([b"a", b"b", b"c"]), pa.chunked_array([["a"], ["b", "c"]])],
+    ids=["list", "binary", "chunked string"],
+)  # fmt: skip
+def test_columns_of_any_kind_are_appended(client, log, topic, body):
+    receipt = client.append_batch(
+        topic=topic, queue_id=np.array([0, 1, 0]), body=body, keys=[["k"], None, "l"],
+        message_id=[None, "m", None], headers=[None, [("n", b"v")], []], timestamp=[1, 2, 3],
+    )  # fmt: skip
+    assert receipt.offsets.tolist() == [0, 0, 1]
+    assert receipt.level.name == "DISK"
+    first, last = log.read(topic, 0, 0).messages
+    assert (first.body, first.keys, last.body, last.keys, last.timestamp) == (
+        b"a",
+        ("k",),
+        b"c",
+        ("l",),
+        3,
+    )
+    (other,) = log.read(topic, 1, 0).messages
+    assert (other.message_id, other.headers) == ("m", (("n", b"v"),))
+
+
+def test_reader_goes_through_the_queue_and_begins_again(client, topic):
+    client.append_batch(topic=topic, queue_id=0, body=[b"%d" % n for n in range(25)])
+    reader = client.reader(topic, 0, max_count=10)
+    assert [m.body for m in reader] == [b"%d" % n for n in range(25)]
+    client.append(topic=topic, queue_id=0, body=b"more")
+    assert [m.body for m in reader] == [b"more"]
+
+
+def test_offsets_queues_and_topics_are_those_of_the_log(client, log, topic):
+    client.append_batch(topic=topic, queue_id=[4, 0, 4], body=[b"x"] * 3, timestamp=[10, 20, 30])
+    client.append(topic=topic, queue_id=4, body=b"y", durability="received")
+    assert client.queues(topic) == [0, 4] == log.queues(topic)
+    assert client.log_topics() == log.topics()
+    assert client.begin_offset(topic, 4) == 0
+    assert client.end_offset(topic, 4, level="received") == 3
+    assert client.offset_at(topic, 4, 11) == log.offset_at(topic, 4, 11) == 1
+
+
+def test_refusals_of_the_log_are_raised_as_they_are(client, topic):
+    client.append(topic=topic, queue_id=0, body=b"x")
+    with pytest.raises(errors.OffsetMismatchError) as mismatch:
+        client.append(topic=topic, queue_id=0, body=b"x", expect_offset=7)
+    assert mismatch.value.next_offset == 1
+    assert mismatch.value.end_offsets == {"received": 1, "os": 1, "disk": 1}
+    with pytest.raises(errors.RequestTooLargeError):
+        client.append(topic=topic, queue_id=0, body=b"x" * (65 << 10))
+    for wrong in ({"queue_id": -1}, {"body": None}, {"topic": ""}, {"headers": [("a", None)]}):
+        with pytest.raises(errors.InvalidRequestError):
+            client.append(**{"topic": topic, "queue_id": 0, "body": b"x", **wrong})
+        if "headers" not in wrong:
+            with pytest.raises(errors.InvalidRequestError):
+                client.append_batch(**{"topic": topic, "queue_id": 0, "body": [b"x"], **wrong})
+    with pytest.raises(errors.InvalidRequestError, match="rows"):
+        client.append_batch(topic=topic, queue_id=[0], body=[b"x", b"y"])
+    with pytest.raises(errors.InvalidRequestError):
+        client.read(topic, 0, -1)
+    assert client.end_offset(topic, 0, level="received") == 1
+
+
+def test_append_whose_answer_is_lost_is_not_sent_twice(app, topic):
+    lost = AppTransport(app, [httpx2.ReadError("gone")])
+    with (
+        Client("http://localhost", transport=lost) as client,
+        pytest.raises(errors.UnavailableError),
+    ):
+        client.append(topic=topic, queue_id=0, body=b"x")
+    assert lost.requests == 1
+
+
+def test_asynchronous_client_has_the_same_verbs_and_answers(app, log, topic):
+    def verbs(of):
+        return {name for name in vars(of) if not name.startswith("_")}
+
+    assert verbs(LogVerbs) == verbs(AsyncLogVerbs)
+    for name in verbs(LogVerbs) - {"reader"}:
+        theirs = inspect.signature(getattr(AsyncLogVerbs, name)).parameters
+        assert list(inspect.signature(getattr(LogVerbs, name)).parameters) == list(theirs), name
+    assert verbs(LogVerbs) - OF_A_SERVICE <= set(dir(MessageLog))
+
+    async def main():
+        transport = httpx2.ASGITransport(app=app)
+        async with AsyncClient("http://localhost", transport=transport) as client:
+            assert await client.append(topic=topic, queue_id=0, body=b"a") == 0
+            receipt = await client.append_batch(topic=topic, queue_id=0, body=[b"b", b"c"])
+            assert receipt.offsets.tolist() == [1, 2]
+            assert [m.body async for m in client.reader(topic, 0, max_count=2)] == [
+                b"a",
+                b"b",
+                b"c",
+            ]
+            assert (await client.read(topic, 0, 3, wait=0.01)).messages == []
+            assert (await client.read_arrow(topic, 0, 1)).num_rows == 2
+            assert await client.queues(topic) == [0]
+            assert topic in await client.log_topics()
+            assert await client.begin_offset(topic, 0) == 0
+            assert await client.end_offset(topic, 0) == 3
+            assert await client.offset_at(topic, 0, 0) == 0
+
+    anyio.run(main)

@@ -1,0 +1,284 @@
+"""The verbs of `MessageLog` over HTTP: what `Client` and `AsyncClient` have beside those of `Index`.
+
+Names, answers and errors are those of the embedded log; only its `topics` is `log_topics` here, since
+`topics` are the index's. An append is never repeated: where its answer was lost, look at the end offset, or
+give `expect_offset`.
+
+Depends on message_calls, clock and log_service.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import anyio
+
+from tierdex.client import message_calls as calls
+from tierdex.clock import Bell
+from tierdex.log_service.queue_reader import QueueReader, refuse_missing, refuse_reused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierdex.client.calls import Call
+    from tierdex.clock import Clock
+    from tierdex.log_service.answer import Message, ReadAnswer, Receipt
+
+T = TypeVar("T")
+_WAIT_STEP_S = 10.0  # of one request, below the client's timeout
+_PAUSE_S = 0.1  # where a service waits shorter than it was asked to
+
+
+class _Sends(Protocol):
+    _clock: Clock
+
+    def _send(self, call: Call[T]) -> T: ...
+
+
+class LogVerbs:
+    """The verbs of a message log, synchronous."""
+
+    def append(
+        self: _Sends,
+        *,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        keys: Any = None,
+        message_id: str | None = None,
+        headers: Any = None,
+        timestamp: int | None = None,
+        expect_offset: int | None = None,
+        durability: str = "disk",
+    ) -> int:
+        """Append one message; return its offset. Raises what `MessageLog.append` raises."""
+        message = {
+            "topic": topic, "queue_id": queue_id, "body": body, "keys": keys, "message_id": message_id,
+            "timestamp": timestamp,
+        }  # fmt: skip
+        return self._send(calls.append(message, headers, expect_offset, durability))
+
+    def append_batch(
+        self: _Sends,
+        *,
+        topic: Any,
+        queue_id: Any,
+        body: Any,
+        keys: Any = None,
+        message_id: Any = None,
+        headers: Any = None,
+        timestamp: Any = None,
+        durability: str = "disk",
+    ) -> Receipt:
+        """Append messages by column, all or none; return their offsets."""
+        columns = {
+            "topic": topic, "queue_id": queue_id, "body": body, "keys": keys, "message_id": message_id,
+            "headers": headers, "timestamp": timestamp,
+        }  # fmt: skip
+        return self._send(calls.append_batch(columns, durability))
+
+    def read(
+        self: _Sends,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_count: int = 100,
+        max_bytes: int = 1 << 20,
+        wait: float = 0.0,
+        visible: str = "disk",
+    ) -> ReadAnswer:
+        """Return messages of a queue from `offset` on; at its end wait for more, up to `wait` seconds."""
+        limits = {"max_count": max_count, "max_bytes": max_bytes, "visible": visible}
+        deadline = self._clock.monotonic() + wait
+        while True:
+            left = deadline - self._clock.monotonic()
+            step = min(left, _WAIT_STEP_S)
+            answer = self._send(calls.read(topic, queue_id, offset, limits, step))
+            waited = left - (deadline - self._clock.monotonic())
+            if len(answer) or not answer.complete or left <= _WAIT_STEP_S:
+                return answer
+            if waited < step:
+                self._clock.wait(Bell(), _PAUSE_S)
+
+    def read_arrow(self, topic: str, queue_id: int, offset: int, **limits: Any) -> Any:
+        """Return the same as an Arrow table: offset, timestamp, body, keys, message_id, headers."""
+        return self.read(topic, queue_id, offset, **limits).table()  # type: ignore[misc]
+
+    def reader(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int = 0,
+        *,
+        generation: int | None = None,
+        max_count: int = 1000,
+        max_bytes: int = 1 << 20,
+        wait: float = 0.0,
+        visible: str = "disk",
+    ) -> QueueReader:
+        """Return an iterator over the messages from `offset` on, as `MessageLog.reader` does."""
+
+        def read(at: int, count: int | None) -> ReadAnswer:
+            return self.read(  # type: ignore[misc]
+                topic, queue_id, at, max_count=count or max_count, max_bytes=max_bytes,
+                wait=0.0 if count else wait, visible=visible,
+            )  # fmt: skip
+
+        return QueueReader(read, offset, generation)
+
+    def begin_offset(self: _Sends, topic: str, queue_id: int) -> int:
+        """Return the offset of the first message of a queue that is still there."""
+        return self._send(calls.begin_offset(topic, queue_id))
+
+    def end_offset(self: _Sends, topic: str, queue_id: int, *, level: str = "disk") -> int:
+        """Return the offset behind the last message that has `level`."""
+        return self._send(calls.end_offset(topic, queue_id, level))
+
+    def offset_at(self: _Sends, topic: str, queue_id: int, timestamp: int) -> int:
+        """Return the least offset whose message has a time >= `timestamp`; the end if none has."""
+        return self._send(calls.offset_at(topic, queue_id, timestamp))
+
+    def log_topics(self: _Sends) -> list[str]:
+        """Return the topics that hold messages, sorted."""
+        return self._send(calls.log_topics())
+
+    def queues(self: _Sends, topic: str) -> list[int]:
+        """Return the queues of a topic that hold messages, sorted."""
+        found, at = [], 0
+        while True:
+            page = self._send(calls.queues(topic, at))
+            found += page.queue_ids
+            if page.next_queue_id is None:
+                return found
+            at = page.next_queue_id
+
+
+class _SendsAsync(Protocol):
+    _clock: Clock
+
+    async def _send(self, call: Call[T]) -> T: ...
+
+
+class AsyncLogVerbs:
+    """The verbs of a message log, awaited."""
+
+    async def append(
+        self: _SendsAsync,
+        *,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        keys: Any = None,
+        message_id: str | None = None,
+        headers: Any = None,
+        timestamp: int | None = None,
+        expect_offset: int | None = None,
+        durability: str = "disk",
+    ) -> int:
+        """Append one message; return its offset. Raises what `MessageLog.append` raises."""
+        message = {
+            "topic": topic, "queue_id": queue_id, "body": body, "keys": keys, "message_id": message_id,
+            "timestamp": timestamp,
+        }  # fmt: skip
+        return await self._send(calls.append(message, headers, expect_offset, durability))
+
+    async def append_batch(
+        self: _SendsAsync,
+        *,
+        topic: Any,
+        queue_id: Any,
+        body: Any,
+        keys: Any = None,
+        message_id: Any = None,
+        headers: Any = None,
+        timestamp: Any = None,
+        durability: str = "disk",
+    ) -> Receipt:
+        """Append messages by column, all or none; return their offsets."""
+        columns = {
+            "topic": topic, "queue_id": queue_id, "body": body, "keys": keys, "message_id": message_id,
+            "headers": headers, "timestamp": timestamp,
+        }  # fmt: skip
+        return await self._send(calls.append_batch(columns, durability))
+
+    async def read(
+        self: _SendsAsync,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_count: int = 100,
+        max_bytes: int = 1 << 20,
+        wait: float = 0.0,
+        visible: str = "disk",
+    ) -> ReadAnswer:
+        """Return messages of a queue from `offset` on; at its end wait for more, up to `wait` seconds."""
+        limits = {"max_count": max_count, "max_bytes": max_bytes, "visible": visible}
+        deadline = self._clock.monotonic() + wait
+        while True:
+            left = deadline - self._clock.monotonic()
+            step = min(left, _WAIT_STEP_S)
+            answer = await self._send(calls.read(topic, queue_id, offset, limits, step))
+            waited = left - (deadline - self._clock.monotonic())
+            if len(answer) or not answer.complete or left <= _WAIT_STEP_S:
+                return answer
+            if waited < step:
+                await anyio.sleep(_PAUSE_S)
+
+    async def read_arrow(self, topic: str, queue_id: int, offset: int, **limits: Any) -> Any:
+        """Return the same as an Arrow table: offset, timestamp, body, keys, message_id, headers."""
+        return (await self.read(topic, queue_id, offset, **limits)).table()  # type: ignore[misc]
+
+    async def reader(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int = 0,
+        *,
+        generation: int | None = None,
+        **limits: Any,
+    ) -> AsyncIterator[Message]:
+        """Yield the messages from `offset` on, until the end; `limits` are those of `read`.
+
+        Raises IncompleteAnswerError where one cannot be read, OffsetsReusedError as `MessageLog.reader`.
+        """
+        while True:
+            if generation is not None and offset:
+                last = await self.read(topic, queue_id, offset - 1, max_count=1)  # type: ignore[misc]
+                refuse_reused(last, offset, generation)
+            answer = await self.read(topic, queue_id, offset, **limits)  # type: ignore[misc]
+            for message in answer.messages:
+                offset, generation = message.offset + 1, answer.generation
+                yield message
+            refuse_missing(answer, offset)
+            if not len(answer):
+                return
+
+    async def begin_offset(self: _SendsAsync, topic: str, queue_id: int) -> int:
+        """Return the offset of the first message of a queue that is still there."""
+        return await self._send(calls.begin_offset(topic, queue_id))
+
+    async def end_offset(
+        self: _SendsAsync, topic: str, queue_id: int, *, level: str = "disk"
+    ) -> int:
+        """Return the offset behind the last message that has `level`."""
+        return await self._send(calls.end_offset(topic, queue_id, level))
+
+    async def offset_at(self: _SendsAsync, topic: str, queue_id: int, timestamp: int) -> int:
+        """Return the least offset whose message has a time >= `timestamp`; the end if none has."""
+        return await self._send(calls.offset_at(topic, queue_id, timestamp))
+
+    async def log_topics(self: _SendsAsync) -> list[str]:
+        """Return the topics that hold messages, sorted."""
+        return await self._send(calls.log_topics())
+
+    async def queues(self: _SendsAsync, topic: str) -> list[int]:
+        """Return the queues of a topic that hold messages, sorted."""
+        found, at = [], 0
+        while True:
+            page = await self._send(calls.queues(topic, at))
+            found += page.queue_ids
+            if page.next_queue_id is None:
+                return found
+            at = page.next_queue_id
