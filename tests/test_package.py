@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tierdex
+from tierdex.app.cli.commands import COMMANDS, GROUPS
 from tierdex.compactor.worker import Compactor
 from tierdex.index_service.batch.batch_queries import answer_batch
 from tierdex.index_service.ingest.writer import Writer
@@ -89,12 +90,17 @@ def test_unknown_name_is_an_attribute_error():
         tierdex.nothing  # noqa: B018
 
 
-def test_query_command_loads_nothing_that_only_writers_and_batches_need(tmp_path):
+def test_query_command_loads_nothing_that_only_writers_batches_and_other_commands_need(tmp_path):
     with tierdex.Index.open(tmp_path / "data", background=False) as index:
         index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
         index.roll()
         index.run_compaction()
-    unwanted = ["pyarrow.compute", *(c.__module__ for c in (Writer, Compactor, answer_batch))]
+    commands = [f"tierdex.app.cli.{name}" for name in (*COMMANDS, *GROUPS) if name != "query"]
+    unwanted = [
+        "pyarrow.compute",
+        *commands,
+        *(c.__module__ for c in (Writer, Compactor, answer_batch)),
+    ]
     code = """if True:
         import gc, sys
         from tierdex.app.cli import main

@@ -24,7 +24,7 @@ def main() -> None:
     gc.disable()
     atexit.register(gc.freeze)
     try:
-        make_cli()(prog_name="tierdex")
+        make_cli(next(iter(sys.argv[1:]), None))(prog_name="tierdex")
     except BrokenPipeError:  # `tierdex files | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -1,57 +1,30 @@
-"""The commands by name.
+"""The commands by name. Each is a module of this folder, imported when it is asked for.
 
-Depends on the other modules of this folder.
+To import and build all of them takes as long as half of a `tierdex query`.
+
+Depends on exits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from tierdex import __version__
-from tierdex.app.cli import (
-    adopt,
-    bench,
-    compact,
-    cost,
-    demo,
-    expire,
-    files,
-    inspect,
-    keys,
-    load,
-    nodes,
-    probe,
-    put,
-    query,
-    serve,
-    spark,
-    verify,
-)
 from tierdex.app.cli.exits import reporting
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "serve": serve.serve,
-    "load": load.load,
-    "put": put.put,
-    "query": query.query,
-    "files": files.files,
-    "inspect": inspect.inspect,
-    "verify": verify.verify,
-    "compact": compact.compact,
-    "expire": expire.expire,
-    "adopt": adopt.adopt,
-    "bench": bench.bench,
-    "cost": cost.cost,
-    "probe": probe.probe,
-    "demo": demo.demo,
-}
+# In the order of `tierdex --help`. A command is the function of its module's name.
+COMMANDS = (
+    "serve", "load", "put", "query", "files", "inspect", "verify", "compact", "expire", "adopt",
+    "bench", "cost", "probe", "demo",
+)  # fmt: skip
+GROUPS = ("keys", "nodes", "spark")  # `make_cli` of the module makes their commands
 
 
-def make_cli() -> typer.Typer:
-    """Return the command line application."""
+def make_cli(asked: str | None = None) -> typer.Typer:
+    """Return the command line application: all commands, or only `asked` if there is such a one."""
     cli = typer.Typer(
         help="Finds any message of a log by its key or message ID, however old.",
         no_args_is_help=True,
@@ -59,11 +32,14 @@ def make_cli() -> typer.Typer:
         add_completion=False,
     )
     cli.callback()(_with_version)
-    for name, command in COMMANDS.items():
-        cli.command(name)(reporting(command, is_brief=command is query.query))
-    cli.add_typer(keys.make_cli(), name="keys")
-    cli.add_typer(nodes.make_cli(), name="nodes")
-    cli.add_typer(spark.make_cli(), name="spark")
+    every = (*COMMANDS, *GROUPS)
+    for name in (asked,) if asked in every else every:
+        module = import_module(f"tierdex.app.cli.{name}")
+        if name in GROUPS:
+            cli.add_typer(module.make_cli(), name=name)
+        else:
+            command = reporting(getattr(module, name), is_brief=name == "query")
+            cli.command(name)(command)
     return cli
 
 
