@@ -19,7 +19,7 @@ from tierdex.errors import TierdexError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.file_table import FileTable
-from tierdex.lifecycle.owner_time import OwnerTime
+from tierdex.lifecycle.store_time import StoreTime
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
@@ -31,7 +31,7 @@ STATE = EMPTY
 def folder():
     """A folder's table, what waits in memory, what is in quarantine; begun at 1000."""
     clock = ManualClock(1000)
-    time = OwnerTime(clock)
+    time = StoreTime(clock)
     time.measure(1000)
     found = SimpleNamespace(table=FileTable(), clock=clock, received=False, quarantine=set())
     found.files = UnpublishedFiles(found.table, "n1", time)
@@ -134,7 +134,7 @@ def test_a_clock_that_steps_back_does_not_take_back_what_was_said(folder):
 
 
 def test_a_folder_that_is_not_open_yet_is_where_its_past_ended():
-    time = OwnerTime(ManualClock(9000))
+    time = StoreTime(ManualClock(9000))
     files = UnpublishedFiles(FileTable(), "n1", time)
     files.begin(70, holds_unpublished=True)
     assert files.look(STATE) == (70, True)

@@ -23,7 +23,8 @@ def make_index(tmp_path, clock):
 
     def make(data=tmp_path / "data", **settings):
         ids = settings.pop("ids", None) or SeededIds(len(opened))
-        index = Index.open(data, clock=clock, ids=ids, **{**SMALL, **settings})
+        seams = {"clock": settings.pop("clock", clock), "ids": ids}
+        index = Index.open(data, **seams, **{**SMALL, **settings})
         opened.append(index)
         return index
 

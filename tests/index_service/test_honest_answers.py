@@ -430,6 +430,57 @@ def test_a_clock_that_is_set_moves_no_time_of_what_was_acknowledged(
             assert acknowledged_ms < published <= clock.now_ms()
 
 
+@pytest.mark.parametrize("minutes", [-90, 3, 90])
+def test_a_reader_whose_clock_is_wrong_is_told_and_answers_in_the_stores_time(
+    make_node, make_index, store, clock, tmp_path, minutes
+):
+    from tierdex.clock import ManualClock
+
+    make_node("b").close()  # of the time of reading
+    own = ManualClock(clock.now_ms() + minutes * 60_000)
+    reader = make_index(None, store=store, clock=own)
+    for _ in range(3):
+        for each in (clock, own):
+            each.advance(70)
+        answer = ask(reader, fresh_within=5)
+        assert answer.complete, answer.missing
+        assert clock.now_ms() - 1000 <= answer.as_of <= clock.now_ms()
+    assert reader.clock_skew() == pytest.approx(minutes * 60, abs=1)
+    node = make_node("a")
+    look(node)
+    assert node_of(reader, "a").standing == "live"
+
+
+def test_a_reader_that_does_not_know_the_stores_time_proves_no_freshness(
+    make_index, clock, tmp_path
+):
+    class Timeless(MemoryStore):
+        def time_ms(self):
+            return None
+
+    store = Timeless(clock=clock)
+    make_index(tmp_path / "a", store=store, node="a")
+    reader = make_index(None, store=store)
+    answer = reader.query("orders", key="A", fresh_within=5)
+    assert [name for name, _ in answer.missing] == ["clock"]
+
+
+def test_a_manifest_counts_as_of_before_it_was_asked_for(clock):
+    class Slow(MemoryStore):
+        def get(self, key, position=None, length=None):
+            try:
+                return super().get(key, position, length)
+            finally:
+                clock.advance(2)  # the answer travels, and somebody commits meanwhile
+
+    store = Slow(clock=clock)
+    job = ManifestLog(store, "jobs", clock=clock, ids=SeededIds(7), checkpoint_every=32)
+    for read in (job.load, job.refresh):
+        asked_ms = clock.now_ms()
+        read()
+        assert job.read_ms == asked_ms
+
+
 # -- as fresh as wanted ------------------------------------------------------------------------------
 
 

@@ -111,6 +111,10 @@ def nodes() -> Call[list[NodeInfo]]:
     return Call("GET", "/v1/admin/nodes", answers.read_nodes)
 
 
+def clock_skew() -> Call[float | None]:
+    return Call("GET", "/v1/admin/nodes", lambda body: answers.read_json(body).get("clock_skew_s"))
+
+
 def file(file_id: str) -> Call[FileInfo]:
     return Call("GET", f"/v1/admin/files/{quote(file_id, safe='')}", answers.read_file)
 

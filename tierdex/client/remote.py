@@ -255,6 +255,10 @@ class Client(_Connection, LogVerbs):
         """Return every node of the store; `problem` tells why one cannot be read."""
         return self._send(calls.nodes())
 
+    def clock_skew(self) -> float | None:
+        """Return how many seconds the service's clock is ahead of the store's; None: not known."""
+        return self._send(calls.clock_skew())
+
     def file(self, file_id: str) -> FileInfo:
         """Return one file. Raises NotFoundError."""
         return self._send(calls.file(file_id))
@@ -415,6 +419,10 @@ class AsyncClient(_Connection, AsyncLogVerbs):
     async def nodes(self) -> list[NodeInfo]:
         """Return every node of the store; `problem` tells why one cannot be read."""
         return await self._send(calls.nodes())
+
+    async def clock_skew(self) -> float | None:
+        """Return how many seconds the service's clock is ahead of the store's; None: not known."""
+        return await self._send(calls.clock_skew())
 
     async def file(self, file_id: str) -> FileInfo:
         """Return one file. Raises NotFoundError."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.manifest import FileRow, ManifestState
-    from tierdex.lifecycle.owner_time import OwnerTime
+    from tierdex.lifecycle.store_time import StoreTime
 
 
 _ANY_ITEMS: Final = 1 << 63  # of a file that nobody could read
@@ -51,7 +51,7 @@ class _Found(NamedTuple):
 class UnpublishedFiles:
     """The unpublished entries of a data folder's owner. Safe to share between threads."""
 
-    def __init__(self, table: FileTable, node: str, time: OwnerTime) -> None:
+    def __init__(self, table: FileTable, node: str, time: StoreTime) -> None:
         self._table = table
         self._node = node
         self._time = time

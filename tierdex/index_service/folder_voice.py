@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.open_view import View
-    from tierdex.lifecycle.owner_time import OwnerTime
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.store_time import StoreTime
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _NUMBERS_AHEAD_MS: Final = (
 
 
 def make_folder_voice(
-    paths: DataPaths, view: View, claiming: Claiming, time: OwnerTime, unpublished: UnpublishedFiles
+    paths: DataPaths, view: View, claiming: Claiming, time: StoreTime, unpublished: UnpublishedFiles
 ) -> OwnerVoice:
     """Return the voice of the folder's owner. Call it before the folder is recovered."""
     settings, filesystem = view.settings, view.seams.filesystem

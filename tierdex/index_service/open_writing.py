@@ -46,8 +46,8 @@ from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
 from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.lifecycle.gap import drop_behind_a_gap
-from tierdex.lifecycle.owner_time import OwnerTime
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
+from tierdex.lifecycle.store_time import StoreTime
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -99,7 +99,7 @@ class _OwnerOpening:
         self._folder_number = FolderNumber(seams.filesystem, paths.root)
         self._numbers = NextNumber(seams.clock, self._folder_number.highest)
         self._quarantine = Quarantine(seams.filesystem, paths, view.table)
-        time = OwnerTime(seams.clock)  # nothing of this opening is acknowledged before
+        time = StoreTime(seams.clock)  # nothing of this opening is acknowledged before
         self._unpublished = UnpublishedFiles(view.table, settings.node, time)
         self._claim = NodeClaim(
             view.manifests.log_of(settings.node),

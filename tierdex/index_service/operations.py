@@ -64,6 +64,15 @@ class OperatedIndex:
         self._refuse_closed()
         return self._components.catalogue.nodes()
 
+    def clock_skew(self) -> float | None:
+        """Return how many seconds this machine's clock is ahead of the store's; None: not known.
+
+        The times of answers and nodes are the store's.
+        """
+        self._refuse_closed()
+        skew_ms = self._components.read_view.skew_ms
+        return None if skew_ms is None else skew_ms / 1000
+
     @with_disk_errors
     def unpublished(self, question: Any) -> bytes:
         """Answer a reader elsewhere from what is not published here; see peers/messages.py.

@@ -4,7 +4,7 @@ It is part of the node's hint, which is one small object that is overwritten in 
 
     hint {checkpoint, number, live: {epoch, owner, published_through, time_ms, ...}}
 
-`published_through` (ms, see owner_time) means: every entry that this owner acknowledged before is in a
+`published_through` (ms, see store_time) means: every entry that this owner acknowledged before is in a
 file that the manifest lists at `number`. It holds together with that number only, which is why both
 lie in one object. A record of another epoch or owner than the manifest's newest is somebody's who lost
 the node: it says nothing.

@@ -30,7 +30,7 @@ with a new commit 3; `load` with a hint 2 GET, 1 LIST and 1 GET a change since t
 
 Thread safety: `state` is an immutable value, read without a lock; every other call takes one.
 
-Depends on manifest, manifest_codec, manifest_reader, paths and the seams.
+Depends on manifest, manifest_codec, manifest_reader, paths, store_time and the seams.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ from tierdex.lifecycle.manifest_codec import (
 )
 from tierdex.lifecycle.manifest_reader import ManifestReader
 from tierdex.lifecycle.paths import NODES_PREFIX, StorePaths, is_node_name
+from tierdex.lifecycle.store_time import StoreTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,12 +110,21 @@ class ManifestLog:
     """
 
     def __init__(
-        self, store: Store, node: str, *, clock: Clock, ids: IdSource, checkpoint_every: int
+        self,
+        store: Store,
+        node: str,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        checkpoint_every: int,
+        time: StoreTime | None = None,
     ) -> None:
+        """`time` dates what is read; None: by our own clock."""
         self.store = store
         self.paths = StorePaths(node)
         self._reader = ManifestReader(store, self.paths)
         self._clock = clock
+        self._time = time or StoreTime(clock)
         self._ids = ids
         self._checkpoint_every = checkpoint_every
         self._lock = threading.Lock()
@@ -138,7 +148,7 @@ class ManifestLog:
 
     @property
     def read_ms(self) -> int:
-        """When the store last confirmed that `state` is the newest; 0 before the first load."""
+        """When the store was last asked, and confirmed `state` as the newest; 0 before the first load."""
         return self._read_ms
 
     @property
@@ -190,10 +200,11 @@ class ManifestLog:
                 if draft is None:
                     return self._state
                 commit = self._stamp(draft, self._state, self._state.number + 1)
+                asked_ms = self._time.now_ms()
                 if self._create(commit, self._state):
                     # Durable and visible to every process from here on; our own state follows.
                     self._state = apply(self._state, commit)
-                    self._read_ms = commit.time_ms
+                    self._read_ms = asked_ms
                     self._log_commit(commit)
                     self.put_hint()
                     return self._state
@@ -230,13 +241,13 @@ class ManifestLog:
         assert draft is not None, "only what commits something goes on after a loss"
         change = replace(draft.change, rollback=last)
         stamped = self._stamp(draft._replace(change=change), state, last + 1)
-        commit = with_checkpoint(state, stamped)
+        commit, asked_ms = with_checkpoint(state, stamped), self._time.now_ms()
         if not self._create(commit, state):
             raise ConflictError(f"node {self.node}: another writer commits to it at the same time")
         # Durable: a checkpoint that needs nothing below it. Until the gap is filled, readers that
         # come that way raise; a crash here leaves holes, which the next call fills.
         self._state, self._is_loaded = apply(state, commit), True
-        self._read_ms = commit.time_ms
+        self._read_ms = asked_ms
         lost = set(range(state.collected + 1, last + 1)).difference(numbers)
         for number in sorted(lost.union(range(state.number + 1, last + 1))):
             self.bury(number, number)
@@ -287,6 +298,7 @@ class ManifestLog:
     # -- reading ------------------------------------------------------------------------------
 
     def _load(self) -> ManifestState:
+        asked_ms = self._time.now_ms()  # what is committed from here on may be missing
         self.expect(self._state.number)
         hint = self._read_hint()
         state = self._from_hint(hint) or self._reader.newest_checkpoint()
@@ -307,12 +319,12 @@ class ManifestLog:
         self._live = (hint and hint.live) or self._live
         self._hinted = self._state.number
         self._is_loaded = True
-        self._read_ms = self._clock.now_ms()
+        self._read_ms = asked_ms
         return self._state
 
     def _read_hint(self) -> Hint | None:
         """Read the hint, and expect what it says."""
-        self._hint_read_ms = self._clock.now_ms()
+        self._hint_read_ms = self._time.now_ms()
         hint = self._reader.hint()
         if hint is not None:
             self.expect(hint.number)
@@ -351,15 +363,15 @@ class ManifestLog:
     def _advance(self) -> ManifestState:
         """Read on from `state` until a number is absent."""
         while True:
+            asked_ms = self._time.now_ms()  # before: a commit behind the answer is not in it
             try:
                 self._state = self._reader.step(self._state)
             except NotFoundError:
-                now_ms = self._clock.now_ms()
-                hint = self._read_hint() if self._is_hint_due(now_ms) else None
+                hint = self._read_hint() if self._is_hint_due(self._time.now_ms()) else None
                 self._state = self._reach_expected(self._state)
                 self._hinted = self._state.number
                 self._live = (hint and hint.live) or self._live
-                self._read_ms = now_ms
+                self._read_ms = asked_ms
                 return self._state
 
     def _is_hint_due(self, now_ms: int) -> bool:

@@ -24,7 +24,7 @@ docs/decisions/0028). Only its folder holds the entries that it acknowledged and
 owner that takes the node without that folder lists them as `outstanding`, so that answers name
 them.
 
-Depends on changes, live_record, manifest, manifest_log, owner_time, standing and storage_layer.
+Depends on changes, live_record, manifest, manifest_log, store_time, standing and storage_layer.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from tierdex.lifecycle.manifest import (
     RemoveReason,
 )
 from tierdex.lifecycle.manifest_log import Draft
-from tierdex.lifecycle.owner_time import OwnerTime
 from tierdex.lifecycle.standing import is_closed, through_of
+from tierdex.lifecycle.store_time import StoreTime
 from tierdex.storage_layer.probe import probe, read_store_time
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Unpublished(Protocol):
 class NothingUnpublished:
     """Of an owner that publishes every entry before it acknowledges it."""
 
-    def __init__(self, time: OwnerTime) -> None:
+    def __init__(self, time: StoreTime) -> None:
         self._time = time
 
     def begin(self, through: int, *, holds_unpublished: bool) -> None:
@@ -143,7 +143,7 @@ class OwnerVoice(NamedTuple):
     `folder_from` is a time before everything in the folder's files, None when it has none.
     """
 
-    time: OwnerTime
+    time: StoreTime
     unpublished: Unpublished
     interval_s: float = 60.0
     advertise_url: str | None = None
@@ -154,7 +154,7 @@ class OwnerVoice(NamedTuple):
 
 def make_voice(log: ManifestLog) -> OwnerVoice:
     """Return the voice of an owner without a folder."""
-    time = OwnerTime(log.clock)
+    time = StoreTime(log.clock)
     return OwnerVoice(time, NothingUnpublished(time))
 
 

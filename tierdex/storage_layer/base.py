@@ -121,6 +121,13 @@ class Store(Protocol):
         """Return the object as a listing shows it. Raises NotFoundError."""
         ...
 
+    def time_ms(self) -> int | None:
+        """Return the store's own wall time (ms), perhaps cut to whole seconds; None when it tells none.
+
+        It is the time of the store's answer, thus past when it arrives: never ahead of the store's clock.
+        """
+        ...
+
     def close(self) -> None:
         """Close the connections and end waits between attempts; no call may follow."""
         ...

@@ -151,6 +151,10 @@ class LocalStore:
                 raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
             return self._describe(key, path)
 
+    def time_ms(self) -> int:
+        """Return this machine's time: who serves a network folder is not asked."""
+        return self._clock.now_ms()
+
     def close(self) -> None:
         """Do nothing: no file stays open between two calls."""
 

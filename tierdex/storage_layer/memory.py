@@ -113,6 +113,9 @@ class MemoryStore:
         data, modified_ms = self._find(check_key(key))
         return StoredObject(key, len(data), modified_ms)
 
+    def time_ms(self) -> int:
+        return self._clock.now_ms()
+
     def close(self) -> None:
         """Do nothing: other callers may share the store."""
 

@@ -142,6 +142,9 @@ class MeteredStore:
     def head(self, key: str) -> StoredObject:
         return self._store.head(key)
 
+    def time_ms(self) -> int | None:
+        return self._store.time_ms()
+
     def close(self) -> None:
         self._store.close()
 
@@ -213,6 +216,12 @@ class _CountingStore:
         with self._failure_counted("head"):
             found = self._inner.head(key)
         self._meter.count("head")
+        return found
+
+    def time_ms(self) -> int | None:
+        with self._failure_counted("time"):
+            found = self._inner.time_ms()
+        self._meter.count("time")
         return found
 
     def close(self) -> None:

@@ -62,5 +62,8 @@ class PrefixedStore:
     def head(self, key: str) -> StoredObject:
         return self._inner.head(self._prefix + check_key(key))._replace(key=key)
 
+    def time_ms(self) -> int | None:
+        return self._inner.time_ms()
+
     def close(self) -> None:
         self._inner.close()

@@ -138,6 +138,9 @@ class RetryingStore:
     def head(self, key: str) -> StoredObject:
         return self._policy.call(self._inner.head, key)
 
+    def time_ms(self) -> int | None:
+        return self._policy.call(self._inner.time_ms)
+
     def close(self) -> None:
         self._policy.close()
         self._inner.close()

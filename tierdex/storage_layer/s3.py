@@ -41,7 +41,7 @@ from tierdex.storage_layer.base import (
     check_range,
     read_source,
 )
-from tierdex.storage_layer.s3_client import connect, member_of, translated
+from tierdex.storage_layer.s3_client import connect, date_of_bucket, member_of, translated
 from tierdex.storage_layer.s3_get import SignedGet, UnusualGetError, checked_body, range_header
 from tierdex.storage_layer.s3_multipart import MultipartUpload
 from tierdex.storage_layer.s3_signer import make_lean_get
@@ -176,6 +176,10 @@ class S3Store:
         size = member_of(found, "ContentLength", self._where(key))
         modified_ms = round(member_of(found, "LastModified", self._where(key)).timestamp() * 1000)
         return StoredObject(key, size, modified_ms)
+
+    def time_ms(self) -> int | None:
+        with translated(self._where("")):
+            return date_of_bucket(self._client, self._bucket)
 
     def close(self) -> None:
         self._part_retry.close()

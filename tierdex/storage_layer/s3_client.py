@@ -21,7 +21,7 @@ from tierdex.errors import (
     StoreUnavailableError,
     TierdexError,
 )
-from tierdex.storage_layer.s3_errors import Refusal, error_of, parse_retry_after
+from tierdex.storage_layer.s3_errors import Refusal, error_of, parse_date, parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +80,20 @@ def connect(server: S3Server) -> tuple[Any, S3Client]:
     return session, session.client(
         "s3", endpoint_url=endpoint_url, region_name=region, config=config
     )
+
+
+def date_of_bucket(client: Any, bucket: str) -> int | None:
+    """Return the date (ms) of the server's answer to a HEAD of the bucket; None without a valid one."""
+    from botocore.exceptions import ClientError
+
+    try:
+        answer = client.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        answer = error.response  # a refusal has a date, too
+        if int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)) >= 500:
+            raise
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    return parse_date(headers.get("date"))
 
 
 @contextlib.contextmanager

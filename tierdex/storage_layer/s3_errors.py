@@ -20,6 +20,7 @@ Depends on errors only.
 from __future__ import annotations
 
 import re
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import (
@@ -104,6 +105,14 @@ def refusal_of_body(status: int, headers: Mapping[str, str], body: bytes) -> Ref
 def parse_retry_after(value: str | None) -> float:
     """Return the seconds of a Retry-After header; 0 for none or a date (which few servers send)."""
     return float(value) if value and re.fullmatch(r"[0-9]{1,6}", value) else 0.0
+
+
+def parse_date(value: str | None) -> int | None:
+    """Return the time (ms) of a Date header; None for none, or one that is no date."""
+    try:
+        return round(parsedate_to_datetime(value or "").timestamp() * 1000)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _element(text: str, name: str) -> str:

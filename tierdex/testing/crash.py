@@ -96,6 +96,9 @@ class CrashingStore:
     def head(self, key: str) -> StoredObject:
         return self._around(lambda: self._inner.head(key))
 
+    def time_ms(self) -> int | None:
+        return self._inner.time_ms()
+
     def close(self) -> None:
         self._inner.close()
 

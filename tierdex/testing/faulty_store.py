@@ -175,6 +175,10 @@ class FaultyStore:
     def head(self, key: str) -> StoredObject:
         return self._call(self._next_fault("head", key), key, lambda: self._inner.head(key))
 
+    def time_ms(self) -> int | None:
+        fault = Fault.FAIL_BEFORE if self._is_out else None  # no fault of its own
+        return self._call(fault, "time", self._inner.time_ms)
+
     def close(self) -> None:
         self._inner.close()
 

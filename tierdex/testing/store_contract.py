@@ -118,6 +118,12 @@ class StoreContract:
         assert found.modified_ms > 1_600_000_000_000
         assert abs(found.modified_ms - listed.modified_ms) < 1000  # HTTP's header has whole seconds
 
+    def test_the_store_tells_its_time(self, store: Store) -> None:
+        store.put("first", BODY)
+        told = store.time_ms()
+        assert told is not None
+        assert abs(told - store.head("first").modified_ms) < 600_000
+
     # -- conditional writes -------------------------------------------------------------------------
 
     def test_put_if_absent_writes_once_and_keeps_the_first(self, store: Store) -> None:

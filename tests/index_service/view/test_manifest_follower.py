@@ -15,8 +15,8 @@ from tierdex.storage_layer.memory import MemoryStore
 class Flaky(MemoryStore):
     """A memory store whose requests below `broken` prefixes fail."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, clock):
+        super().__init__(clock=clock)
         self.broken = ()
         self.before_get = None
 
@@ -40,8 +40,8 @@ class Flaky(MemoryStore):
 
 
 @pytest.fixture
-def store():
-    return Flaky()
+def store(clock):
+    return Flaky(clock)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ COLUMNS = (
     "node", "standing", "published_through", "lag_s", "skew_s", "holds_unpublished", "files",
     "number", "url", "problem",
 )  # fmt: skip
+_SKEW_TOLD_S = 10
 
 
 def make_cli() -> typer.Typer:
@@ -48,12 +49,18 @@ def nodes(
     options_ = parse_settings(setting)
     with opened_for_reading(Target(data, store, url, api_key), options_) as index:
         found = index.nodes()
+        skew_s = index.clock_skew()
     rows = [node._asdict() for node in found if node.node]
     if output is Form.TABLE:
         for row in rows:
             through = row["published_through"]
             row["published_through"] = None if through is None else format_time(through)
     write_rows(output, rows, COLUMNS, whole={"nodes": rows})
+    if skew_s is not None and abs(skew_s) >= _SKEW_TOLD_S:
+        behind = "ahead of" if skew_s > 0 else "behind"
+        say(
+            f"the reader's clock is {abs(skew_s):.0f} s {behind} the store's; times are the store's"
+        )
     if tell_unread(found):
         raise typer.Exit(Exit.INCOMPLETE)
 

@@ -282,6 +282,10 @@ class Nodes(BaseModel):
     """Every node of the store, as of the last refresh."""
 
     nodes: list[Node]
+    clock_skew_s: float | None = Field(
+        description="seconds that this service's clock is ahead of the store's, whose times these are; "
+        "null: not known"
+    )
 
 
 class ExpireOrder(Given):

@@ -9,6 +9,9 @@ what the table shows is applied in one step, so that a query sees a merge whole 
 that another node's merge replaced are left out; a local copy of a published file stays in place of
 the published one until the compactor drops it.
 
+All of it is dated in the store's time, as owners date what they acknowledge: our own clock may be
+minutes off.
+
 A node whose manifest could not be read for `max_staleness` makes answers incomplete and is named.
 
 Locks: `_refreshing` is held while the store is asked, `_lock` while the table is changed and never
@@ -22,7 +25,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
@@ -47,6 +50,7 @@ from tierdex.lifecycle.node_reading import (
 )
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
 from tierdex.lifecycle.standing import UNKNOWN, Standing, standing_of
+from tierdex.lifecycle.store_time import StoreTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,6 +67,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+COMPARE_CLOCKS_S: Final = 60.0
+_SKEW_TOLD_MS: Final = 10_000
 _PASSES_MAX = 4  # each sees what was committed before the one before ended
 
 
@@ -121,6 +127,7 @@ class ManifestFollower:
     ) -> None:
         self._settings = settings
         self._clock = clock
+        self._time = StoreTime(clock)
         self._ids = ids
         self._store = store
         self._table = table
@@ -151,6 +158,7 @@ class ManifestFollower:
                     clock=self._clock,
                     ids=self._ids,
                     checkpoint_every=self._settings.checkpoint_every,
+                    time=self._time,
                 )
                 self._logs = {**self._logs, node: log}
             return self._logs[node]
@@ -170,7 +178,31 @@ class ManifestFollower:
         self._local = local
 
     def now_ms(self) -> int:
-        return self._clock.now_ms()
+        """Return the store's time, in which everything here is dated; our own while it is not known."""
+        return self._time.now_ms()
+
+    @property
+    def skew_ms(self) -> int | None:
+        """Return how far our clock was ahead of the store's when they were compared; None: never."""
+        return self._time.skew_ms
+
+    def compare_clocks(self) -> None:
+        """Ask the store for its time once a minute; say so when ours is another."""
+        if not self._time.is_due(COMPARE_CLOCKS_S):
+            return
+        before = self._time.skew_ms
+        try:
+            store_ms = self._store.time_ms()
+        except READING_ERRORS as error:
+            logger.warning("clocks not compared", extra={"error": str(error)})
+            return
+        if store_ms is None:
+            return
+        self._time.measure(store_ms)
+        skew_ms = self._time.skew_ms or 0
+        if abs(skew_ms) >= _SKEW_TOLD_MS and abs(skew_ms - (before or 0)) >= _SKEW_TOLD_MS:
+            extra = {"skew_s": skew_ms / 1000}
+            logger.warning("this machine's clock is not the store's", extra=extra)
 
     # -- following -------------------------------------------------------------------------------
 
@@ -216,7 +248,7 @@ class ManifestFollower:
 
     def _list_nodes(self) -> int:
         wanted = self._settings.read_nodes
-        before, began_ms = self._listed_ms, self._clock.now_ms()
+        before, began_ms = self._listed_ms, self.now_ms()
         try:
             found = wanted if wanted is not None else list_nodes(self._store)
             self._listing_error = None
@@ -312,7 +344,8 @@ class ManifestFollower:
             or any(rule != KEEP_FOR_EVER for rule in rules)
         ):
             return NOT_FRESH
-        until = known_ms + round(self._settings.max_staleness * 1000)
+        left_ms = known_ms + round(self._settings.max_staleness * 1000) - self.now_ms()
+        until = self._clock.now_ms() + left_ms  # queries look at our own clock
         return Freshness(self.ages.as_of(), until, until / 1000, self.ages.unasked())
 
     def _make_ages(
@@ -325,7 +358,8 @@ class ManifestFollower:
         local = self._local
         is_here = local is not None and local.node in states and local.is_of(states[local.node])
         return NodeAges(
-            taken_ms=self._clock.now_ms(),
+            taken_ms=self.now_ms(),
+            is_dated=self._time.skew_ms is not None,
             listed_ms=self._listed_ms if self._settings.read_nodes is None else None,
             known_ms={n: ms or self._absent_ms.get(n, UNREAD) for n, ms in known_ms.items()},
             standings={n: standing_of(state, lives[n], adopted) for n, state in states.items()},
@@ -401,7 +435,7 @@ class ManifestFollower:
         node, state = reading.node, reading.state
         ages = self.ages
         standing = ages.standings.get(node) or Standing(node, UNKNOWN, None)
-        now_ms, is_local = self._clock.now_ms(), node in ages.local
+        now_ms, is_local = self.now_ms(), node in ages.local
         through = standing.bound
         if is_local or (through is None and standing.standing != UNKNOWN):
             through = ages.known_ms.get(node) if standing.lost_through is None else through
@@ -428,11 +462,11 @@ class ManifestFollower:
         """Return the time (ms) up to which every node's manifest is known; now without a node."""
         return min(
             (self._known_ms(log) for log in self._logs.values()),
-            default=self._listed_ms or self._clock.now_ms(),
+            default=self._listed_ms or self.now_ms(),
         )
 
     def _oldest_ms(self) -> int:
-        return self._clock.now_ms() - round(self._settings.max_staleness * 1000)
+        return self.now_ms() - round(self._settings.max_staleness * 1000)
 
     def _known_ms(self, log: ManifestLog) -> int:
         """Return until when a node is known: its files are shown, or the node did not exist yet."""

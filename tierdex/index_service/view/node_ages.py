@@ -33,7 +33,7 @@ UNREAD: Final = 0  # the time of a node that was never read
 
 @dataclass(frozen=True, slots=True)
 class NodeAges:
-    """What is known of all nodes. Times are int64 ms.
+    """What is known of all nodes. Times are int64 ms, the store's when `is_dated`, else our clock's.
 
     `listed_ms` is when the nodes were listed; None: they are given. `known_ms` is the time as of which the
     table shows each node. `local` are nodes whose unpublished files are in the table, too; they were read
@@ -41,6 +41,7 @@ class NodeAges:
     """
 
     taken_ms: int = 0
+    is_dated: bool = False
     listed_ms: int | None = UNREAD
     known_ms: Mapping[str, int] = field(default_factory=dict)
     standings: Mapping[str, Standing] = field(default_factory=dict)
@@ -92,6 +93,8 @@ class NodeAges:
     def older_than(self, oldest: int, answered: Set[str] = NOBODY) -> list[Missing]:
         """Return the nodes because of which answers are older than `oldest`, for all that is known."""
         found = []
+        if not self.is_dated:
+            found.append(Missing("clock", "ours was never compared with the store's"))
         if self.listed_ms is not None and self.listed_ms < oldest:
             found.append(Missing("store", "nodes were not listed lately"))
         for node, known_ms in sorted(self.known_ms.items()):

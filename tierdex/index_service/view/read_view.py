@@ -82,6 +82,7 @@ class ReadView:
         return 0
 
     def _refresh(self) -> int:
+        self._manifests.compare_clocks()
         began_ms = self._manifests.now_ms()
         vanished = () if self._folder_follower is None else self._folder_follower.refresh()
         if self._folder_follower is not None and self._folder_follower.is_read:
@@ -132,6 +133,10 @@ class ReadView:
 
     def now_ms(self) -> int:
         return self._manifests.now_ms()
+
+    @property
+    def skew_ms(self) -> int | None:
+        return self._manifests.skew_ms
 
     def missing_here(self) -> list[Missing]:
         """Return what of this process's own node cannot be read."""

@@ -73,7 +73,8 @@ async def get_nodes(request: Request) -> Response:
     """List the store's nodes, with the problem of each unreadable one."""
     service = service_of(request)
     nodes = await service.in_thread(service.index.nodes)
-    return json_response({"nodes": [node._asdict() for node in nodes]})
+    skew_s = service.index.clock_skew()
+    return json_response({"nodes": [node._asdict() for node in nodes], "clock_skew_s": skew_s})
 
 
 @router.get(_FILE, summary="Describe a file", response_model=File, responses=refusals(404), **_READ)

@@ -1,4 +1,4 @@
-"""An owner's time of acknowledgement: the store's clock as far as it was asked, never ahead, never back.
+"""The store's time as far as it was asked, for owners and for readers: never ahead, never back.
 
 ::
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
 
 
-class OwnerTime:
-    """The store's time (ms) for one opening. Safe to share between threads."""
+class StoreTime:
+    """The store's time (ms) for one opening. Safe to share between threads.
+
+    An owner counts its acknowledgements in it, a reader the readings of manifests.
+    """
 
     def __init__(self, clock: Clock) -> None:
-        """Begin: nothing of this opening is acknowledged before."""
+        """Begin: nothing of this opening is acknowledged, or read, before."""
         self._clock = clock
         self._lock = threading.Lock()
         self._wall = clock.now_ms()
@@ -46,6 +49,12 @@ class OwnerTime:
                 self.opened_ms = store_ms - round(self._passed)
             self._measured, self._measured_at = store_ms, self._passed
             self.skew_ms = self._wall - store_ms
+
+    def is_due(self, every_s: float) -> bool:
+        """Say whether the store was not asked for so many seconds, or never."""
+        with self._lock:
+            self._tick()
+            return self._measured is None or self._passed - self._measured_at >= every_s * 1000
 
     def now_ms(self) -> int:
         """Return the store's time, or somewhat less; our own clock's while it was never measured."""
