@@ -68,13 +68,14 @@ def _measure(data: Path, entries: int) -> list[dict[str, Any]]:
         index.query_batch_arrow(lookups, on_error="partial")
         query(index)
         return [
-            _row("put_batch", entries, lambda: put(index, entries)),
-            _row("query_batch", _LOOKUPS, lambda: index.query_batch_arrow(lookups, on_error="partial")),
-            _row("query", _LOOKUPS, lambda: query(index)),
+            measured("put_batch", entries, lambda: put(index, entries)),
+            measured("query_batch", _LOOKUPS, lambda: index.query_batch_arrow(lookups, on_error="partial")),
+            measured("query", _LOOKUPS, lambda: query(index)),
         ]  # fmt: skip
 
 
-def _row(what: str, count: int, work: Callable[[], object]) -> dict[str, Any]:
+def measured(what: str, count: int, work: Callable[[], object]) -> dict[str, Any]:
+    """Do the work once; return what it took as a row."""
     clock = SystemClock()
     started = clock.monotonic()
     work()

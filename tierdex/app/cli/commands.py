@@ -20,7 +20,7 @@ COMMANDS = (
     "serve", "load", "put", "query", "files", "inspect", "verify", "compact", "expire", "adopt",
     "bench", "cost", "probe", "demo",
 )  # fmt: skip
-GROUPS = ("keys", "nodes", "spark")  # `make_cli` of the module makes their commands
+GROUPS = ("keys", "log", "nodes", "spark")  # `make_cli` of the module makes their commands
 
 
 def make_cli(asked: str | None = None) -> typer.Typer:

@@ -1,6 +1,6 @@
-"""Opens the index that a command works on: a data folder, a store, or a service.
+"""Opens the index or message log that a command works on: a data folder, a store, or a service.
 
-Depends on client and index_service.
+Depends on client, index_service and log_service.
 """
 
 from __future__ import annotations
@@ -92,6 +92,26 @@ def opened_for_writing(
         **(settings or {}),
     ) as index:
         yield index
+
+
+@contextmanager
+def opened_log(
+    target: Target, settings: dict[str, Any] | None = None, *, writing: bool = False
+) -> Iterator[Any]:
+    """Open the message log of a data folder, or a client, and close it at the end.
+
+    For writing the folder is made where there is none. Raises NotFoundError, FolderInUseError.
+    """
+    if target.url is not None:
+        with _client(target) as client:
+            yield client
+        return
+    from tierdex.log_service.message_log import MessageLog
+
+    data = target.data or DEFAULT_DATA
+    options = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
+    with MessageLog.open(data, **options) as log:
+        yield log
 
 
 def _client(target: Target) -> Client:

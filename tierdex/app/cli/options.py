@@ -27,6 +27,21 @@ class Level(StrEnum):
     REMOTE = "remote"
 
 
+class LogLevel(StrEnum):
+    """Levels of acknowledgement of a message log."""
+
+    RECEIVED = "received"
+    OS = "os"
+    DISK = "disk"
+
+
+class Encoding(StrEnum):
+    """How bytes are written."""
+
+    TEXT = "text"
+    BASE64 = "base64"
+
+
 class ScopeName(StrEnum):
     """Scopes of a key; each includes the ones before it."""
 

@@ -1,0 +1,120 @@
+"""`tierdex log` over a local folder: output, exit codes, refusals."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import orjson
+import pytest
+
+from tierdex.log_service.message_log import MessageLog
+
+SMALL = ("--set", "journal_bytes=16777216")
+QUEUE = ("-t", "orders", "-q", "1")
+
+
+@pytest.fixture
+def append(run):
+    def append_one(*arguments, **options):
+        return run("log", "append", *arguments, *SMALL, **options)
+
+    return append_one
+
+
+def messages(result):
+    return orjson.loads(result.stdout)["messages"]
+
+
+def test_what_was_appended_is_read_in_every_form(run, append, tmp_path):
+    append(
+        *QUEUE, "größer", "-k", "a", "-k", "b", "-i", "M", "--header", "h=v=w", "--timestamp", "5"
+    )
+    (tmp_path / "raw").write_bytes(b"\x00\xff")
+    second = append(*QUEUE, "--file", "raw", "--durability", "os", "-o", "json")
+    assert orjson.loads(second.stdout)["offset"] == 1
+    one, two = messages(run("log", "read", *QUEUE, "-o", "json"))
+    assert (one["body"], one["keys"], one["message_id"], one["timestamp"]) == (
+        "größer",
+        ["a", "b"],
+        "M",
+        5,
+    )
+    assert one["headers"] == [{"name": "h", "value": "v=w"}]
+    assert (two["body"], two["encoding"]) == ("AP8=", "base64")
+    lines = run("log", "read", *QUEUE, "-o", "ndjson", "--offset", "1").stdout.splitlines()
+    assert [orjson.loads(line) for line in lines] == [two]
+    rows = list(csv.DictReader(io.StringIO(run("log", "read", *QUEUE, "-o", "csv").stdout)))
+    assert [row["offset"] for row in rows] == ["0", "1"]
+    assert "1970-01-01T00:00:00.005Z" in run("log", "read", *QUEUE).stdout
+
+
+def test_lines_are_appended_together_or_not_at_all(run, append):
+    good = orjson.dumps({"topic": "orders", "queue_id": 1, "body": "x"})
+    result = append("--lines", "-", stdin=good + b"\n" + good, code=0)
+    assert "offset" in result.stdout
+    bad = append("--lines", "-", stdin=good + b'\n{"topic": "orders"}', code=2)
+    assert "messages[1].queue_id" in bad.stderr
+    assert len(messages(run("log", "read", *QUEUE, "-o", "json"))) == 2
+
+
+def test_end_of_a_queue_ends_with_3_and_tells_where_to_go_on(run, append):
+    for body in "abc":
+        append(*QUEUE, body)
+    assert "--offset 2 (the end is 3)" in run("log", "read", *QUEUE, "-m", "2").stderr
+    assert "the queue ends at 3" in run("log", "read", *QUEUE, "--offset", "3", code=3).stderr
+    assert "ends at 0" in run("log", "read", "-t", "nobody", code=3).stderr
+
+
+def test_damaged_messages_are_named_and_end_with_4(run, append, tmp_path):
+    with MessageLog.open(tmp_path / "data", journal_bytes=1 << 24, background=False) as log:
+        log.append(topic="orders", queue_id=1, body=b"x" * 9000)
+        log.roll()
+        log.run_compaction()
+    (sealed,) = (tmp_path / "data" / "log" / "sealed").iterdir()
+    damaged = bytearray(sealed.read_bytes())
+    damaged[8000] ^= 1
+    sealed.write_bytes(damaged)
+    assert sealed.name in run("log", "read", *QUEUE, code=4).stderr
+    assert sealed.name in run("log", "tail", *QUEUE, "--no-follow", code=4).stderr
+
+
+def test_tail_writes_the_newest_messages_a_line_each(run, append):
+    for body in "abc":
+        append(*QUEUE, body)
+    lines = run("log", "tail", *QUEUE, "-n", "2", "--no-follow").stdout.splitlines()
+    assert [line.split()[::2] for line in lines] == [["1", "b"], ["2", "c"]]
+    line = run("log", "tail", *QUEUE, "-n", "1", "--no-follow", "-o", "ndjson").stdout
+    assert orjson.loads(line)["body"] == "c"
+    assert "--output" in run("log", "tail", *QUEUE, "-o", "csv", code=2).stderr
+
+
+def test_topics_queues_and_offsets_are_listed(run, append):
+    append(*QUEUE, "a", "--timestamp", "10")
+    append(*QUEUE, "b", "--timestamp", "20")
+    assert orjson.loads(run("log", "queues", "-o", "json").stdout) == {"topics": ["orders"]}
+    (row,) = orjson.loads(run("log", "queues", "-t", "orders", "-o", "json").stdout)["queues"]
+    assert row == {"queue_id": 1, "begin_offset": 0, "end_offset": 2}
+    told = orjson.loads(run("log", "offsets", *QUEUE, "--timestamp", "11", "-o", "json").stdout)
+    assert told == {
+        "begin_offset": 0,
+        "end_offsets": dict.fromkeys(("received", "os", "disk"), 2),
+        "offset": 1,
+    }
+
+
+def test_refusals_say_what_to_do(run, append):
+    assert "offset 0 is next" in append(*QUEUE, "x", "--expect-offset", "4", code=1).stderr
+    assert "--topic" in append("x", code=2).stderr
+    assert "BODY" in append(*QUEUE, code=2).stderr
+    assert "--header" in append(*QUEUE, "x", "--header", "none", code=2).stderr
+    assert "queue_id" in append("-t", "orders", "-q", "-1", "x", code=2).stderr
+    assert "no message log" in run("log", "read", *QUEUE, "--data", "nowhere", code=1).stderr
+
+
+def test_bench_measures_in_a_folder_that_is_gone_afterwards(run, tmp_path):
+    result = run("log", "bench", "--messages", "10000", "--folder", str(tmp_path), "-o", "json")
+    rows = {row["what"]: row["count"] for row in orjson.loads(result.stdout)}
+    assert rows["append_batch disk"] == 10_000
+    assert rows["read all"] == 30_000 + 201
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,289 @@
+"""`tierdex log`: append messages to a message log, read, follow and list its queues.
+
+Depends on times, codecs, settings and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, reporting, say
+from tierdex.app.cli.log_bench import bench
+from tierdex.app.cli.opening import Target, opened_log, parse_settings
+from tierdex.app.cli.options import Encoding, Form, LogLevel
+from tierdex.app.cli.output import write_fields, write_rows
+from tierdex.app.times import format_time, parse_time
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from tierdex.log_service.answer import Message, ReadAnswer
+
+Topic = Annotated[str, typer.Option("--topic", "-t", help="Topic.")]
+QueueId = Annotated[int, typer.Option("--queue-id", "-q", help="Queue of the topic.")]
+Offset = Annotated[int, typer.Option(help="First offset.")]
+MaxCount = Annotated[int, typer.Option("--max-count", "-m", help="Most messages.")]
+Visible = Annotated[LogLevel, typer.Option(help="The level that a message needs to be seen.")]
+Written = Annotated[
+    Encoding, typer.Option(help="How bodies are written; what is not UTF-8 comes as base64.")
+]
+COLUMNS = ("offset", "time", "keys", "message_id", "body")
+CSV_COLUMNS = (
+    "topic", "queue_id", "offset", "timestamp", "keys", "message_id", "headers", "encoding", "body",
+)  # fmt: skip
+_FOLLOW_S = 3600.0  # of one read that waits
+
+
+def make_cli() -> typer.Typer:
+    """Return the command group."""
+    cli = typer.Typer(
+        help="Append to a message log; read, follow and list its queues.", no_args_is_help=True
+    )
+    for command in (append, read, tail, queues, offsets, bench):
+        cli.command(command.__name__)(reporting(command))
+    return cli
+
+
+def append(
+    body: Annotated[str | None, typer.Argument(help="Body, as text.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")] = None,
+    queue_id: QueueId = 0,
+    file: Annotated[
+        Path | None, typer.Option(help="Take the body from this file; `-` is stdin.")
+    ] = None,
+    lines: Annotated[
+        Path | None,
+        typer.Option("--lines", help="Messages as JSON lines from this file; `-` is stdin."),
+    ] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Message ID.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Header; repeatable.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(help="Time: milliseconds or RFC 3339 (default: now).")
+    ] = None,
+    expect_offset: Annotated[
+        int | None, typer.Option(help="Append only if this offset is next in the queue.")
+    ] = None,
+    durability: Annotated[LogLevel, typer.Option(help="Level to reach.")] = LogLevel.DISK,
+    data: options.Data = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Append one message, or many from JSON lines: all of them or none."""
+    level, settings = durability.value, parse_settings(setting)
+    if sum(each is not None for each in (body, file, lines)) != 1:
+        raise InvalidRequestError("give a BODY, --file or --lines", field="append")
+    if lines is not None:
+        columns = _read_lines(lines, settings)
+        with opened_log(Target(data, None, url, api_key), settings, writing=True) as log:
+            receipt = log.append_batch(**columns, durability=level)
+        rows = [
+            {"topic": topic, "queue_id": queue_id, "offset": offset}
+            for topic, queue_id, offset in zip(
+                columns["topic"], columns["queue_id"], receipt.offsets.tolist(), strict=True
+            )
+        ]
+        write_rows(output, rows, ("topic", "queue_id", "offset"), whole={"appended": rows})
+        return
+    if topic is None:
+        raise InvalidRequestError("--topic is needed", field="append")
+    message = {
+        "topic": topic, "queue_id": queue_id, "body": _body(body, file), "keys": key or None,
+        "message_id": message_id, "headers": [_header(each) for each in header or ()] or None,
+        "timestamp": None if timestamp is None else parse_time(timestamp, field="--timestamp"),
+    }  # fmt: skip
+    with opened_log(Target(data, None, url, api_key), settings, writing=True) as log:
+        offset = log.append(**message, expect_offset=expect_offset, durability=level)
+    row = {"topic": topic, "queue_id": queue_id, "offset": offset, "durability": level}
+    write_fields(output, row)
+
+
+def _body(text: str | None, file: Path | None) -> bytes:
+    if file is None:
+        return (text or "").encode("utf-8", "surrogateescape")
+    return _bytes_of(file)
+
+
+def _bytes_of(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+
+
+def _header(pair: str) -> tuple[str, bytes]:
+    name, equals, value = pair.partition("=")
+    if not equals:
+        raise InvalidRequestError(f"{pair!r} is not NAME=VALUE", field="--header")
+    return name, value.encode("utf-8", "surrogateescape")
+
+
+def _read_lines(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    from tierdex.app.http.codecs.messages_in import read_message_lines
+    from tierdex.clock import SystemClock
+    from tierdex.settings import load_settings
+
+    lines = _bytes_of(path)
+    columns = read_message_lines(lines, load_settings(**settings), SystemClock().now_ms()).columns
+    return dict(columns)
+
+
+def read(
+    topic: Topic,
+    queue_id: QueueId = 0,
+    offset: Offset = 0,
+    max_count: MaxCount = 100,
+    max_bytes: Annotated[
+        int, typer.Option(help="Most bytes of bodies, after the first message.")
+    ] = 1 << 20,
+    visible: Visible = LogLevel.DISK,
+    encoding: Written = Encoding.TEXT,
+    data: options.Data = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Read messages of a queue from an offset on.
+
+    Exit code 0 found, 3 none there, 4 incomplete.
+    """
+    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+        answer: ReadAnswer = log.read(
+            topic, queue_id, offset,
+            max_count=max_count, max_bytes=max_bytes, visible=visible.value,
+        )  # fmt: skip
+    from tierdex.app.http.codecs.messages_out import messages_document
+
+    document = messages_document(answer, encoding.value)
+    _write(output, document["messages"], whole=document)
+    if answer.from_begin:
+        say(f"the queue begins at offset {answer.begin_offset}")
+    if answer.next_offset < answer.end_offset:
+        say(f"there is more: --offset {answer.next_offset} (the end is {answer.end_offset})")
+    if not answer.complete:
+        _tell_missing(answer)
+        raise typer.Exit(Exit.INCOMPLETE)
+    if not len(answer):
+        say(f"no message at offset {offset}: the queue ends at {answer.end_offset}")
+        raise typer.Exit(Exit.NOT_FOUND)
+
+
+def _tell_missing(answer: ReadAnswer) -> None:
+    for file, reason, _ in answer.missing:
+        say(f"incomplete: offset {answer.next_offset} could not be read: {file}: {reason}")
+
+
+def _write(form: Form, rows: list[dict[str, Any]], *, whole: Any) -> None:
+    if form is Form.TABLE:
+        if rows:
+            for row in rows:
+                row["time"] = format_time(row["timestamp"])
+            write_rows(form, rows, COLUMNS)
+        return
+    write_rows(form, rows, CSV_COLUMNS if form is Form.CSV else COLUMNS, whole=whole)
+
+
+def tail(
+    topic: Topic,
+    queue_id: QueueId = 0,
+    last: Annotated[int, typer.Option("--last", "-n", help="Begin so many before the end.")] = 10,
+    follow: Annotated[bool, typer.Option(help="Wait for more until interrupted.")] = True,
+    visible: Visible = LogLevel.DISK,
+    encoding: Written = Encoding.TEXT,
+    data: options.Data = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Write the newest messages of a queue, a line each, and then those that come.
+
+    A line is offset, time and body, or with `--output ndjson` a JSON object.
+    """
+    if output not in (Form.TABLE, Form.NDJSON):
+        raise InvalidRequestError("table or ndjson", field="--output")
+    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+        end = log.end_offset(topic, queue_id, level=visible.value)
+        reader = log.reader(
+            topic, queue_id, max(0, end - last), visible=visible.value,
+            wait=_FOLLOW_S if follow else 0.0,
+        )  # fmt: skip
+        while True:
+            for message in reader:
+                typer.echo(_line(output, message, encoding.value))
+            if not follow:
+                return
+
+
+def _line(form: Form, message: Message, encoding: str) -> bytes:
+    from tierdex.app.http.codecs.messages_out import message_document
+
+    if form is Form.NDJSON:
+        return orjson.dumps(message_document(message, encoding))
+    written = message_document(message, encoding)["body"].encode()
+    return b"%d %s %s" % (message.offset, format_time(message.timestamp).encode(), written)
+
+
+def queues(
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Topic whose queues to list.")
+    ] = None,
+    data: options.Data = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """List the topics of a message log, or the queues of one and the offsets they hold."""
+    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+        if topic is None:
+            topics = log.topics() if url is None else log.log_topics()
+            rows: list[dict[str, Any]] = [{"topic": name} for name in topics]
+        else:
+            rows = [
+                {
+                    "queue_id": each,
+                    "begin_offset": log.begin_offset(topic, each),
+                    "end_offset": log.end_offset(topic, each),
+                }
+                for each in log.queues(topic)
+            ]
+    columns = ("topic",) if topic is None else ("queue_id", "begin_offset", "end_offset")
+    whole = {"topics": [row["topic"] for row in rows]} if topic is None else {"queues": rows}
+    write_rows(output, rows, columns, whole=whole)
+
+
+def offsets(
+    topic: Topic,
+    queue_id: QueueId = 0,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(help="Tell the least offset whose message is not older than this."),
+    ] = None,
+    data: options.Data = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Tell where a queue begins, and where it ends at each level."""
+    queue = (topic, queue_id)
+    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+        told: dict[str, Any] = {
+            "begin_offset": log.begin_offset(*queue),
+            "end_offsets": {
+                each.value: log.end_offset(*queue, level=each.value) for each in LogLevel
+            },
+        }
+        if timestamp is not None:
+            told["offset"] = log.offset_at(*queue, parse_time(timestamp, field="--timestamp"))
+    write_fields(output, told)
