@@ -6,11 +6,13 @@ import { byId } from "./dom.js";
 import { FilesView } from "./files.js";
 import { readLink, VIEWS } from "./link.js";
 import { Lookup } from "./lookup.js";
+import { MessagesView } from "./messages.js";
 
 const ZONE_NAME = "tierdex-zone";
 
 const seams = { zone: () => byId("zone").value, wantKey };
 const lookup = new Lookup(seams);
+const messages = new MessagesView(seams);
 const files = new FilesView(seams);
 const compaction = new CompactionView(seams);
 
@@ -23,9 +25,11 @@ function open() {
     else link.removeAttribute("aria-current");
   }
   document.title = `${view[0].toUpperCase()}${view.slice(1)} · Tierdex`;
+  if (view !== "messages") messages.close();
   if (view !== "files") files.close();
   if (view !== "compaction") compaction.close();
   if (view === "lookup") lookup.show(parameters);
+  if (view === "messages") messages.open(parameters);
   if (view === "files") files.open(parameters);
   if (view === "compaction") compaction.open();
 }
@@ -52,7 +56,7 @@ function watchZone() {
   byId("zone").value = before = localStorage.getItem(ZONE_NAME) === "local" ? "local" : "utc";
   byId("zone").addEventListener("change", () => {
     localStorage.setItem(ZONE_NAME, byId("zone").value);
-    for (const view of [lookup, files, compaction]) view.zoneChanged(before);
+    for (const view of [lookup, messages, files, compaction]) view.zoneChanged(before);
     before = byId("zone").value;
   });
 }

@@ -7,6 +7,7 @@
 import { ApiError, NewestRequest } from "./api.js";
 import { byId, element, showNote } from "./dom.js";
 import { explainView } from "./explain.js";
+import { showMessages } from "./found_messages.js";
 import { isQuery, readLink, writeQuery } from "./link.js";
 import { nothingFound } from "./nothing_found.js";
 import { completenessBanner, entriesTable } from "./results.js";
@@ -171,6 +172,7 @@ export class Lookup {
       isNothing ? nothingFound(this.query, answer, topics, this.zone()) : completenessBanner(answer, this.zone()),
       head, ...(entries.length ? [entriesTable(entries, this.zone())] : []), ...(answer.next_cursor ? [more] : []),
     );
+    if (entries.length) showMessages(byId("entries"), entries, this.query);
     byId("explain-view").replaceChildren(...(answer.explain ? [explainView(answer.explain)] : []));
     if (isNextPage) byId("next-page")?.focus();
   }
