@@ -103,15 +103,22 @@ def run(
         from tierdex.app.http.server import serve as serve_index
     except ImportError as error:
         raise _without_server_extra(error) from error
-    from tierdex.index_service.warm_up import warm_up
     from tierdex.settings import load_settings
 
     check_exposure(server, keys)  # before the folder is locked and recovered
     limits = load_settings(**served.settings)
     index = served.open()
     # In a thread: the first requests wait for the kernels they call, and for no others.
-    threading.Thread(target=warm_up, name="tierdex-warm-up", daemon=True).start()
+    threading.Thread(target=_load_kernels, name="tierdex-warm-up", daemon=True).start()
     serve_index(index, server, keys, limits=limits, announce=announce)
+
+
+def _load_kernels() -> None:
+    from tierdex.app.http.codecs import row_text
+    from tierdex.index_service.warm_up import warm_up
+
+    warm_up()
+    row_text.warm_up()
 
 
 def _without_server_extra(error: ImportError) -> InvalidRequestError:

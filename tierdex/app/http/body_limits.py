@@ -8,7 +8,7 @@ A body arrives in pieces, and the C library keeps freed pieces while a small obj
 them. So each time that enough bodies have ended, the allocator is told to return memory to the
 system.
 
-Depends on starlette, problems and codecs.
+Depends on problems, service and codecs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import asyncio
 import ctypes
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers
-
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM
 from tierdex.app.http.problems import HttpRefusalError
+from tierdex.app.http.service import header_of
 from tierdex.errors import RequestTooLargeError, UnavailableError
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class BodyLimits:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        body = _ArrivingBody(Headers(scope=scope), receive, self._settings, self._budget)
+        body = _ArrivingBody(scope, receive, self._settings, self._budget)
         try:
             await self._app(scope, body.receive, send)
         finally:
@@ -87,15 +86,15 @@ class _ArrivingBody:
     """One request's body. `held_bytes` is its share of the budget."""
 
     def __init__(
-        self, headers: Headers, receive: Receive, settings: ServerSettings, budget: BodyBudget
+        self, scope: Scope, receive: Receive, settings: ServerSettings, budget: BodyBudget
     ) -> None:
-        kind = headers.get("content-type", "").split(";", 1)[0].strip().lower()
+        kind = (header_of(scope, b"content-type") or "").split(";", 1)[0].strip().lower()
         is_json = kind != ARROW_STREAM
         self._most_bytes = settings.max_body_bytes
         if is_json:
             self._most_bytes = min(self._most_bytes, settings.max_json_bytes)
         self._weight = _JSON_WEIGHT if is_json else 1
-        declared = headers.get("content-length", "")
+        declared = header_of(scope, b"content-length") or ""
         self._declared_bytes = int(declared) if declared.isdecimal() else 0
         self._receive = receive
         self._timeout_s = settings.body_timeout

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+PAGE_HEADERS = frozenset({"authorization", "origin", "sec-fetch-site", "host"})  # all it looks at
 
 
 def refuse_foreign_page(headers: Mapping[str, str], allowed_origins: Collection[str]) -> None:
