@@ -127,7 +127,7 @@ class Appender:
             raise ExpectationFailedError(self._committer.join(level), found)
 
     def _joined(self, offsets: np.ndarray, level: Level) -> Appended:
-        self._committer.note_staged()
+        self._committer.note_staged(level)
         return Appended(offsets, self._committer.join(level))
 
     # -- pieces ----------------------------------------------------------------------------------------

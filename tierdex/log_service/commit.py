@@ -25,14 +25,16 @@ _FOR_EVER = -1.0
 class Commit:
     """What is written and synced in one go. Safe to share between threads."""
 
-    __slots__ = ("_callbacks", "_gates", "_lock", "error", "level", "wanted")
+    __slots__ = ("_callbacks", "_gates", "_lock", "error", "is_called_for", "level", "wanted")
 
     def __init__(self) -> None:
         self.wanted = Level.RECEIVED  # the highest level that somebody waits for
+        self.is_called_for = False  # the thread that commits was told of it
         self.level = Level.RECEIVED
         self.error: TierdexError | None = None
         self._lock = threading.Lock()
-        self._gates = {Level.OS: Bell(), Level.DISK: Bell()}
+        # One who commits alone needs neither.
+        self._gates: dict[Level, Bell] = {}
         self._callbacks: list[tuple[Level, Callable[[Commit], object]]] = []
 
     def is_settled(self, level: Level) -> bool:
@@ -41,8 +43,11 @@ class Commit:
 
     def wait(self, level: Level) -> None:
         """Wait until the level is settled."""
-        if not self.is_settled(level):
-            self._gates[level].wait(_FOR_EVER)
+        with self._lock:
+            if self.is_settled(level):
+                return
+            gate = self._gates.setdefault(level, Bell())
+        gate.wait(_FOR_EVER)
 
     def add_callback(self, level: Level, callback: Callable[[Commit], object]) -> None:
         """Call `callback(self)` once the level is settled: now, or in the thread that commits.
@@ -59,25 +64,30 @@ class Commit:
         """Let everybody go on who waits for `level` or a lower one."""
         with self._lock:
             self.level = level
-        self._release()
+            due = self._take_settled()
+        for callback in due:
+            callback(self)
 
     def fail(self, error: TierdexError) -> None:
         """Let everybody go on, with an error, who is not acknowledged yet."""
         with self._lock:
             self.error = error
-        self._release()
+            due = self._take_settled()
+        for callback in due:
+            callback(self)
 
     def raise_error(self, level: Level) -> None:
         """Raise why the level was not reached, if it was not."""
         if self.level < level and self.error is not None:
             raise type(self.error)(*self.error.args)  # a new one each time: tracebacks add up
 
-    def _release(self) -> None:
+    def _take_settled(self) -> list[Callable[[Commit], object]]:
+        """Open the gates that are settled, and return whom to call. Holding the lock."""
         for level, gate in self._gates.items():
             if self.is_settled(level):
                 gate.set()
-        with self._lock:
-            due = [callback for level, callback in self._callbacks if self.is_settled(level)]
-            self._callbacks = [each for each in self._callbacks if not self.is_settled(each[0])]
-        for callback in due:
-            callback(self)
+        if not self._callbacks:
+            return []
+        due = [callback for level, callback in self._callbacks if self.is_settled(level)]
+        self._callbacks = [each for each in self._callbacks if not self.is_settled(each[0])]
+        return due

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tierdex.logfile.journal.file import Journal
 
 _SYNC_EVERY_BYTES = 64 << 20
-_IDLE_S = 60.0
+_IDLE_S = 1.0  # rows whose caller was interrupted before it could wait for them
 
 
 class Committer:
@@ -71,14 +71,18 @@ class Committer:
     def join(self, level: Level) -> Commit:
         """Return the commit that brings what was staged until now to `level`. Holding `append_lock`."""
         commit = self._next
-        commit.wanted = max(commit.wanted, level)
+        if commit.wanted < level:
+            commit.wanted = level
         return commit
 
-    def note_staged(self) -> None:
-        """Have what was staged written soon, though nobody waits for it. Holding `append_lock`."""
+    def note_staged(self, level: Level) -> None:
+        """Have what was staged written soon, though nobody waits for it. Holding `append_lock`.
+
+        Who wants a `level` commits, or has the thread commit, when they wait: it need not wake before.
+        """
         if self._staged_since is None:
             self._staged_since = self._clock.monotonic()
-            if self.wake is not None:
+            if level is Level.RECEIVED and self.wake is not None:
                 self.wake()
 
     def wait(self, commit: Commit, level: Level) -> None:
@@ -93,6 +97,7 @@ class Committer:
                     self.commit_lock.release()
                 self.hand_over()
             else:
+                self._call_for(commit)  # whoever has the lock need not be at a commit
                 commit.wait(level)
         commit.raise_error(level)
 
@@ -102,6 +107,12 @@ class Committer:
             with suppress(TierdexError):
                 self.wait(commit, level)
         else:
+            self._call_for(commit)
+
+    def _call_for(self, commit: Commit) -> None:
+        """Tell the thread of a commit, once."""
+        if not commit.is_called_for:
+            commit.is_called_for = True
             self.hand_over()
 
     def hand_over(self) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from tierdex.settings import Settings
 
+EXTRA_BYTES_MOST = 32 << 10  # so that a message with its extra fits a stage
 _NO_ROWS = np.zeros(1, np.uint32)
 
 
@@ -238,15 +239,12 @@ def _extra(
 
 
 def _check_extras(settings: Settings, extras: BinaryColumn) -> None:
-    most = min(settings.max_message_bytes, _EXTRA_MOST)
+    most = min(settings.max_message_bytes, EXTRA_BYTES_MOST)
     if extras.largest > most:
         raise RequestTooLargeError(
             f"keys, message ID and headers of a message have {extras.largest} bytes, at most {most}",
             field="headers",
         )
-
-
-_EXTRA_MOST = 32 << 10  # so that a message with its extra fits a stage
 
 
 def _listed(values: Any, name: str) -> list[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierdex.disk_errors import with_disk_errors
+from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError, OffsetMismatchError, ReadOnlyError
 from tierdex.fork import forked_error, tell_child
 from tierdex.log_service.answer import LogFileInfo, Receipt
@@ -122,7 +122,6 @@ class MessageLog:
 
     # -- append ----------------------------------------------------------------------------------------
 
-    @with_disk_errors
     def append(
         self,
         *,
@@ -144,14 +143,14 @@ class MessageLog:
         (nothing was appended, everything below the right offset has the level), InvalidRequestError,
         RequestTooLargeError, UnavailableError (not acknowledged; it may be there all the same).
         """
-        pending = self._append_nowait(
-            GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
-            expect_offset, durability,
-        )  # fmt: skip
-        self._writing().committer.wait(pending.commit, pending.level)
-        return pending.offset
+        with typed_disk_errors:
+            offset, commit, level = self._append_one(
+                GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
+                expect_offset, durability,
+            )  # fmt: skip
+            self._writing().committer.wait(commit, level)
+            return offset
 
-    @with_disk_errors
     def append_nowait(
         self,
         *,
@@ -170,12 +169,13 @@ class MessageLog:
         All messages of one commit share it, so a coroutine's future may serve all of them. Raises as
         `append` does; errors of the disk come through `commit.raise_error(level)`.
         """
-        pending = self._append_nowait(
-            GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
-            expect_offset, durability,
-        )  # fmt: skip
-        self._writing().committer.begin(pending.commit, pending.level)
-        return pending
+        with typed_disk_errors:
+            pending = self._append_one(
+                GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
+                expect_offset, durability,
+            )  # fmt: skip
+            self._writing().committer.begin(pending.commit, pending.level)
+            return pending
 
     @with_disk_errors
     def append_batch(
@@ -413,14 +413,18 @@ class MessageLog:
             raise ReadOnlyError("the log was opened read-only")
         return writing
 
-    def _append_nowait(
+    def _append_one(
         self, given: GivenMessages, expect_offset: int | None, durability: str
     ) -> PendingAppend:
         level = level_of(durability, "durability")
         writing = self._writing()
         if expect_offset is not None:
             check_integer(expect_offset, "expect_offset", 0, INT64_MAX)
-        rows = check_message(self._settings, given, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        taken = writing.singles.append(given, now_ms, expect_offset, level)
+        if taken is not None:
+            return PendingAppend(*taken, level)
+        rows = check_message(self._settings, given, now_ms)
         try:
             appended: Appended = writing.appender.append(rows, level, expect=expect_offset)
         except ExpectationFailedError as failed:

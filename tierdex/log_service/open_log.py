@@ -44,6 +44,7 @@ from tierdex.log_service.next_journal import NextJournal
 from tierdex.log_service.queue_table import QueueTable
 from tierdex.log_service.reads import LogReads
 from tierdex.log_service.sealer import Sealer
+from tierdex.log_service.single_appends import SingleAppends
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class LogWriting:
     active: ActiveJournal
     committer: Committer
     appender: Appender
+    singles: SingleAppends
     sealer: Sealer
     next_journal: NextJournal
     lock: FolderLock
@@ -279,8 +281,19 @@ class _OwnerOpening:
             seams, table, self._queues, active, committer, options.stage_bytes
         ).mend
         sealer = Sealer(seams, self._paths, table, active, appender, committer, next_journal)
+        singles = SingleAppends(
+            options.settings, self._queues, active, committer, components.check_open
+        )
         components.writing = LogWriting(
-            self._queues, active, committer, appender, sealer, next_journal, self._lock, self._paths
+            self._queues,
+            active,
+            committer,
+            appender,
+            singles,
+            sealer,
+            next_journal,
+            self._lock,
+            self._paths,
         )
         return components
 

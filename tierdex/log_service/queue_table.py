@@ -20,6 +20,7 @@ from tierdex.logfile.journal.tables import Tables
 
 if TYPE_CHECKING:
     from tierdex.logfile.journal.sealed import SealedJournal
+    from tierdex.logfile.journal.tables import Snapshot
 
 
 class RowQueues(NamedTuple):
@@ -75,6 +76,11 @@ class QueueTable:
 
     def __len__(self) -> int:
         return self._tables.queue_count
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The tables as they are now: another one after a call that had to make room."""
+        return self._tables.snapshot
 
     @property
     def words(self) -> np.ndarray:

@@ -6,10 +6,11 @@ one string?) than a kernel needs for its work. A kernel compiled for these types
     INTEGER   an int that fits i8           number(x), or not is_number(x)
     TEXT      a str, or None                text_bytes(x) at text_address(x)
     ONE_TEXT  a list of one str, or none    the same
+    BYTES     a bytes, which may be empty   the same
 
-`text_bytes` is 0 when there is no text, NOT_PLAIN for everything else: other types, subclasses, an
-empty text, more than one, lone surrogates. Never an error: whoever calls the kernel takes the general path
-then, which says what is wrong. The address holds while the kernel keeps the GIL, no longer.
+`text_bytes` is 0 when there is no text, or an empty bytes, NOT_PLAIN for everything else: other types,
+subclasses, an empty text, more than one, lone surrogates. Never an error: whoever calls the kernel takes
+the general path then, which says what is wrong. The address holds while the kernel keeps the GIL, no longer.
 
 Depends on numba and llvmlite only; `compile.direct_call` makes what is called.
 """
@@ -51,14 +52,20 @@ class _OneText(_Taken):
     pass
 
 
+class _Bytes(_Taken):
+    pass
+
+
 INTEGER: Final = _Integer("Integer")
 TEXT: Final = _Text("Text")
 ONE_TEXT: Final = _OneText("OneText")
+BYTES: Final = _Bytes("Bytes")
 
 
 @register_model(_Integer)
 @register_model(_Text)
 @register_model(_OneText)
+@register_model(_Bytes)
 class _PairModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         members = [("value", types.int64), ("extent", types.int64)]
@@ -111,6 +118,20 @@ def _take_one_text(kind: Any, given: Any, c: Any) -> Any:
     return NativeValue(pair._getvalue())
 
 
+@unbox(_Bytes)
+def _take_bytes(kind: Any, given: Any, c: Any) -> Any:
+    pair = _new_pair(kind, c, extent=NOT_PLAIN)
+    with c.builder.if_then(_is_a(given, "PyBytes_Type", c), likely=True):
+        for name, field, result in (
+            ("PyBytes_AsString", "value", _I64), ("PyBytes_Size", "extent", _I64),
+        ):  # fmt: skip
+            function = cgutils.get_or_insert_function(
+                c.builder.module, ir.FunctionType(result, [c.pyapi.pyobj]), name
+            )
+            setattr(pair, field, c.builder.call(function, [given]))
+    return NativeValue(pair._getvalue())
+
+
 def _new_pair(kind: Any, c: Any, *, extent: int) -> Any:
     pair = cgutils.create_struct_proxy(kind)(c.context, c.builder)
     pair.value = ir.Constant(_I64, 0)
@@ -160,5 +181,5 @@ def _make_reader(field: str, *kinds: type) -> Any:
 
 number = _make_reader("value", _Integer)
 is_number = _make_reader("extent", _Integer)
-text_address = _make_reader("value", _Text, _OneText)
-text_bytes = _make_reader("extent", _Text, _OneText)
+text_address = _make_reader("value", _Text, _OneText, _Bytes)
+text_bytes = _make_reader("extent", _Text, _OneText, _Bytes)

@@ -20,7 +20,7 @@ from tierdex.fileparts.memory import address
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels import scan as k
 from tierdex.logfile.journal.kernels import state as s
-from tierdex.logfile.journal.kernels.stage_rows import batch_crc
+from tierdex.logfile.journal.kernels.batch_record import batch_crc, seal_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 4 << 20
 _CHECKPOINTS_FIRST = 16
-_RECORD = layout.places(layout.RECORD)
 
 
 class BatchEnd(NamedTuple):
@@ -65,6 +64,16 @@ class BatchScan:
         return BatchEnd(*(int(words[w]) for w in (k.X_POSITION, k.X_NUMBER, k.X_CRC)))
 
     @property
+    def position(self) -> int:
+        """The byte behind the last batch."""
+        return int(self.words[k.X_POSITION])
+
+    @property
+    def uuid_address(self) -> int:
+        """Where kernels find the file's uuid, as long as the scan lives."""
+        return int(self.words[k.X_UUID])
+
+    @property
     def synced_to(self) -> int:
         """Bytes of the file that were known to be durable when the last batch was written."""
         return int(self.words[k.X_SYNCED_TO]) * HEADER_BYTES
@@ -75,34 +84,17 @@ class BatchScan:
         count = -(-int(self.words[k.X_NUMBER]) // layout.CHECKPOINT_BATCHES)
         return self._checkpoints[:count].copy()
 
-    def seal_record(self, record: np.ndarray, length: int) -> int:
-        """Set the checksum of the batch at `record` (u1), the next one; return it."""
+    def seal_record(self, record: int, length: int) -> int:
+        """Set the checksum of the batch at the address `record`, the next one; return it."""
         words = self.words
-        crc = int(
-            batch_crc(
-                address(record),
-                length,
-                np.uint32(words[k.X_SEED]),
-                words[k.X_NUMBER],
-                words[k.X_CRC],
-            )
-        )
-        begin = _RECORD["crc"]
-        record[begin : begin + 4] = np.frombuffer(np.uint32(crc).tobytes(), np.uint8)
-        return crc
+        seed = words[k.X_SEED]
+        return int(seal_record(record, length, seed, words[k.X_NUMBER], words[k.X_CRC]))
 
     def step(self, length: int, crc: int, tables_before: tuple[int, int]) -> None:
         """Go over a batch that was written; `tables_before` are messages and greatest time before it."""
-        words = self.words
-        number = int(words[k.X_NUMBER])
-        if number % layout.CHECKPOINT_BATCHES == 0:
-            place = number // layout.CHECKPOINT_BATCHES
-            if place >= len(self._checkpoints):
-                self._grow()
-            self._checkpoints[place] = (words[k.X_POSITION], words[k.X_CRC], *tables_before)
-        words[k.X_POSITION] += length
-        words[k.X_NUMBER] = number + 1
-        words[k.X_CRC] = crc
+        if not k.step_over(self.words, length, crc, *tables_before):
+            self._grow()
+            k.step_over(self.words, length, crc, *tables_before)
 
     def take_file(
         self, read_at: ReadAt, tables: Tables, path: object, limit: int, piece: int = _PIECE_BYTES

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tierdex.errors import ReadOnlyError, RequestTooLargeError, TierdexError
-from tierdex.fileparts.layout import BLOCK_BYTES, PREDECESSOR_POSITION, round_up
+from tierdex.fileparts.layout import BLOCK_BYTES, PREDECESSOR_POSITION
 from tierdex.fileparts.memory import address
 from tierdex.fileparts.predecessor import Predecessor, encode_predecessor
 from tierdex.logfile import layout
+from tierdex.logfile.journal.kernels import batch_record as record_k
 from tierdex.logfile.journal.kernels import define as define_k
 from tierdex.logfile.journal.kernels import stage_rows as k
 from tierdex.logfile.journal.kernels import state as s
@@ -62,6 +63,7 @@ class ClosedStage(NamedTuple):
     """A batch that is to be written: `memory` holds it, a zeroed record behind, until it is published."""
 
     memory: np.ndarray
+    address: int
     position: int
     length: int
     message_count: int
@@ -90,6 +92,7 @@ class JournalWriter(JournalReader):
         if writable:
             # Each with the zeroed record behind the batch.
             self._memory = [np.empty(stage_bytes + _RECORD, np.uint8) for _ in range(2)]
+            self._addresses = [address(memory) for memory in self._memory]
             self._entries = np.empty(stage_bytes, np.uint8)
             self._stage[s.V_ENTRIES] = address(self._entries)
             self._stage[s.V_ENTRY_LIMIT] = stage_bytes
@@ -119,6 +122,11 @@ class JournalWriter(JournalReader):
     def staged_count(self) -> int:
         """Messages in the open stage."""
         return int(self._stage[s.V_COUNT])
+
+    @property
+    def stage_address(self) -> int:
+        """Where kernels find the words of the stage, as long as the journal lives."""
+        return address(self._stage)
 
     @property
     def closed_stage(self) -> ClosedStage | None:
@@ -202,28 +210,23 @@ class JournalWriter(JournalReader):
             raise
 
     def _close_stage(self) -> ClosedStage:
-        stage, memory = self._stage, self._memory[0]
-        entries, rows_end = int(stage[s.V_ENTRY_USED]), int(stage[s.V_USED])
-        begin, count = int(stage[s.V_BEGIN]), int(stage[s.V_COUNT])
-        length = round_up(rows_end + entries, layout.BATCH_UNIT)
-        memory[rows_end : rows_end + entries] = self._entries[:entries]
-        memory[rows_end + entries : length + _RECORD] = 0
-        record = memory[:_RECORD].view(layout.RECORD)
-        record[0] = np.zeros((), layout.RECORD)
-        record["magic"], record["number"] = layout.RECORD_MAGIC, self._next_number
-        record["message_count"], record["entry_bytes"] = count, entries
-        record["row_bytes"] = rows_end - _RECORD
-        record["base_time"] = self.tables.words[s.W_BASE_TIME]
-        record["uuid"] = np.void(self.uuid)
-        record["synced_to"] = self.synced // BLOCK_BYTES
-        closed = ClosedStage(memory, begin, length, count, self._bounds_closed)
-        self._bounds_closed = bounds_of(self.tables)
+        stage, memory, tables = self._stage, self._memory[0], self.tables
+        begin, count, place = (int(stage[w]) for w in (s.V_BEGIN, s.V_COUNT, s.V_ADDRESS))
+        length = int(
+            record_k.write_record(
+                tables.words, stage, self._next_number, self._scan.uuid_address,
+                self.synced // BLOCK_BYTES,
+            )
+        )  # fmt: skip
+        closed = ClosedStage(memory, place, begin, length, count, self._bounds_closed)
+        self._bounds_closed = bounds_of(tables)
         self._next_number += 1
         self._memory.reverse()
+        self._addresses.reverse()
         # Readers of staged rows look here at any moment: the closed stage stands there before the open
         # one is another.
         stage[s.V_CLOSED_BEGIN] = begin
-        stage[s.V_CLOSED_ADDRESS] = address(memory)
+        stage[s.V_CLOSED_ADDRESS] = place
         self._closed_stage = closed
         self._open_stage(begin + length)
         return closed
@@ -234,10 +237,10 @@ class JournalWriter(JournalReader):
         """Write a closed stage and publish it. Raises OSError; then the same may be written again."""
         self._refuse_unless_writable()
         assert closed is self._closed_stage, "written before, or another journal's"
-        assert closed.position == self.end.position, "batches are written in order"
-        crc = self._scan.seal_record(closed.memory, closed.length)
+        assert closed.position == self._scan.position, "batches are written in order"
+        crc = self._scan.seal_record(closed.address, closed.length)
         behind = min(_RECORD, self.header.capacity - closed.position - closed.length)
-        self._file.write_at(closed.position, closed.memory[: closed.length + max(0, behind)].data)
+        self._file.write_at(closed.position, closed.memory.data[: closed.length + max(0, behind)])
         try:
             self._scan.step(closed.length, crc, closed.bounds_before)
             # Published before the stage may be reused: a reader finds each row in one of the two.
@@ -362,7 +365,7 @@ class JournalWriter(JournalReader):
         stage = self._stage
         room = min(self._stage_bytes, self.header.capacity - position) - layout.BATCH_UNIT
         stage[s.V_BEGIN] = position
-        stage[s.V_ADDRESS] = address(self._memory[0])
+        stage[s.V_ADDRESS] = self._addresses[0]
         stage[s.V_USED] = _RECORD
         stage[s.V_LIMIT] = room
         stage[s.V_COUNT] = stage[s.V_ENTRY_USED] = 0

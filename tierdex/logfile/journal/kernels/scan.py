@@ -5,7 +5,7 @@
     list_rows      rows of one batch that verified -> addresses, queues   (a scan in order of arrival)
 
 Rows and entries of a batch that verifies are held to the rules all the same: nothing is read or stored
-outside. Depends on state, define, stage_rows, intrinsics and layout.
+outside. Depends on state, define, batch_record, intrinsics and layout.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_i64,
 )
 from tierdex.logfile import layout
+from tierdex.logfile.journal.kernels.batch_record import batch_crc
 from tierdex.logfile.journal.kernels.define import take_entries
-from tierdex.logfile.journal.kernels.stage_rows import batch_crc
 from tierdex.logfile.journal.kernels.state import (
     S_TOPIC,
     STATE_AHEAD,
@@ -165,16 +165,38 @@ def _lacks_room(words: Any, scan: Any, entry_bytes: int) -> bool:
 
 
 @kernel
+def _note_checkpoint(scan: Any, messages: int, greatest: int) -> None:
+    """Note where the batch begins that comes next, if it is one of those; there is room."""
+    if scan[X_NUMBER] % _CHECKPOINT_BATCHES:
+        return
+    place = scan[X_CHECKPOINTS] + _CHECKPOINT_BYTES * (scan[X_NUMBER] // _CHECKPOINT_BATCHES)
+    store_i64(place + _C_POSITION, scan[X_POSITION])
+    store_i64(place + _C_CRC, scan[X_CRC])
+    store_i64(place + _C_COUNT, messages)
+    store_i64(place + _C_TIME, greatest)
+
+
+@kernel
+def step_over(scan: Any, length: int, crc: int, messages: int, greatest: int) -> bool:
+    """Go over a batch that was written; False, and nothing done, without room for its checkpoint.
+
+    `messages` and `greatest` time are those before it.
+    """
+    if scan[X_NUMBER] // _CHECKPOINT_BATCHES >= scan[X_CHECKPOINT_LIMIT]:
+        return False
+    _note_checkpoint(scan, messages, greatest)
+    scan[X_POSITION] += length
+    scan[X_NUMBER] += 1
+    scan[X_CRC] = crc
+    return True
+
+
+@kernel
 def _enter_batch(words: Any, scan: Any, base: int, length: int) -> Any:
     """Take entries of the verified batch at X_POSITION; its rows come next. False: a broken rule."""
     position = scan[X_POSITION]
     address, number = base + position, scan[X_NUMBER]
-    if number % _CHECKPOINT_BATCHES == 0:
-        place = scan[X_CHECKPOINTS] + _CHECKPOINT_BYTES * (number // _CHECKPOINT_BATCHES)
-        store_i64(place + _C_POSITION, position)
-        store_i64(place + _C_CRC, scan[X_CRC])
-        store_i64(place + _C_COUNT, words[W_MESSAGES])
-        store_i64(place + _C_TIME, words[W_MAX_TIME])
+    _note_checkpoint(scan, words[W_MESSAGES], words[W_MAX_TIME])
     rows, entries = load_i64(address + _R_ROWS), np.int64(load_u32(address + _R_ENTRIES))
     time = load_i64(address + _R_TIME)
     if words[W_HAS_BASE] == 0 and rows > 0:

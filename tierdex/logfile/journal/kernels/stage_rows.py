@@ -1,10 +1,10 @@
 """Messages by column -> rows in the open stage, and their slots in the index.
 
     stage_rows    rows and slots, until the stage is full or the arena short of room
-    seal_record   checksum of a closed batch, which makes it one that verifies
+    write_head    what stands in a row before extra and body
 
 Queue state is asked for 32 rows ahead, the slot's place 16. Depends on state, message_columns,
-checksum, intrinsics and layout.
+intrinsics and layout.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     load_i64,
@@ -65,7 +64,6 @@ _LONG_BYTES: Final = layout.LONG_TIME_BYTES
 _EXTRA_LENGTH: Final = layout.EXTRA_LENGTH_BYTES
 _HAS_EXTRA, _LONG, _HELD = layout.ROW_HAS_EXTRA, layout.ROW_LONG_TIME, layout.ROW_HELD
 _UNIT: Final = layout.POSITION_UNIT
-_CRC_END: Final = layout.places(layout.RECORD)["number"]  # the checksum covers what follows it
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
@@ -75,6 +73,41 @@ def is_far(time: int, base: int) -> bool:
     delta = time - base
     wrapped = ((time ^ base) & (time ^ delta)) < 0
     return bool(wrapped or delta < _INT32_MIN or delta > _INT32_MAX)
+
+
+@primitive
+def row_bytes(body_bytes: int, extra_bytes: int, far: bool) -> Any:
+    """Return the bytes of a row, with its padding."""
+    length = _ROW_BYTES + body_bytes
+    if far:
+        length += _LONG_BYTES
+    if extra_bytes > 0:
+        length += _EXTRA_LENGTH + extra_bytes
+    return (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
+
+
+@primitive
+def write_head(
+    place: int, padded: int, size: int, queue: Any, time: int, base: int, extra_bytes: int
+) -> Any:
+    """Write what stands before extra and body of a row of `padded` bytes, and its padding.
+
+    `size` is the body's, with the flags that the caller knows. Returns where the extra begins.
+    """
+    far = is_far(time, base)
+    store_u32(place + padded - _UNIT, np.uint32(0))  # the padding; then what may overwrite it
+    flags = np.int64(_LONG if far else 0) | np.int64(_HAS_EXTRA if extra_bytes > 0 else 0)
+    store_u32(place + _SIZE, np.uint32(size | flags))
+    store_u32(place + _QUEUE, queue)
+    store_u32(place + _TIME, np.uint32(0 if far else time - base))
+    place += _ROW_BYTES
+    if far:
+        store_i64(place, time)
+        place += _LONG_BYTES
+    if extra_bytes > 0:
+        store_u32(place, np.uint32(extra_bytes))
+        place += _EXTRA_LENGTH
+    return place
 
 
 @kernel
@@ -109,36 +142,17 @@ def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> 
         body_end = bound(offsets, width, i + 1)
         body_bytes = body_end - body_begin
         time = load_i64(times + time_step * i)
-        size, length = body_bytes | held, _ROW_BYTES + body_bytes
         extra, extra_bytes = np.int64(0), np.int64(0)
         if has_extras:
             extra, extra_bytes = extra_of(columns, i)
-            if extra_bytes > 0:
-                size |= _HAS_EXTRA
-                length += _EXTRA_LENGTH + extra_bytes
-        far = is_far(time, base)
-        if far:
-            size |= _LONG
-            length += _LONG_BYTES
-        padded = (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
+        padded = row_bytes(body_bytes, extra_bytes, is_far(time, base))
         if used + padded > limit:
             done = np.int64(i)
             break
         queue = load_u32(queues + step * i)
-        place = memory + used
-        store_u32(place + padded - _UNIT, np.uint32(0))  # the padding; then what may overwrite it
-        store_u32(place + _SIZE, np.uint32(size))
-        store_u32(place + _QUEUE, queue)
-        store_u32(place + _TIME, np.uint32(0 if far else time - base))
-        place += _ROW_BYTES
-        if far:
-            store_i64(place, time)
-            place += _LONG_BYTES
-        if extra_bytes > 0:
-            store_u32(place, np.uint32(extra_bytes))
-            copy_bytes(place + _EXTRA_LENGTH, extra, extra_bytes)
-            place += _EXTRA_LENGTH + extra_bytes
-        copy_bytes(place, bodies + body_begin, body_bytes)
+        place = write_head(memory + used, padded, body_bytes | held, queue, time, base, extra_bytes)
+        copy_bytes(place, extra, extra_bytes)
+        copy_bytes(place + extra_bytes, bodies + body_begin, body_bytes)
         state = states + STATE_BYTES * np.int64(queue)
         if not note_row(
             words, state, np.uint32((begin + used) // _UNIT)
@@ -159,10 +173,3 @@ def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> 
     stage[V_USED] = used
     stage[V_COUNT] += done - first
     return done - first
-
-
-@kernel
-def batch_crc(address: int, length: int, seed: Any, number: int, previous: int) -> Any:
-    """Return the checksum of the batch at `address`; `previous` is that of the batch before it."""
-    begin = numbered_seed(numbered_seed(np.uint32(seed), np.uint64(number)), np.uint64(previous))
-    return np.int64(crc32c(address + _CRC_END, np.int64(length - _CRC_END), begin))
