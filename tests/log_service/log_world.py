@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 DATA = Path("/data")
-SMALL = {"journal_bytes": 288 << 10, "max_message_bytes": 8 << 10, "background": False}
+SMALL = {
+    "journal_bytes": 288 << 10,
+    "max_message_bytes": 8 << 10,
+    "background": False,
+    "index": False,
+}
 Queue = tuple[str, int]
 _PROCESSES = itertools.count()  # no two of them make the same uuids
 

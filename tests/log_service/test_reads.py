@@ -181,7 +181,9 @@ def test_batch_larger_than_stage_and_journal_goes_over_several_files(log):
 
 def test_many_queues_cost_no_python_object_each(tmp_path):
     queues, topics = 60_000, 300
-    with MessageLog.open(tmp_path, journal_bytes=64 << 20, background=False, node="n") as log:
+    with MessageLog.open(
+        tmp_path, journal_bytes=64 << 20, background=False, node="n", index=False
+    ) as log:
         ids = np.arange(queues) // topics
         names = pa.DictionaryArray.from_arrays(
             pa.array(np.arange(queues) % topics, pa.int32()),

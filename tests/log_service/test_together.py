@@ -24,6 +24,7 @@ SMALL = {
     "max_message_bytes": 64 << 10,
     "node": "n",
     "disk_reserve_bytes": 0,
+    "index": False,
 }
 
 

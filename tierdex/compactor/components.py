@@ -38,6 +38,10 @@ class PublishedReader(Protocol):
     def sidecar(self) -> Sidecar: ...
 
 
+def already_durable() -> None:
+    """Return at once: what an index of no log has to wait for before a seal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactorComponents:
     """Shared by all jobs; never changed after construction."""
@@ -65,3 +69,7 @@ class CompactorComponents:
     on_loss: Callable[[str], None]  # a device lost entries that were never acknowledged at `disk`
     quarantine: Callable[[FileHandle, str], None]  # answers name a file that cannot be read
     quarantined_numbers: Callable[[], Collection[int]]  # of quarantined files
+    # Beside a log: what is indexed is durable there before a file is sealed, and nothing is published,
+    # since the log's own files are not.
+    before_seal: Callable[[], None] = already_durable
+    publishes: bool = True

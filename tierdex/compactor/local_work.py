@@ -40,6 +40,7 @@ class LocalWork:
                 yield file_unit("compact", handle, self._compact)
 
     def _seal(self, handle: FileHandle) -> None:
+        self._components.before_seal()
         seal_file(self._components, handle)
 
     def _compact(self, handle: FileHandle) -> None:

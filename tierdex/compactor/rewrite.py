@@ -87,6 +87,7 @@ def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
             bounds=source.row_bounds(),
             expected_items=source.item_count,
             dates={"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0},
+            source=source.source,
         )
         _write(components, path, source.rows_in_hash_order(CHUNK_ITEMS), plan)
 

@@ -62,7 +62,7 @@ class StoreWork:
         if not self._components.claim.is_claimed:
             yield Unit("claim", "", 0, self._claim)
         local = local_files(self._components)
-        if local and local[0].state is FileState.COMPACTED:
+        if self._components.publishes and local and local[0].state is FileState.COMPACTED:
             yield file_unit("publish", local[0], self._publish)
         yield from self._housekeeping(yes=yes)
 

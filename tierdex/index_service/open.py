@@ -18,6 +18,7 @@ from tierdex.lifecycle.paths import DataPaths
 if TYPE_CHECKING:
     from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.components import Components
+    from tierdex.index_service.leader import Leader
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -31,8 +32,11 @@ def open_components(
     settings: Settings,
     seams: Seams,
     claiming: Claiming,
+    leader: Leader | None = None,
 ) -> Components:
     """Open a data folder, a store, or both. Without a data folder the index is read-only.
+
+    With a `leader` it is the index beside that log.
 
     Raises FolderInUseError, InvalidRequestError, NotFoundError, OSError.
     """
@@ -50,4 +54,4 @@ def open_components(
     # Imported here, so that a reader does not load the writer and the compactor.
     from tierdex.index_service.open_writing import open_writing
 
-    return open_writing(places, settings, seams, claiming)
+    return open_writing(places, settings, seams, claiming, leader)

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from tierdex.background import WorkerThread
 from tierdex.compactor.claim import NodeClaim
-from tierdex.compactor.components import CompactorComponents
+from tierdex.compactor.components import CompactorComponents, already_durable
 from tierdex.compactor.expire import commit_rules
 from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.unpublished import UnpublishedFiles
 from tierdex.compactor.worker import LOCAL_WORKER, STORE_WORKER, Compactor
-from tierdex.errors import CorruptFileError, UnavailableError
+from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
 from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.components import Components, WritingComponents
 from tierdex.index_service.folder_owner import FolderOwner
@@ -46,6 +46,7 @@ from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
 from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.lifecycle.gap import drop_behind_a_gap
+from tierdex.lifecycle.paths import LOG_FOLDER
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
 from tierdex.lifecycle.store_time import StoreTime
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.claiming import Claiming
+    from tierdex.index_service.leader import Leader
     from tierdex.index_service.open_view import Places, View
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
@@ -66,21 +68,34 @@ logger = logging.getLogger(__name__)
 
 
 def open_writing(
-    places: Places, settings: Settings, seams: Seams, claiming: Claiming
+    places: Places,
+    settings: Settings,
+    seams: Seams,
+    claiming: Claiming,
+    leader: Leader | None = None,
 ) -> Components:
     """Open the components of the folder's owner. Raises FolderInUseError and what the steps raise."""
     paths = places.data
     assert paths is not None, places
     # Nothing in the folder is read, let alone changed, before this process has its lock.
-    lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
+    if leader is None:
+        lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
+    else:
+        lock = leader.lock
     view = None
     try:
+        if leader is None and seams.filesystem.is_folder(paths.root / LOG_FOLDER):
+            raise InvalidRequestError(
+                f"{paths.root} holds a message log, which writes its index itself: open it with "
+                "MessageLog.open, or this index with `read_only`",
+                field="data",
+            )
         for folder in paths.folders:
             seams.filesystem.make_folder(folder)
         recorded = read_folder_node(seams.filesystem, paths.root)
         settings = settle_node(settings, recorded, paths.root, adopt=claiming.adopt)
         view = open_view(places, settings, seams)
-        return _OwnerOpening(paths, view, lock, claiming).run()
+        return _OwnerOpening(paths, view, lock, claiming, leader).run()
     except BaseException:
         if view is not None:
             close_view(view)
@@ -91,13 +106,25 @@ def open_writing(
 class _OwnerOpening:
     """The opening of one locked folder. `run` calls the steps, each of which needs those before it."""
 
-    def __init__(self, paths: DataPaths, view: View, lock: FolderLock, claiming: Claiming) -> None:
+    def __init__(
+        self,
+        paths: DataPaths,
+        view: View,
+        lock: FolderLock,
+        claiming: Claiming,
+        leader: Leader | None,
+    ) -> None:
         settings, seams = view.settings, view.seams
         self._paths = paths
         self._view = view
         self._lock = lock
+        self._leader = leader
         self._folder_number = FolderNumber(seams.filesystem, paths.root)
-        self._numbers = NextNumber(seams.clock, self._folder_number.highest)
+        self._numbers = (
+            NextNumber(seams.clock, self._folder_number.highest)
+            if leader is None
+            else leader.numbers
+        )
         self._quarantine = Quarantine(seams.filesystem, paths, view.table)
         time = StoreTime(seams.clock)  # nothing of this opening is acknowledged before
         self._unpublished = UnpublishedFiles(view.table, settings.node, time)
@@ -194,7 +221,8 @@ class _OwnerOpening:
     def _recover(self, state: ManifestState | None) -> FileHandle | None:
         """Recover the folder, fill the table, and return the unsealed file to append to, if any."""
         paths, filesystem = self._paths, self._view.seams.filesystem
-        mending = LocalMending(filesystem)
+        holds = None if self._leader is None else self._leader.holds
+        mending = LocalMending(filesystem, holds)
         listing = list_folders(filesystem, paths, mending.identify)
         listing = drop_behind_a_gap(filesystem, paths, listing, mending.read_order)
         actions = plan_recovery(listing, state.knows if state is not None else lambda uuid: False)
@@ -205,7 +233,8 @@ class _OwnerOpening:
         for file_state, number, path in recovered.files:
             self._numbers.see(number)
             try:
-                handle = open_local(filesystem, self._view.settings.node, file_state, number, path)
+                node = self._view.settings.node
+                handle = open_local(filesystem, node, file_state, number, path, holds)
             except CorruptFileError as error:
                 self._quarantine.put_path(file_state, path, error.reason)
                 continue
@@ -232,6 +261,7 @@ class _OwnerOpening:
             folder,
             on_rolled=lambda: self._wake(LOCAL_WORKER, WriterTending.name),
             on_short_of_room=lambda: self._wake(WriterTending.name),
+            is_led=self._leader is not None,
         )
         writer.resume(newest)
         self._unpublished.watch(lambda: writer.has_buffered, self._quarantine.numbers)
@@ -268,6 +298,8 @@ class _OwnerOpening:
             quarantined_numbers=self._quarantine.numbers,
             next_number=self._numbers.take,
             note_number=self._folder_number.note,
+            before_seal=already_durable if self._leader is None else self._leader.make_durable,
+            publishes=self._leader is None,
         )
 
     def _make_compactor(self, compaction: CompactorComponents, writer: Writer) -> Compactor:

@@ -121,7 +121,7 @@ BATCH_RECORD_FIELDS: Final = (
     Field("number", "<u4", "0, 1, 2 ... in this file"),
     Field("item_count", "<u4", "items of the batch, at least 1"),
     Field("dictionary_bytes", "<u4", "bytes of new dictionary entries, before rounding up to rows"),
-    Field("flags", "<u4", "zero"),
+    Field("flags", "<u4", "1: the dictionary bytes begin with a source position; else zero"),
     Field("uuid", "V16", "as in the header"),
 )
 BATCH_RECORD: Final = make_dtype(BATCH_RECORD_FIELDS)
@@ -134,6 +134,17 @@ BATCH_DICTIONARY_BYTES_POSITION: Final = position_of(BATCH_RECORD, "dictionary_b
 BATCH_FLAGS_POSITION: Final = position_of(BATCH_RECORD, "flags")
 BATCH_UUID_POSITION: Final = position_of(BATCH_RECORD, "uuid")
 assert BATCH_RECORD_BYTES == 40
+BATCH_HAS_SOURCE: Final = 1
+
+SOURCE_FIELDS: Final = (
+    Field("uuid", "V16", "of the log file whose messages the batch indexes"),
+    Field("batch_count", "<u8", "batches of it that the items up to here come from: it has them"),
+    Field("batch_crc", "<u4", "checksum of the last of these"),
+    Field("partial", "<u4", "1: not all items of the last of these are here yet; else 0"),
+)
+SOURCE: Final = make_dtype(SOURCE_FIELDS)
+SOURCE_BYTES: Final = SOURCE.itemsize
+assert SOURCE_BYTES == 32
 
 
 # ---- compacted form ---------------------------------------------------------------------------------------
@@ -259,6 +270,7 @@ SHARED_STRUCTS: Final = {
     "Part table entry": PART_ENTRY_FIELDS,
     "Footer": FOOTER_FIELDS,
     "Batch record (chained form)": BATCH_RECORD_FIELDS,
+    "Source position (chained form)": SOURCE_FIELDS,
     "Page header (compacted form)": PAGE_FIELDS,
     "Page column (compacted form)": PAGE_COLUMN_FIELDS,
     "Column (compacted form)": COLUMN_FIELDS,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,31 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem, FolderLock
 
 _HOLDER_BYTES_MAX = 200
+
+
+class SharedFolderLock:
+    """A folder's lock with several holders in one process: the kernel's is released with the last."""
+
+    def __init__(self, lock: FolderLock) -> None:
+        """Take the lock over, for one holder."""
+        self._lock = lock
+        self._holders = 1
+        self._guard = threading.Lock()
+
+    def share(self) -> SharedFolderLock:
+        """Return the lock for one holder more, who releases it as well."""
+        with self._guard:
+            assert self._holders, "released"
+            self._holders += 1
+        return self
+
+    def release(self) -> None:
+        """Give one holder's share back."""
+        with self._guard:
+            self._holders -= 1
+            is_last = self._holders == 0
+        if is_last:
+            self._lock.release()
 
 
 def make_holder_text(clock: Clock) -> str:

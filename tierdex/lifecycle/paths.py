@@ -7,6 +7,7 @@
     DATA/sealed/<number>     DATA/compacted/<number>
     DATA/uploaded/<number>-<node>-<uuid>        sidecars: a cache, any of them may be missing
     DATA/quarantine/<state>-<name>              files that did not open; never changed again
+    DATA/log/<folders as above>                 the message log's files; the index beside it is its own
 
     PREFIX/nodes/<node>/hint                    where the newest checkpoint is; the owner's live record
     PREFIX/nodes/<node>/probe-<hex>             tests conditional writes; deleted at once
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 READY_NAME: Final = "next.ready"
 LOCK_NAME: Final = "LOCK"
+LOG_FOLDER: Final = "log"
 QUARANTINE: Final = "quarantine"
 NODES_PREFIX: Final = "nodes/"
 LOCAL_STATES: Final = (FileState.UNSEALED, FileState.SEALED, FileState.COMPACTED)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tierdex.logfile.extras import NO_EXTRA
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
     from tierdex.log_service.levels import Level
@@ -108,6 +110,29 @@ class ReadAnswer:
                 ),
             }
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages:
+    """The messages of a key or message ID, newest first.
+
+    When `complete` is false, `missing` names what could not be read, or is not indexed yet: the messages
+    may be there. `next_cursor` asks for more, None when there are no more.
+    """
+
+    messages: tuple[Message, ...]
+    missing: tuple[MissingMessages, ...] = ()
+    next_cursor: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
 
 
 class Receipt(NamedTuple):

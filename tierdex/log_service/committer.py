@@ -58,6 +58,7 @@ class Committer:
         self.wake: Callable[[], None] | None = (
             None  # of the thread that commits; None: there is none
         )
+        self.on_written: Callable[[], None] = lambda: None  # called often: it must be quick
         self._next = Commit()
         self._staged_since: float | None = None
         self._arrived = {Level.OS: Bell(), Level.DISK: Bell()}
@@ -242,6 +243,8 @@ class Committer:
     def _tell_arrived(self, level: Level) -> None:
         bell, self._arrived[level] = self._arrived[level], Bell()
         bell.set()
+        if level is Level.OS:
+            self.on_written()
         waiting = self._to_tell[level]
         for _ in range(len(waiting)):  # not those who register meanwhile
             waiting.popleft()()

@@ -20,6 +20,8 @@ from tierdex.log_service.queue_table import queues_of_sealed, queues_of_tables
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.log_service.active_journal import ActiveJournal
@@ -43,6 +45,7 @@ class Mender:
         self._active = active
         self._committer = committer
         self._stage_bytes = stage_bytes
+        self.on_loss: Callable[[], None] = lambda: None
 
     def mend(self) -> None:
         """Recover every suspect journal; drop what follows a loss. Raises UnavailableError."""
@@ -72,6 +75,7 @@ class Mender:
             note_ends(self._queues, handle.reader)
         if has_lost:
             self._active.generation += 1
+            self.on_loss()  # before an offset is given anew
         self._committer.is_suspect = False
 
     def _recover(self, handle: FileHandle) -> tuple[FileHandle, bool]:

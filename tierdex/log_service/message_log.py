@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
-    from tierdex.log_service.answer import ReadAnswer
+    from tierdex.index_service.index import Index
+    from tierdex.log_service.answer import FoundMessages, ReadAnswer
     from tierdex.log_service.appender import Appended, AppendRows
     from tierdex.log_service.commit import Commit
+    from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.open_log import LogComponents, LogWriting
     from tierdex.log_service.queue_table import QueueTable
+    from tierdex.storage_layer.base import Store
 
 _COUNT_MOST = 1_000_000
 _BYTES_MOST = 1 << 30
@@ -84,9 +87,15 @@ class MessageLog:
         clock: Clock | None = None,
         ids: IdSource | None = None,
         filesystem: FileSystem | None = None,
+        store: str | Store | None = None,
+        index: bool = True,
         **settings: Any,
     ) -> MessageLog:
         """Open the log of the data folder `data` (created when absent, unless `read_only`).
+
+        With `index` keys and message IDs find their messages (`get`); a log that was written without is
+        indexed by the next opening with it. `store` holds the node's epoch and manifest (None:
+        `DATA/store`); messages are not published there yet.
 
         Any setting is a keyword (see settings.py). Raises FolderInUseError when another process writes
         there, NotFoundError for what is only read and is not there, UnsupportedFormatError for files of a
@@ -99,10 +108,12 @@ class MessageLog:
         checked = load_settings(**settings)
         if checked.kernel_cache_dir is not None:
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
-        from tierdex.log_service.open_log import open_log
+        from tierdex.log_service.open_log import IndexChoice, open_log
         from tierdex.seams import Seams
 
-        return cls(open_log(ActualPath(data).absolute(), checked, Seams.of(clock, ids, filesystem)))
+        choice = IndexChoice(store) if index else None
+        seams = Seams.of(clock, ids, filesystem)
+        return cls(open_log(ActualPath(data).absolute(), checked, seams, choice))
 
     def __enter__(self) -> MessageLog:
         return self
@@ -341,6 +352,47 @@ class MessageLog:
         """
         self._writing().committer.call_at_arrival(level_of(visible, "visible"), callback)
 
+    # -- keys --------------------------------------------------------------------------------------------
+
+    @with_disk_errors
+    def get(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        max_count: int = 64,
+        cursor: str | None = None,
+        visible: str = "disk",
+    ) -> FoundMessages:
+        """Return the messages of a topic's key, or of a message ID, newest first, with their bodies.
+
+        The key is compared in each message. `begin` and `end` bound their times (int64 ms, inclusive),
+        `visible` is as in `read`. An unknown key gives an empty, complete answer; what could not be read,
+        or is not indexed yet, is named in `missing`. Raises InvalidRequestError, also in a log without
+        an index.
+        """
+        self._components.check_open()
+        level = level_of(visible, "visible")
+        log_index = self._log_index()
+        if level is Level.RECEIVED:
+            self.flush("os")  # an index has what is written
+        from tierdex.log_service.key_lookups import Lookup, find_messages
+
+        lookup = Lookup(topic, key, message_id, begin, end, max_count, cursor)
+        return find_messages(log_index, self._components.reads, lookup, level)
+
+    @property
+    def index(self) -> Index:
+        """The index of the log's keys, for queries: locations, without bodies. Puts are refused.
+
+        Raises InvalidRequestError in a log without one.
+        """
+        self._components.check_open()
+        return self._log_index().index
+
     # -- the log as a whole ------------------------------------------------------------------------------
 
     @with_disk_errors
@@ -366,8 +418,13 @@ class MessageLog:
 
     @with_disk_errors
     def run_compaction(self) -> int:
-        """Seal every journal that was rolled; return how many were."""
-        return self._writing().sealer.seal_rolled()
+        """Do all work on files that is due, of the index as well; return the number of steps."""
+        writing = self._writing()
+        steps = writing.sealer.seal_rolled()
+        if writing.log_index is not None:
+            writing.log_index.catch_up()
+            steps += writing.log_index.index.run_compaction()
+        return steps
 
     @with_disk_errors
     def files(self) -> list[LogFileInfo]:
@@ -405,6 +462,19 @@ class MessageLog:
             for handle in snapshot.file_list.local():
                 note_ends(queues, handle.reader)
         return queues
+
+    def _log_index(self) -> LogIndex:
+        if self._components.writing is None:
+            raise InvalidRequestError(
+                "keys are found by the process that writes the log: this one was opened read-only",
+                field="key",
+            )
+        log_index = self._components.writing.log_index
+        if log_index is None:
+            raise InvalidRequestError(
+                "this log was opened without an index: open it with `index=True`", field="key"
+            )
+        return log_index
 
     def _writing(self) -> LogWriting:
         self._components.check_open()

@@ -14,27 +14,35 @@ of this folder.
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.background import WorkerThread
-from tierdex.errors import ClosedError, CorruptFileError, NotFoundError, TierdexError
+from tierdex.errors import (
+    ClosedError,
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+    TierdexError,
+)
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
 from tierdex.filesystem import make_durable_folder
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.file_table import FileTable
-from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
+from tierdex.lifecycle.folder_lock import SharedFolderLock, acquire_folder_lock, make_holder_text
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
 from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.lifecycle.gap import drop_behind_a_gap
-from tierdex.lifecycle.paths import DataPaths, parse_quarantined_name
+from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_quarantined_name
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
 from tierdex.log_service.active_journal import ActiveJournal
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.appender import Appender
 from tierdex.log_service.clean_close import note_clean_close, take_clean_close
 from tierdex.log_service.committer import Committer
+from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_options import LogOptions
@@ -51,14 +59,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.fileparts.predecessor import Predecessor
-    from tierdex.filesystem import FolderLock
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.log_service.log_index import LogIndex
     from tierdex.seams import Seams
     from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
 
-LOG_FOLDER = "log"
 _STOP_TIMEOUT_S = 60.0
 
 
@@ -73,8 +81,9 @@ class LogWriting:
     singles: SingleAppends
     sealer: Sealer
     next_journal: NextJournal
-    lock: FolderLock
+    lock: SharedFolderLock
     paths: DataPaths
+    log_index: LogIndex | None = None
     threads: list[WorkerThread] = field(default_factory=list)
 
 
@@ -122,8 +131,13 @@ class LogComponents:
             if newest is not None:
                 note_clean_close(self.seams.filesystem, writing.paths.root, newest)
         finally:
-            self._close_files()
-            writing.lock.release()
+            with (
+                ExitStack() as closing
+            ):  # from the last line up, each also after an error of another
+                closing.callback(writing.lock.release)
+                closing.callback(self._close_files)
+                if writing.log_index is not None:
+                    closing.callback(writing.log_index.close)
 
     def _close_files(self) -> None:
         with self.table.snapshot() as snapshot:
@@ -139,24 +153,45 @@ def newest_end(table: FileTable) -> Predecessor | None:
     return end
 
 
-def open_log(data: Path, settings: Settings, seams: Seams) -> LogComponents:
+class IndexChoice(NamedTuple):
+    """An index beside the log is wanted; its node's epoch and manifest lie in `store`."""
+
+    store: str | Store | None = None
+
+
+def open_log(
+    data: Path, settings: Settings, seams: Seams, choice: IndexChoice | None = None
+) -> LogComponents:
     """Open the log of a data folder. Raises FolderInUseError, CorruptFileError, OSError."""
     if settings.read_only:
         return _open_reading(data, settings, seams)
-    lock = acquire_folder_lock(seams.filesystem, data, make_holder_text(seams.clock))
+    held = acquire_folder_lock(seams.filesystem, data, make_holder_text(seams.clock))
+    lock = SharedFolderLock(held)
     opening = None
     try:
+        _refuse_foreign_index(seams, data)
         recorded = read_folder_node(seams.filesystem, data)
         settings = settle_node(settings, recorded, data, adopt=False)
         opening = _OwnerOpening(data, LogOptions.of(settings), seams, lock)
         if recorded is None:
             write_folder_node(seams.filesystem, data, settings.node)
-        return opening.run()
+        return opening.run(choice)
     except BaseException:
         if opening is not None:
             opening.close_files()
         lock.release()
         raise
+
+
+def _refuse_foreign_index(seams: Seams, data: Path) -> None:
+    """Refuse a folder with an index that no log wrote: its entries would be taken for the log's."""
+    filesystem = seams.filesystem
+    has_log = filesystem.is_folder(data / LOG_FOLDER)
+    if not has_log and filesystem.is_folder(DataPaths(data).folder(FileState.UNSEALED)):
+        raise InvalidRequestError(
+            f"{data} holds an index that was put into: give the message log a folder of its own",
+            field="data",
+        )
 
 
 def _open_reading(data: Path, settings: Settings, seams: Seams) -> LogComponents:
@@ -187,7 +222,10 @@ def _quarantined(seams: Seams, paths: DataPaths) -> list[MissingMessages]:
 class _OwnerOpening:
     """The opening of one locked folder."""
 
-    def __init__(self, data: Path, options: LogOptions, seams: Seams, lock: FolderLock) -> None:
+    def __init__(
+        self, data: Path, options: LogOptions, seams: Seams, lock: SharedFolderLock
+    ) -> None:
+        self._data = data
         self._paths = DataPaths(data / LOG_FOLDER)
         self._options = options
         self._seams = seams
@@ -197,7 +235,7 @@ class _OwnerOpening:
         self._numbers = NextNumber(seams.clock, FolderNumber(seams.filesystem, data).highest)
         self._missing: list[MissingMessages] = []
 
-    def run(self) -> LogComponents:
+    def run(self, choice: IndexChoice | None) -> LogComponents:
         """Recover and wire; start the threads, unless the settings want none."""
         make_durable_folder(self._seams.filesystem, self._paths.root)
         has_lost = self._recover()
@@ -215,6 +253,8 @@ class _OwnerOpening:
             writing.active.resume(newest)
         else:
             writing.active.abandon(end or NO_PREDECESSOR)  # all of it is durable: recovered
+        if choice is not None:
+            self._open_index(choice, writing)
         if self._options.settings.background:
             self._start(components, writing)
         return components
@@ -277,9 +317,9 @@ class _OwnerOpening:
         appender = Appender(
             options, self._queues, active, committer, check_accepts=components.check_open
         )
-        committer.mend = Mender(
-            seams, table, self._queues, active, committer, options.stage_bytes
-        ).mend
+        mender = Mender(seams, table, self._queues, active, committer, options.stage_bytes)
+        mender.on_loss = lambda: _note_loss(components)
+        committer.mend = mender.mend
         sealer = Sealer(seams, self._paths, table, active, appender, committer, next_journal)
         singles = SingleAppends(
             options.settings, self._queues, active, committer, components.check_open
@@ -297,6 +337,15 @@ class _OwnerOpening:
         )
         return components
 
+    def _open_index(self, choice: IndexChoice, writing: LogWriting) -> None:
+        """Open the index. The log has recovered, so it says truly what it has."""
+        from tierdex.log_service.log_index import LogIndex  # a log alone does not load it
+
+        writing.log_index = LogIndex(
+            self._data, choice.store, self._options.settings, self._seams,
+            self._lock, self._table, writing.committer, self._numbers,
+        )  # fmt: skip
+
     def _start(self, components: LogComponents, writing: LogWriting) -> None:
         clock = self._seams.clock
         writing.threads = [
@@ -304,8 +353,20 @@ class _OwnerOpening:
             WorkerThread(writing.sealer, clock),
         ]
         writing.committer.wake = writing.threads[0].wake
+        if writing.log_index is not None:
+            tending = DispatcherTending(writing.log_index.catch_up)
+            thread = WorkerThread(tending, clock)
+            tending.wake = thread.wake
+            tending.note_written()  # what a crash kept from the index
+            writing.committer.on_written = tending.note_written
+            writing.threads.append(thread)
         for thread in writing.threads:
             thread.start()
+
+
+def _note_loss(components: LogComponents) -> None:
+    if components.writing is not None and components.writing.log_index is not None:
+        components.writing.log_index.note_loss()
 
 
 def _wake(components: LogComponents, name: str) -> None:

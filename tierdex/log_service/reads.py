@@ -87,7 +87,7 @@ class LogReads:
     ) -> None:
         """`quarantined` returns the files that do not open: they may hold what is missing."""
         self._table = table
-        self._quarantined = quarantined
+        self.quarantined = quarantined
         self._files: _Files | None = None
 
     def read(self, at: QueuePosition, limits: ReadLimits) -> ReadAnswer:
@@ -184,7 +184,7 @@ class LogReads:
             if collected.next_offset < part.extent.next_offset:
                 break  # a limit, or damage
         if collected.next_offset >= end or begin > at.offset:
-            missing += self._quarantined()  # they may hold what comes next, or came before
+            missing += self.quarantined()  # they may hold what comes next, or came before
         return ReadAnswer(
             at.topic, at.queue_id, first, begin, end,
             MessageBatch.join(collected.batches, first),
@@ -194,7 +194,7 @@ class LogReads:
         )  # fmt: skip
 
     def _gap(self, offset: int) -> list[MissingMessages]:
-        named = [each._replace(offset=offset) for each in self._quarantined()]
+        named = [each._replace(offset=offset) for each in self.quarantined()]
         return named or [MissingMessages("", "no file holds the messages from here on", offset)]
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.schema import Schema
+    from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_handle import FileHandle
 
 _SPLIT_FRACTION = 4  # a batch above a quarter of a file is split over files instead of wasting room
@@ -69,11 +70,14 @@ class Writer:
         *,
         on_rolled: Callable[[], None],
         on_short_of_room: Callable[[], None],
+        is_led: bool = False,
     ) -> None:
         """Put into files of `folder`.
 
         `on_rolled` lets the compactor know of work; `on_short_of_room` asks for `prepare_next` soon.
+        With `is_led` a message log writes the index, through `append_led`, and nobody else may.
         """
+        self._is_led = is_led
         settings = folder.settings
         self._item_capacity = settings.item_capacity
         self._on_short_of_room = on_short_of_room
@@ -133,6 +137,7 @@ class Writer:
                 self._append_locked([rows], MESSAGE_SCHEMA)
 
     def _admit(self, topic: str) -> None:
+        self._refuse_led()
         self.check_accepts()
         while not self.puts.learn(topic):
             self._flush_locked()
@@ -179,18 +184,44 @@ class Writer:
         A batch too large for one file is split in order; when the disk fills up in between, an
         error is raised and a prefix of the batch, never acknowledged, may stay.
         """
+        self._refuse_led()
         with self._lock:
             self.check_accepts()
             self._flush_locked()  # put order is kept
+            items_per_row = (columns.keys is not None) + (columns.message_ids is not None)
             first = 0
             while first < columns.count:
-                count = self._rows_for_next_append(columns, columns.count - first, schema)
+                left = columns.count - first
+                count = self._rows_for_next_append(items_per_row, left, schema)
                 self._append_locked(items_of_columns(columns, first, count), schema)
                 first += count
 
-    def _rows_for_next_append(self, columns: EntryColumns, rows: int, schema: Schema) -> int:
+    def append_led(self, items: ItemRows, source: Source) -> None:
+        """Write the items of messages that a log has, up to `source`, at level `os`.
+
+        Raises as a put does; then a prefix may be there, which the next attempt writes again.
+        """
+        with self._lock:
+            self.check_accepts()
+            first = 0
+            while first < items.row_count:
+                left = items.row_count - first
+                count = self._rows_for_next_append(1, left, MESSAGE_SCHEMA)
+                rows = ItemRows(items.rows[first : first + count], items.topics)
+                is_last = count == left
+                self._append_locked(
+                    [rows], MESSAGE_SCHEMA, source if is_last else source._replace(partial=True)
+                )
+                first += count
+
+    def _refuse_led(self) -> None:
+        if self._is_led:
+            raise InvalidRequestError(
+                "a message log writes this index: append the message to the log", field="data"
+            )
+
+    def _rows_for_next_append(self, items_per_row: int, rows: int, schema: Schema) -> int:
         """Return how many of `rows` go into the active file, after rolling when that is better."""
-        items_per_row = (columns.keys is not None) + (columns.message_ids is not None)
         rows_of_file = max(1, self._item_capacity // items_per_row)
         file = self._active.file_for(schema)
         if file is None:
@@ -204,14 +235,19 @@ class Writer:
             room = rows_of_file
         return min(rows, max(1, room))
 
-    def _append_locked(self, items: Sequence[ItemColumns | ItemRows], schema: Schema) -> None:
+    def _append_locked(
+        self,
+        items: Sequence[ItemColumns | ItemRows],
+        schema: Schema,
+        source: Source | None = None,
+    ) -> None:
         """Write a batch, into the next file if the active one has no room for it."""
         self.puts.shut()
         try:
-            file = self._append_to_active(items, schema)
+            file = self._append_to_active(items, schema, source)
         except OSError as error:
             raise disk_error(error) from error
-        if schema == MESSAGE_SCHEMA:
+        if schema == MESSAGE_SCHEMA and not self._is_led:
             rows = items[0]
             self.puts.open_to(file, rows.topics if isinstance(rows, ItemRows) else ())
         if not self._is_asked_for_room and self._lacks_room(file):
@@ -219,7 +255,10 @@ class Writer:
             self._on_short_of_room()
 
     def _append_to_active(
-        self, items: Sequence[ItemColumns | ItemRows], schema: Schema
+        self,
+        items: Sequence[ItemColumns | ItemRows],
+        schema: Schema,
+        source: Source | None,
     ) -> ChainedFile:
         """Append to the active file, or to a new one; return it. Raises OSError too."""
         if not isinstance(self._refusal, ClosedError):
@@ -229,10 +268,10 @@ class Writer:
         if file is None or file.room() < count:
             file = self._active.roll("full", schema)
         try:
-            file.append(items)
+            file.append(items, source)
         except FileFullError:
             file = self._active.roll("full", schema)
-            _append_to_fresh_file(file, items, count)
+            _append_to_fresh_file(file, items, count, source)
         return file
 
     def _lacks_room(self, file: ChainedFile) -> bool:
@@ -356,10 +395,10 @@ class Writer:
 
 
 def _append_to_fresh_file(
-    file: ChainedFile, items: Sequence[ItemColumns | ItemRows], count: int
+    file: ChainedFile, items: Sequence[ItemColumns | ItemRows], count: int, source: Source | None
 ) -> None:
     try:
-        file.append(items)
+        file.append(items, source)
     except FileFullError as error:
         raise InvalidRequestError(
             f"{count} items in one entry do not fit into a file of {file.item_capacity} items; "

@@ -33,13 +33,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
+    from tierdex.indexfile.chained.batch_scan import Holds
 
 
 class LocalMending:
     """Reads single files for recovery (`lifecycle.recovery.Mending`)."""
 
-    def __init__(self, filesystem: FileSystem) -> None:
+    def __init__(self, filesystem: FileSystem, holds: Holds | None = None) -> None:
+        """`holds` is what a log says of source positions: unsealed files are cut behind what it has."""
         self._filesystem = filesystem
+        self._holds = holds
 
     def identify(self, state: FileState, path: Path) -> Identity:
         """Return a file's identity. Raises CorruptFileError when the file does not open."""
@@ -59,7 +62,7 @@ class LocalMending:
 
     def read_order(self, path: Path) -> BatchOrder:
         """Scan an unsealed file for its place among others (`lifecycle.gap`). Raises CorruptFileError."""
-        with closing(ChainedFile.open_for_reading(self._filesystem, path)) as file:
+        with closing(ChainedFile.open_for_reading(self._filesystem, path, self._holds)) as file:
             end = None if file.sealed else file.end_of_batches
             return BatchOrder(file.uuid, file.predecessor, end)
 
@@ -68,7 +71,7 @@ class LocalMending:
 
     def seal(self, path: Path) -> int:
         """Recover an unsealed file, seal and sync it; return its item count."""
-        file = ChainedFile.recover(self._filesystem, path)
+        file = ChainedFile.recover(self._filesystem, path, self._holds)
         try:
             if file.sealed:
                 # Killed within its seal: the footer is there, but its length may not be durable.
@@ -81,11 +84,16 @@ class LocalMending:
 
 
 def open_local(
-    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path
+    filesystem: FileSystem,
+    node: str,
+    state: FileState,
+    number: int,
+    path: Path,
+    holds: Holds | None = None,
 ) -> FileHandle:
     """Return the handle of a recovered file. Raises CorruptFileError, OSError."""
     if state is FileState.UNSEALED:
-        return _unsealed_handle(node, number, path, ChainedFile.recover(filesystem, path))
+        return _unsealed_handle(node, number, path, ChainedFile.recover(filesystem, path, holds))
     if state is FileState.SEALED:
         file = ChainedFile.open_sealed(filesystem, path)
         return _fixed_handle(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.chained.batch_statistics import BatchStatistics
     from tierdex.indexfile.schema import Schema
+    from tierdex.indexfile.source import Source
 
 _STRIDE, _WIDTH = 1, 2  # columns of the table of columns
 
@@ -151,21 +152,28 @@ def _of_rows(items: ItemRows, schema: Schema, dictionaries: Dictionaries) -> Sta
 
 
 def write(
-    statistics: BatchStatistics, sources: Sequence[StagedItems], staged: bytes, row_limit: int
+    statistics: BatchStatistics,
+    sources: Sequence[StagedItems],
+    staged: bytes,
+    row_limit: int,
+    position: Source | None = None,
 ) -> None:
     """Write a batch at the next row of the mapped file that `statistics` is bound to.
 
-    The file has room for rows up to `row_limit`. On return the batch is real: recovery will find it. If
-    it raises, the caller undoes.
+    The file has room for rows up to `row_limit`. `staged` are new strings, behind the source `position`
+    when there is one. On return the batch is real: recovery will find it. If it raises, the caller undoes.
     """
     array, first_row = statistics.array, statistics.next_row
     items = sum(source.size for source in sources)
     entries = np.frombuffer(staged or b"\0", np.uint8)
-    row = begin_batch(array, items, address(entries), len(staged))
+    flags = 0 if position is None else layout.BATCH_HAS_SOURCE
+    row = begin_batch(array, items, address(entries), len(staged), flags)
     for source in sources:
         _write_source(statistics, source, row)
         row += source.size
     finish_batch(array, row - first_row, row_limit)
+    if position is not None:
+        statistics.note_source(position)
 
 
 def _write_source(statistics: BatchStatistics, source: StagedItems, row: int) -> None:

@@ -4,7 +4,7 @@ Batches are a file's own write-ahead log: everything mutable is derived from the
 Bytes come through pread in pieces, never through a mapping: another process may cut the file. The
 scan ends at the first batch that does not verify; what lies behind it was never acknowledged.
 
-Depends on layout, dictionary, kernels.batch_scan, batch_record and batch_statistics.
+Depends on layout, dictionary, source, kernels.batch_scan, batch_record and batch_statistics.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from tierdex.indexfile.chained.batch_statistics import BatchStatistics
 from tierdex.indexfile.chained.kernels import batch_scan as k
 from tierdex.indexfile.chained.kernels import batch_statistics as statistics_k
 from tierdex.indexfile.chained.kernels.batch_record import batch_length
+from tierdex.indexfile.source import decode_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.indexfile.header import FileHeader
+    from tierdex.indexfile.source import Source
+
+    Holds = Callable[[Source], bool]
 
 _PIECE_BYTES = 4 << 20
 
@@ -38,11 +42,13 @@ def scan_file(
     *,
     slots: np.ndarray | None,
     row_limit: int | None = None,
+    holds: Holds | None = None,
 ) -> None:
     """Take every batch from the statistics' next row on into the statistics, the dictionaries and `slots`.
 
     `slots` is the u4 array whose chains are built, None for no chains; `dictionaries` None: they are
-    known already. Raises CorruptFileError when a batch that verifies breaks a rule all the same.
+    known already. Raises CorruptFileError when a batch that verifies breaks a rule all the same, and
+    NotHeldError for the first whose source position `holds` denies.
     """
     item_bytes = header.schema.item_bytes
     begin = layout.rows_position(header.slot_count)
@@ -56,7 +62,10 @@ def scan_file(
         # Row 1 would lie here if the piece were the whole region.
         rows = data.ctypes.data - (first - 1) * item_bytes
         statistics.bind(slots=slots.ctypes.data if slots is not None else 0, rows=rows)
-        scan_rows(statistics, last, path, dictionaries, data, first, with_chains=slots is not None)
+        scan_rows(
+            statistics, last, path, dictionaries, data, first,
+            with_chains=slots is not None, holds=holds,
+        )  # fmt: skip
         if last >= limit or len(data) < wanted:
             return  # there is no more to read
         if statistics.next_row > last:
@@ -72,6 +81,27 @@ def scan_file(
         if length <= last - row + 1:
             return
         piece_rows = max(least_rows, int(length))
+
+
+class NotHeldError(Exception):
+    """A log has not got the messages of a batch; `row` is the last one before it."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(f"the batch behind row {row} is of messages that are gone")
+        self.row = row
+
+
+def held_rows(
+    read_at: Callable[[int, int], bytes], header: FileHeader, path: object, holds: Holds
+) -> int:
+    """Return how many rows are of messages that a log has: those before the first batch it denies."""
+    statistics = BatchStatistics(header, with_ends=False)
+    dictionaries = Dictionaries(header.schema.dictionary_names)
+    try:
+        scan_file(read_at, header, path, statistics, dictionaries, slots=None, holds=holds)
+    except NotHeldError as denied:
+        return denied.row
+    return statistics.next_row - 1
 
 
 def scan_anew(
@@ -107,6 +137,7 @@ def scan_rows(
     first_row: int,
     *,
     with_chains: bool = False,
+    holds: Holds | None = None,
 ) -> None:
     """Scan rows up to `last_row` that lie in memory; `data` begins with `first_row`."""
     purpose = k.FOR_CHAINS if with_chains else k.FOR_STATISTICS
@@ -127,11 +158,25 @@ def scan_rows(
             ) * item_bytes
             statistics.array[statistics_k.B_DICTIONARY_BYTES] = 0
             if dictionaries is not None:
+                loaded = data[position : position + length].tobytes()
                 try:
-                    dictionaries.load(data[position : position + length].tobytes())
+                    if statistics.array[statistics_k.B_HAS_SOURCE]:
+                        source = decode_source(loaded[: layout.SOURCE_BYTES])
+                        loaded = loaded[layout.SOURCE_BYTES :]
+                        if holds is not None and not holds(source):
+                            raise NotHeldError(_row_before(statistics))
+                        statistics.note_source(source)
+                    dictionaries.load(loaded)
                 except ValueError as error:
                     raise CorruptFileError(path, str(error)) from error
         if dictionaries is not None and statistics.max_topic >= len(dictionaries.strings("topic")):
             raise CorruptFileError(path, f"topic {statistics.max_topic} is in no dictionary")
         if answer == k.SCAN_END:
             return
+
+
+def _row_before(statistics: BatchStatistics) -> int:
+    """Return the last row before the batch that was scanned last."""
+    array = statistics.array
+    record = layout.batch_rows(int(array[statistics_k.B_ITEM_BYTES]), 0, 0)
+    return int(array[statistics_k.B_DICTIONARY_ROW]) - record - 1

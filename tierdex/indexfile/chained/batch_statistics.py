@@ -5,7 +5,7 @@ number and checksum, counts, time bounds, and a table of the greatest end offset
 Kernels advance it batch by batch; Python reads it and makes the table larger. Not thread-safe: the file
 that owns it locks. `SealedStatistics` is the same as JSON: the STATISTICS part of a sealed file.
 
-Depends on kernels.batch_statistics, header, errors and fileparts.
+Depends on kernels.batch_statistics, header, source, errors and fileparts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.checksums import part_seed
 from tierdex.fileparts.layout import Part
 from tierdex.indexfile.chained.kernels import batch_statistics as k
+from tierdex.indexfile.source import EXTRA_NAME, source_of_extra
 
 if TYPE_CHECKING:
     from tierdex.indexfile.header import FileHeader
+    from tierdex.indexfile.source import Source
 
 _ENDS_CAPACITY = 1024  # pairs that a new table has place for; a power of two
 NO_TIME = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)  # bounds of no item at all
@@ -30,7 +32,7 @@ NO_TIME = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)  # bounds of no item 
 class SealedStatistics(NamedTuple):
     """What a sealed file says about its batches; `ends` is (topic index, queue, end offset).
 
-    On disk: the names of the fields are the keys of the JSON.
+    On disk: the names of the fields are the keys of the JSON; `source` only where there is one.
     """
 
     item_count: int
@@ -40,9 +42,14 @@ class SealedStatistics(NamedTuple):
     min_time: int
     max_time: int
     ends: list[tuple[int, int, int]]
+    source: Source | None = None
 
     def encode(self) -> bytes:
-        return json.dumps(self._asdict(), separators=(",", ":")).encode()
+        values = self._asdict()
+        del values[EXTRA_NAME]
+        if self.source is not None:
+            values[EXTRA_NAME] = self.source.encode().hex()
+        return json.dumps(values, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes, path: object) -> SealedStatistics:
@@ -50,7 +57,10 @@ class SealedStatistics(NamedTuple):
         try:
             values = json.loads(data)
             ends = [(int(a), int(b), int(c)) for a, b, c in values.pop("ends")]
-            return cls(**{name: int(value) for name, value in values.items()}, ends=ends)
+            source = source_of_extra(values)
+            values.pop(EXTRA_NAME, None)
+            numbers = {name: int(value) for name, value in values.items()}
+            return cls(**numbers, ends=ends, source=source)
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptFileError(path, f"statistics cannot be read: {error}") from error
 
@@ -72,6 +82,7 @@ class BatchStatistics:
         self.array[k.B_CRC] = part_seed(header.uuid, Part.BATCH)
         self.array[k.B_MIN_TIME], self.array[k.B_MAX_TIME] = NO_TIME
         self.array[k.B_MAX_TOPIC] = -1
+        self.source: Source | None = None  # of the last batch that is not partial
         self._ends_keys = np.empty(0, np.uint64)
         self._ends_values = np.empty(0, np.int64)
         if with_ends and schema.has_end_offsets:
@@ -110,6 +121,11 @@ class BatchStatistics:
     def time_bounds(self) -> tuple[int, int]:
         return int(self.array[k.B_MIN_TIME]), int(self.array[k.B_MAX_TIME])
 
+    def note_source(self, source: Source) -> None:
+        """Note the position that a batch brought."""
+        if not source.partial:
+            self.source = source
+
     def bind(self, *, slots: int, rows: int, published: int = 0) -> None:
         """Say where slot 0, row 1, and what readers may see lie in memory."""
         self.array[k.B_SLOTS] = slots
@@ -120,7 +136,7 @@ class BatchStatistics:
         """Return what a sealed file keeps."""
         rows = self.next_row - 1
         return SealedStatistics(
-            self.items, rows, self.batches, self.crc, *self.time_bounds, self.ends()
+            self.items, rows, self.batches, self.crc, *self.time_bounds, self.ends(), self.source
         )
 
     def restore(self, sealed: SealedStatistics) -> None:
@@ -131,6 +147,7 @@ class BatchStatistics:
         self.array[k.B_ITEMS] = sealed.item_count
         self.array[k.B_MIN_TIME] = sealed.min_time
         self.array[k.B_MAX_TIME] = sealed.max_time
+        self.source = sealed.source
         if sealed.ends:
             self._load_ends(sealed.ends)
 

@@ -22,10 +22,10 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.batch_scan import scan_anew, scan_file
+from tierdex.indexfile.chained.batch_scan import held_rows, scan_anew, scan_file
 from tierdex.indexfile.chained.batch_statistics import BatchStatistics
 from tierdex.indexfile.chained.check import check_chained
-from tierdex.indexfile.chained.old_pages import write_recovered
+from tierdex.indexfile.chained.old_pages import cut_behind, write_recovered
 from tierdex.indexfile.chained.reader import Published
 from tierdex.indexfile.chained.seal import read_tail
 from tierdex.indexfile.chained.view import ChainedView
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem, OpenFile
+    from tierdex.indexfile.chained.batch_scan import Holds
     from tierdex.indexfile.schema import Schema
 
 __all__ = ["ChainedFile", "FileFullError", "Lookup", "Published"]
@@ -127,13 +128,13 @@ class ChainedFile(ChainedWriter):
         return result
 
     @classmethod
-    def recover(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
+    def recover(cls, filesystem: FileSystem, path: Path, holds: Holds | None = None) -> ChainedFile:
         """Open the unsealed file of a process that is gone, ready for appends.
 
         Trusts the header and the batches that verify, nothing else: chains are built anew, and all
         is written again, since an earlier sync may have failed. A file whose seal was finished
-        before the crash is returned sealed. Raises CorruptFileError,
-        UnsupportedFormatError, OSError.
+        before the crash is returned sealed. Beside a log, the file is cut before the first batch whose
+        source position the log denies (`holds`). Raises CorruptFileError, UnsupportedFormatError, OSError.
         """
         file = filesystem.open(path, writable=True)
         try:
@@ -141,9 +142,12 @@ class ChainedFile(ChainedWriter):
             if file.size() != header.full_length:
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
-            statistics, dictionaries = scan_anew(file.read_at, header, path, slots)
+            limit = None if holds is None else held_rows(file.read_at, header, path, holds)
+            statistics, dictionaries = scan_anew(file.read_at, header, path, slots, limit)
             used = header.row_end(statistics.next_row - 1)
             write_recovered(file, header, slots, used)
+            if limit is not None:
+                cut_behind(file, header, used)
             result = cls._over(
                 path, header, file, writable=True, statistics=statistics, dictionaries=dictionaries
             )
@@ -168,10 +172,13 @@ class ChainedFile(ChainedWriter):
             raise
 
     @classmethod
-    def open_for_reading(cls, filesystem: FileSystem, path: Path) -> ChainedFile:
+    def open_for_reading(
+        cls, filesystem: FileSystem, path: Path, holds: Holds | None = None
+    ) -> ChainedFile:
         """Open a file beside its live writer, writing nothing; `refresh` sees later batches.
 
-        Verifies all batches and builds private slots. A sealed file is opened as one.
+        Verifies all batches and builds private slots. A sealed file is opened as one. `holds` as in
+        `recover`.
         """
         file = filesystem.open(path)
         try:
@@ -179,7 +186,8 @@ class ChainedFile(ChainedWriter):
             if file.size() != header.full_length:
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
-            statistics, names = scan_anew(file.read_at, header, path, slots)
+            limit = None if holds is None else held_rows(file.read_at, header, path, holds)
+            statistics, names = scan_anew(file.read_at, header, path, slots, limit)
             return cls._over(
                 path,
                 header,

@@ -32,6 +32,18 @@ def write_recovered(file: OpenFile, header: FileHeader, slots: np.ndarray, end: 
     _write_again(file, layout.rows_position(header.slot_count), end)
 
 
+def cut_behind(file: OpenFile, header: FileHeader, end: int) -> None:
+    """Zero the record behind `end`, durably: a batch that was cut off verifies, and would be found again.
+
+    Durable before anything is appended: the log whose messages it names gives their offsets anew.
+    """
+    length = min(layout.BATCH_RECORD_BYTES, header.full_length - end)
+    if length and file.read_at(end, length).strip(b"\0"):
+        file.reserve(end, length)
+        file.write_at(end, bytes(length))
+        file.sync()
+
+
 def _write_again(file: OpenFile, begin: int, end: int) -> None:
     for position in range(begin, end, _PIECE_BYTES):
         file.write_at(position, file.read_at(position, min(end - position, _PIECE_BYTES)))

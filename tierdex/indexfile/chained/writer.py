@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.chained.view import ChainedView
     from tierdex.indexfile.columns import ItemColumns, ItemRows
     from tierdex.indexfile.header import FileHeader
+    from tierdex.indexfile.source import Source
 
 _COPY_BYTES = 1 << 20
 
@@ -120,11 +121,17 @@ class ChainedWriter(ChainedReader):
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def append(self, batch: Sequence[ItemColumns | ItemRows]) -> int:
+    @property
+    def source(self) -> Source | None:
+        """The last source position of the batches, None when none has one."""
+        return self._statistics.source
+
+    def append(self, batch: Sequence[ItemColumns | ItemRows], source: Source | None = None) -> int:
         """Write all items as one atomic batch and return the new `published`.
 
-        Items lie in the order of `batch`. Raises InvalidRequestError, FileFullError (roll) and
-        OSError (disk full ...); then nothing was applied, and the file stays usable.
+        Items lie in the order of `batch`; `source` says up to where a log has their messages. Raises
+        InvalidRequestError, FileFullError (roll) and OSError (disk full ...); then nothing was applied,
+        and the file stays usable.
         """
         _mapped = self._refuse_unless_writable()  # held: kernels write to its memory by address
         try:
@@ -133,7 +140,9 @@ class ChainedWriter(ChainedReader):
             if not count:
                 self.dictionaries.forget()
                 return self.published
-            staged = self.dictionaries.staged() if self.dictionaries.has_staged else b""
+            staged = b"" if source is None else source.encode()
+            if self.dictionaries.has_staged:
+                staged += self.dictionaries.staged()
             self._make_room(count, len(staged))
         except BaseException:
             self.dictionaries.forget()
@@ -142,7 +151,9 @@ class ChainedWriter(ChainedReader):
         begin = self._used_bytes()
         try:
             with self._statistics_lock:
-                batch_append.write(self._statistics, sources, staged, self.header.row_capacity)
+                batch_append.write(
+                    self._statistics, sources, staged, self.header.row_capacity, source
+                )
             # With the record behind it, which `write` has zeroed; all of it has blocks.
             self._write_back(begin, self._used_bytes() + layout.BATCH_RECORD_BYTES)
             # Within the attempt: strings that were written and count as staged would be written again.

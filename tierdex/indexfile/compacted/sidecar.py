@@ -5,7 +5,8 @@ columns, queues, topics, directory, filter, footer. It is self-sufficient: with 
 known, and any page that is brought can be verified and read. Small parts are verified when it is
 opened; directory blocks and filter partitions when first used.
 
-Depends on fileparts, directory, page_lookup, pages, header, layout, schema, row_bounds and statistics.
+Depends on fileparts, directory, page_lookup, pages, header, layout, schema, source, row_bounds and
+statistics.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tierdex.indexfile.header import FileHeader, decode_header
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.source import source_of_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.indexfile.schema import Schema
+    from tierdex.indexfile.source import Source
 
 
 _TABLE_BYTES_MAX: Final = FOOTER_BYTES + PART_COUNT_MAX * PART_ENTRY.itemsize
@@ -144,6 +147,14 @@ class Sidecar:
         if not isinstance(extra, dict):
             raise CorruptFileError(self.path, "extra statistics are not an object")
         return extra
+
+    @property
+    def source(self) -> Source | None:
+        """Up to where a log has what is indexed, None in an index of no log. Raises CorruptFileError."""
+        try:
+            return source_of_extra(self.extra)
+        except ValueError as error:
+            raise CorruptFileError(self.path, str(error)) from error
 
     def end_offsets(self) -> dict[tuple[str, int], int]:
         """Return the greatest offset + size of each (topic, queue)."""

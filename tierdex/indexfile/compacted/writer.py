@@ -9,8 +9,8 @@ In memory: one open run, less than a page of rows, the directory, the current fi
 the finished filter. Used by the compactor, by merges and by Spark's tasks. Nothing is durable here:
 the caller syncs what `write` took. One thread.
 
-Depends on fileparts, directory, page_encode, pages, header, row_scan, layout, schema, row_bounds
-and statistics.
+Depends on fileparts, directory, page_encode, pages, header, row_scan, layout, schema, source,
+row_bounds and statistics.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.row_scan import count_topics, keep_rows, last_run, mark_runs
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.source import EXTRA_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.row_bounds import RowBounds
     from tierdex.indexfile.schema import Schema
+    from tierdex.indexfile.source import Source
 
 _RUN_ITEMS_MAX = 1 << 19  # an open run above this is written in pieces: repeats further apart stay
 _SOURCE = "rows to compact"
@@ -53,7 +55,8 @@ _SOURCE = "rows to compact"
 class FilePlan:
     """What a compacted file is going to hold. Every row must lie within `bounds`.
 
-    `expected_items` sizes the filter; `dates` are the `begin_ms` and `sealed_at_ms` of its statistics.
+    `expected_items` sizes the filter; `dates` are the `begin_ms` and `sealed_at_ms` of its statistics;
+    `source` says up to where a log has what is indexed.
     """
 
     uuid: bytes
@@ -63,6 +66,7 @@ class FilePlan:
     bounds: RowBounds
     expected_items: int
     dates: Mapping[str, int] = field(default_factory=dict)
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,9 @@ class CompactedWriter:
         self._slot_count = plan.slot_count
         self._dictionaries = plan.dictionaries
         self._filter_bits = filter_bits
-        self._extra = plan.dates
+        self._extra: dict[str, int | str] = dict(plan.dates)
+        if plan.source is not None:
+            self._extra[EXTRA_NAME] = plan.source.encode().hex()
         self._plan = PagePlan.from_bounds(schema, plan.bounds, plan.uuid)
         self._filter = FilterBuilder(plan.uuid, filter_bits, plan.expected_items)
         topic_count = len(plan.dictionaries.strings(TOPIC_DICTIONARY))

@@ -147,6 +147,11 @@ class JournalReader:
             queue_count=self.queue_count, begin=begin, end=end or self.end,
         )  # fmt: skip
 
+    @property
+    def mapped_bytes(self) -> np.ndarray:
+        """The file (u1), of which what is published may be read. Whoever has it keeps it mapped."""
+        return self._mapped.view(np.ndarray)
+
     # -- private ---------------------------------------------------------------------------------------
 
     @property

@@ -67,7 +67,7 @@ def region(request):
 @pytest.mark.parametrize("entries", [b"", b"\0\0\1\0t", bytes(range(90))], ids=len)
 def test_record_and_dictionary_rows_are_laid_out_as_the_format_says(region, entries):
     given = np.frombuffer(entries or b"\0", np.uint8)
-    first_item = begin_batch(region.statistics.array, 3, address(given), len(entries))
+    first_item = begin_batch(region.statistics.array, 3, address(given), len(entries), 0)
     head = region.row(1, (first_item - 1) * region.item_bytes)
     record = head[: layout.BATCH_RECORD_BYTES].view(layout.BATCH_RECORD)[0]
     assert record["magic"] == layout.BATCH_MAGIC
@@ -87,7 +87,7 @@ def test_record_and_dictionary_rows_are_laid_out_as_the_format_says(region, entr
 def test_batch_is_found_only_once_its_checksum_is_stored(region):
     """Items of zero bytes stand for whatever an append writes between both steps."""
     array = region.statistics.array
-    first_item = begin_batch(array, 1, 0, 0)
+    first_item = begin_batch(array, 1, 0, 0, 0)
     items = region.row(first_item, region.item_bytes)
     items[:] = 0
     assert region.scanned() == 0
@@ -102,7 +102,7 @@ def test_batch_is_found_only_once_its_checksum_is_stored(region):
 
 def test_old_record_behind_a_batch_is_zeroed(region):
     length = layout.batch_rows(region.item_bytes, 0, 1)
-    begin_batch(region.statistics.array, 1, 0, 0)
+    begin_batch(region.statistics.array, 1, 0, 0, 0)
     finish_batch(region.statistics.array, length, region.row_limit)
     behind = region.row(length + 1, layout.BATCH_RECORD_BYTES)
     assert not behind.any()
@@ -113,7 +113,7 @@ def test_batch_at_the_end_of_the_rows_leaves_what_lies_behind_them_alone(region)
     record_rows = layout.batch_rows(region.item_bytes, 0, 0)
     for spare in range(record_rows):
         region = Region(region.item_bytes)
-        begin_batch(region.statistics.array, 1, 0, 0)
+        begin_batch(region.statistics.array, 1, 0, 0, 0)
         finish_batch(region.statistics.array, ROWS - spare, ROWS)
         assert (region.row(ROWS - spare + 1, spare * region.item_bytes + GUARD) == 0xFF).all()
         assert region.statistics.next_row == ROWS - spare + 1
@@ -121,7 +121,7 @@ def test_batch_at_the_end_of_the_rows_leaves_what_lies_behind_them_alone(region)
 
 def test_record_of_another_place_is_none(region):
     array = region.statistics.array
-    begin_batch(array, 3, 0, 0)
+    begin_batch(array, 3, 0, 0, 0)
     record, length = address(region.data), layout.batch_rows(region.item_bytes, 0, 3)
     assert batch_length(array, record, ROWS) == length
     assert batch_length(array, record, length) == length

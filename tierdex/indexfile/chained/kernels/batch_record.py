@@ -2,7 +2,7 @@
 
 ::
 
-    | record, padded to rows | dictionary entries, padded to rows | items | (the next record)
+    | record, padded to rows | [source] dictionary entries, padded to rows | items | (the next record)
       magic crc number ...
 
     begin_batch    record without its crc, dictionary entries     -> items are written behind them
@@ -56,7 +56,8 @@ _UUID_AT = layout.BATCH_UUID_POSITION
 _UUID_HALF = UUID_BYTES // 2
 _UUID_END_AT = _UUID_AT + _UUID_HALF
 _BEHIND_CRC = _CRC_AT + 4
-_NO_FLAGS = np.uint32(0)
+_HAS_SOURCE = np.uint32(layout.BATCH_HAS_SOURCE)
+_SOURCE_BYTES = layout.SOURCE_BYTES
 _U0 = np.uint64(0)
 # Each line of `_write_record` is one word of 8 bytes; the checksum steps from word to word.
 _WORDS = (_MAGIC_AT, _NUMBER_AT, _DICTIONARY_BYTES_AT, _UUID_AT, _UUID_END_AT, _RECORD_BYTES)
@@ -83,11 +84,13 @@ def rows_for(length: int, item_bytes: int) -> Any:
 
 
 @primitive
-def write_record(statistics: Any, record: int, item_count: int, dictionary_bytes: int) -> Any:
+def write_record(
+    statistics: Any, record: int, item_count: int, dictionary_bytes: int, flags: Any
+) -> Any:
     """Write the next batch's record at `record`, its crc zero; return the state of its checksum."""
     first = join_u32(_MAGIC, np.uint32(0))
     second = join_u32(np.uint32(statistics[B_BATCHES]), np.uint32(item_count))
-    third = join_u32(np.uint32(dictionary_bytes), _NO_FLAGS)
+    third = join_u32(np.uint32(dictionary_bytes), np.uint32(flags))
     uuid, uuid_end = load_u64(statistics[B_UUID]), load_u64(statistics[B_UUID] + _UUID_HALF)
     store_u64(record + _MAGIC_AT, first)
     store_u64(record + _NUMBER_AT, second)
@@ -99,16 +102,19 @@ def write_record(statistics: Any, record: int, item_count: int, dictionary_bytes
 
 
 @kernel
-def begin_batch(statistics: Any, item_count: int, dictionary: int, dictionary_bytes: int) -> Any:
+def begin_batch(
+    statistics: Any, item_count: int, dictionary: int, dictionary_bytes: int, flags: int
+) -> Any:
     """Write what comes before the items of the batch at B_NEXT_ROW; return the row of the first item.
 
-    `dictionary` is the address of its new dictionary entries. B_CRC goes on behind them.
+    `dictionary` is the address of its new dictionary entries, behind its source position when `flags`
+    (0 or BATCH_HAS_SOURCE) says that it has one. B_CRC goes on behind them.
     """
     item_bytes, row = statistics[B_ITEM_BYTES], statistics[B_NEXT_ROW]
     record = place_of_row(statistics, row)
     entries = record + rows_for(_RECORD_BYTES, item_bytes) * item_bytes
     items = entries + rows_for(dictionary_bytes, item_bytes) * item_bytes
-    state = write_record(statistics, record, item_count, dictionary_bytes)
+    state = write_record(statistics, record, item_count, dictionary_bytes, flags)
     behind = record + _RECORD_BYTES
     for place in range(behind, items, 8):  # rows are multiples of 8 bytes, and so is the record
         store_u64(place, _U0)
@@ -156,6 +162,12 @@ def dictionary_bytes_of(record: int) -> Any:
 
 
 @primitive
+def has_source(record: int) -> Any:
+    """Say whether the batch's dictionary bytes begin with a source position."""
+    return load_u32(record + _FLAGS_AT) == _HAS_SOURCE
+
+
+@primitive
 def crc_of_record(record: int) -> Any:
     return load_u32(record + _CRC_AT)
 
@@ -181,7 +193,8 @@ def batch_length(statistics: Any, record: int, rows_left: int) -> Any:
         load_u32(record + _MAGIC_AT) != _MAGIC
         or np.int64(load_u32(record + _NUMBER_AT)) != statistics[B_BATCHES]
         or items == 0
-        or load_u32(record + _FLAGS_AT) != _NO_FLAGS
+        or load_u32(record + _FLAGS_AT) > _HAS_SOURCE
+        or (has_source(record) and dictionary_bytes < _SOURCE_BYTES)
         or load_u64(record + _UUID_AT) != load_u64(uuid)
         or load_u64(record + _UUID_END_AT) != load_u64(uuid + _UUID_HALF)
         or length > rows_left

@@ -18,6 +18,7 @@ from tierdex.indexfile.chained.kernels.batch_record import (
     batch_length,
     crc_of_record,
     dictionary_bytes_of,
+    has_source,
     item_count_of,
     place_of_row,
     record_rows,
@@ -27,6 +28,7 @@ from tierdex.indexfile.chained.kernels.batch_statistics import (
     B_CRC,
     B_DICTIONARY_BYTES,
     B_DICTIONARY_ROW,
+    B_HAS_SOURCE,
     B_ITEM_BYTES,
     B_NEXT_ROW,
     B_PENDING,
@@ -42,7 +44,9 @@ FOR_CHAINS = 1  # move the slots to them, and compare their links
 
 # Answers of scan_batches.
 SCAN_END = 0  # the next bytes are no batch that verifies
-SCAN_DICTIONARY = 1  # load the dictionary entries of the batch just inserted, then go on
+SCAN_DICTIONARY = (
+    1  # load source position and dictionary entries of the batch just inserted, then go on
+)
 SCAN_GROW = 2  # the table of end offsets is crowded: grow it, then go on
 SCAN_BAD_LINK = 3  # a verified item does not link to the head of its chain
 
@@ -91,6 +95,7 @@ def _enter_batch(statistics: Any, row_limit: int) -> bool:
     statistics[B_PENDING] = item_count_of(record)
     statistics[B_DICTIONARY_ROW] = row + record_rows(statistics)
     statistics[B_DICTIONARY_BYTES] = dictionary_bytes_of(record)
+    statistics[B_HAS_SOURCE] = np.int64(has_source(record))
     return True
 
 

@@ -54,7 +54,8 @@ B_DICTIONARY_BYTES = 21
 B_SCRATCH = 22  # address of 2 * BLOCK_ITEMS u8
 B_FINGERPRINT = 23
 B_PUBLISHED = 24  # address of what readers may see: rows, items, least and greatest time (i8 each)
-STATISTICS_LENGTH = 25
+B_HAS_SOURCE = 25  # 1: the dictionary bytes of the last scanned batch begin with a source position
+STATISTICS_LENGTH = 26
 
 ENDS_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 ENDS_FACTOR = np.uint64(0x9E3779B97F4A7C15)

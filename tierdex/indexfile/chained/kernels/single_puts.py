@@ -216,7 +216,7 @@ def _append(
     slots, message, tag = slots_of(statistics), _message_of(put), np.uint32(index)
     row = statistics[B_NEXT_ROW]
     place = statistics[B_ROWS] + (row - 1) * MESSAGE_BYTES
-    state = write_record(statistics, place, count, 0)
+    state = write_record(statistics, place, count, 0, np.uint32(0))
     if text_bytes(key) > 0:
         row, place = row + 1, place + MESSAGE_BYTES
         state = insert_message(slots, row, place, _hash(key, seed), tag, message, state)

@@ -1,0 +1,124 @@
+"""A message log with its index on a simulated disk: what was handed over under which keys, and the judge."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tests.log_service.log_world import DATA, everything, open_log
+from tierdex.filesystem import make_durable_folder
+from tierdex.log_service.levels import Level
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.simulated_disk import SimulatedFileSystem
+
+if TYPE_CHECKING:
+    from tierdex.log_service.message_log import MessageLog
+
+TINY_INDEX = {"index": True, "item_capacity": 48, "slot_count": 16}
+Queue = tuple[str, int]
+
+
+def copy_of(store: MemoryStore) -> MemoryStore:
+    """Return a store of its own with the same objects, as each way that a story may go on needs one."""
+    copied = MemoryStore()
+    copied._objects = copy.deepcopy(store._objects, {id(store._objects.lock): threading.Lock()})
+    return copied
+
+
+class KeyedWorld:
+    """A disk, a store that outlives every crash, and the messages handed over, by queue."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedFileSystem()
+        make_durable_folder(self.disk, DATA)
+        self.store = MemoryStore()
+        self.handed: dict[Queue, list[tuple[bytes, tuple[str, ...], str | None]]] = defaultdict(
+            list
+        )
+        self.acknowledged: dict[Level, dict[Queue, int]] = {Level.OS: {}, Level.DISK: {}}
+
+    def open(self, **settings) -> MessageLog:
+        return open_log(self.disk, store=self.store, **(TINY_INDEX | settings))
+
+    def open_after_a_kill(self) -> MessageLog:
+        self.disk = self.disk.restart()
+        return self.open()
+
+    def append(self, log, queue, body, keys, message_id=None, durability="disk") -> int:
+        held = self.handed[queue]
+        held.append((body, tuple(keys), message_id))
+        offset = log.append(
+            topic=queue[0], queue_id=queue[1], body=body, keys=list(keys), message_id=message_id,
+            durability=durability, expect_offset=len(held) - 1,
+        )  # fmt: skip
+        self.acknowledge(Level[durability.upper()], [queue])
+        return offset
+
+    def acknowledge(self, level, queues=None) -> None:
+        for lower in (Level.OS, Level.DISK):
+            if lower <= level:
+                for queue in self.handed if queues is None else queues:
+                    self.acknowledged[lower][queue] = len(self.handed[queue])
+
+    def look(self, log: MessageLog) -> dict[Queue, int]:
+        """Compare every key and message ID with the messages that the log holds; return the end offsets."""
+        bodies = everything(log, self.handed)
+        held = {queue: self.handed[queue][: len(found)] for queue, found in bodies.items()}
+        for queue, found in bodies.items():
+            assert found == [body for body, _, _ in held[queue]], (queue, "is no prefix")
+        by_key, by_id = defaultdict(set), defaultdict(set)
+        for (topic, queue_id), messages in held.items():
+            for offset, (body, keys, message_id) in enumerate(messages):
+                for key in keys:
+                    by_key[topic, key].add((topic, queue_id, offset, body))
+                by_id[message_id].add((topic, queue_id, offset, body))
+        every = {
+            (queue[0], key) for queue, m in self.handed.items() for _, keys, _ in m for key in keys
+        }
+        for topic, key in every:
+            self._compare(log.get(topic, key=key, max_count=999, visible="os"), by_key[topic, key])
+            self._no_stranger(
+                log, log.index.query(topic, key=key, max_count=999), by_key[topic, key]
+            )
+        for message_id in {i for m in self.handed.values() for _, _, i in m if i is not None}:
+            found = log.get(message_id=message_id, max_count=999, visible="os")
+            self._compare(found, by_id[message_id])
+        return {queue: len(found) for queue, found in bodies.items()}
+
+    @staticmethod
+    def _compare(found, expected) -> None:
+        assert found.complete, found.missing
+        places = [(m.topic, m.queue_id, m.offset, m.body) for m in found]
+        assert len(places) == len(set(places)), "a message was given twice"
+        assert set(places) == expected
+
+    @staticmethod
+    def _no_stranger(log, answer, expected) -> None:
+        """No entry of the index names an offset that the log does not hold, or another message."""
+        assert {(e.topic, e.queue_id, e.offset) for e in answer.entries} == {
+            p[:3] for p in expected
+        }
+
+    def judge(self, disk: SimulatedFileSystem, level: Level) -> None:
+        """Recover, compare; append under old keys to every queue; close, open, compare once more."""
+        world = KeyedWorld()
+        world.disk, world.store = disk, copy_of(self.store)
+        world.handed.update({queue: list(held) for queue, held in self.handed.items()})
+        log = world.open()
+        for queue, end in world.look(log).items():
+            least = self.acknowledged[level].get(queue, 0)
+            assert end >= least, (queue, "an acknowledged message is gone")
+            del world.handed[queue][end:]
+        for number, queue in enumerate(list(world.handed)):
+            world.append(log, queue, b"later %d" % number, ["k0", "k1"], durability="os")
+        world.look(log)
+        log.close()
+        again = world.open()
+        world.look(again)
+        again.run_compaction()
+        again.index.roll()
+        again.run_compaction()
+        world.look(again)
+        again.close()

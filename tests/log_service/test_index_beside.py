@@ -1,0 +1,272 @@
+"""The index beside the log: keys find their messages, the log leads, a crash leaves no entry without one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from tests.log_service.keyed_world import KeyedWorld, copy_of
+from tests.log_service.log_world import DATA, open_log
+from tierdex.errors import InvalidRequestError, UnavailableError
+from tierdex.index_service.index import Index
+from tierdex.indexfile.columns import ItemRows
+from tierdex.indexfile.hashing import key_hash
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.indexfile.source import Source
+from tierdex.log_service.levels import Level
+from tierdex.testing.simulated_disk import ANY, SimulatedCrash
+
+STEP = 37  # of all calls; tests/torture takes every one
+
+
+def run_story(world: KeyedWorld) -> None:
+    """Append under keys at every level, roll log and index, seal, compact, close, go on."""
+    log = world.open()
+    world.append(log, ("a", 0), b"first", ["k0"], "id-0")
+    world.append(log, ("b", 7), b"second", ["k0", "k1"], durability="os")
+    for i in range(30):
+        world.append(log, ("a", i % 3), b"body %d" % i, [f"k{i % 5}"], f"id-{i}", durability="os")
+        if i % 11 == 10:
+            log.run_compaction()  # dispatches, while the log is not synced
+            log.index.flush("disk")  # the index may be durable before the log: recovery cuts it
+    assert len(log.get("a", key="k1")) >= 0
+    log.flush("disk")
+    world.acknowledge(Level.DISK)
+    log.roll()
+    for i in range(30):  # more than an index file holds
+        world.append(log, ("a", 0), b"more %d" % i, ["k3", f"own-{i}"], durability="received")
+    log.run_compaction()
+    world.append(log, ("c", 1), b"x" * 6000, ["k0"])
+    world.acknowledge(Level.DISK)
+    log.close()
+    log = world.open()
+    world.append(log, ("a", 1), b"after the close", ["k1"], "id-0", durability="os")
+    log.index.roll()
+    log.run_compaction()
+    world.append(log, ("a", 1), b"last", ["k1"])
+    world.acknowledge(Level.DISK)
+    log.close()
+
+
+@pytest.fixture(scope="module")
+def calls() -> int:
+    world = KeyedWorld()
+    begun = len(world.disk.trace)
+    run_story(world)
+    count = len(world.disk.trace) - begun
+    world.judge(world.disk, Level.DISK)
+    return count
+
+
+def try_call(nth: int, states: int) -> None:
+    """Stop the story around a call, and judge what a kill and power cuts leave."""
+    world = KeyedWorld()
+    world.disk.crash_at(nth)
+    with pytest.raises(SimulatedCrash):
+        run_story(world)
+    for survivor in world.disk.crash_states(limit=states, seed=nth):
+        world.judge(survivor, Level.DISK)
+    world.judge(world.disk.restart(), Level.OS)
+
+
+def test_killed_or_cut_at_calls_every_key_finds_what_the_log_holds_and_nothing_else(calls):
+    assert calls > 300
+    for nth in range(5, calls, STEP):
+        try_call(nth, states=1)
+
+
+def test_failing_calls_leave_an_index_that_follows_the_log(calls):
+    for nth in range(9, calls, STEP):
+        world = KeyedWorld()
+        world.disk.fail(ANY, nth)
+        with suppress(UnavailableError):
+            run_story(world)
+        world.disk.heal()
+        world.judge(world.disk.restart(), Level.OS)
+
+
+def test_index_that_was_durable_before_the_log_is_cut_to_what_the_log_has():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"durable", ["k"])
+    for i in range(3):
+        world.append(log, ("a", i), b"only written", ["k", "k2"], "id", durability="os")
+        log.get("a", key="k")
+    log.index.flush("disk")
+    cut = 0
+    for survivor in world.disk.crash_states(limit=12, seed=1):
+        world.judge(survivor, Level.DISK)
+        cut += 1
+    assert cut > 1
+
+
+def test_index_file_is_sealed_only_once_its_messages_are_durable():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"durable", ["k"])
+    world.append(log, ("a", 0), b"only written", ["k"], durability="os")
+    log.get("a", key="k")
+    log.index.roll()
+    log.index.run_compaction()
+    assert {info.state for info in log.index.files()} == {"compacted"}
+    assert log.end_offset("a", 0, level="disk") == 2
+    for survivor in world.disk.crash_states(limit=12, seed=1):
+        world.judge(survivor, Level.DISK)
+
+
+def test_batch_that_was_cut_off_is_found_by_nobody_again():
+    """It verifies, so a reader that knows nothing of the log would take it."""
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"durable", ["k"])
+    log.get("a", key="k")
+    log.index.flush("disk")
+    world.append(log, ("a", 0), b"only written", ["k"], durability="os")
+    log.get("a", key="k")
+    log.index.flush("disk")
+    found = set()
+    for survivor in world.disk.crash_states(limit=12, seed=1):
+        after = KeyedWorld()
+        after.disk, after.store = survivor, copy_of(world.store)
+        log = after.open()
+        held = log.end_offset("a", 0)
+        disk = survivor.restart()
+        reader = Index.open(DATA, filesystem=disk, store=after.store, read_only=True, node="n")
+        assert len(reader.query("a", key="k").entries) <= held
+        found.add(held)
+    assert found == {1, 2}, "the power cuts took nothing"
+
+
+def test_keys_are_found_in_every_state_of_index_and_journal():
+    world = KeyedWorld()
+    log = world.open()
+    for i in range(12):
+        world.append(log, ("größe", i % 2), b"%d" % i, ["schlüssel", f"k{i}"], f"id-{i}")
+    world.look(log)
+    log.roll()
+    log.run_compaction()  # the journal is sealed
+    world.look(log)
+    log.index.roll()
+    log.run_compaction()  # the index file is compacted
+    assert {info.state for info in log.index.files()} == {"compacted"}
+    world.append(log, ("größe", 0), b"later", ["schlüssel"])
+    world.look(log)
+    newest = log.get("größe", key="schlüssel", max_count=2)
+    assert [m.body for m in newest] == [b"later", b"11"]
+    rest = log.get("größe", key="schlüssel", cursor=newest.next_cursor)
+    assert len(rest) == 11
+
+
+def test_log_written_without_its_index_is_indexed_by_the_next_opening_with_it():
+    world = KeyedWorld()
+    log = world.open(index=False)
+    world.append(log, ("a", 0), b"one", ["k"])
+    with pytest.raises(InvalidRequestError, match="index=True"):
+        log.get("a", key="k")
+    log.roll()
+    log.run_compaction()
+    world.append(log, ("a", 0), b"two", ["k"])
+    log.close()
+    log = world.open()
+    world.look(log)
+    log.close()
+    log = world.open(index=False)
+    world.append(log, ("a", 1), b"three", ["k"], durability="os")
+    log = world.open_after_a_kill()  # while the index knows nothing of it
+    world.look(log)
+
+
+def test_entry_of_another_message_is_never_shown_as_the_answer():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"of another key", ["other"])
+    item = np.zeros(1, MESSAGE_SCHEMA.dtype)
+    item["key_hash"] = key_hash("a", "wanted")  # as if the two keys had one hash
+    log_index = log._components.writing.log_index
+    log_index.catch_up()
+    put = log_index._index._components.writing.writer.append_led
+    put(ItemRows(item, ["a"]), Source(bytes(16), 0, 0))
+    assert len(log.index.query("a", key="wanted").entries) == 1
+    found = log.get("a", key="wanted")
+    assert found.complete
+    assert found.messages == ()
+
+
+def test_what_the_index_cannot_take_makes_answers_incomplete_and_appends_go_on():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"one", ["k"])
+    world.look(log)
+    log_index = log._components.writing.log_index
+    put, log_index._dispatcher._put = log_index._dispatcher._put, refuse
+    world.append(log, ("a", 0), b"two", ["k"])
+    found = log.get("a", key="k")
+    assert [m.body for m in found] == [b"one"]
+    assert not found.complete
+    assert "not indexed yet" in found.missing[0].reason
+    log_index._dispatcher._put = put
+    world.look(log)
+
+
+def refuse(items, source):
+    raise UnavailableError("the disk of the index is full")
+
+
+def test_visible_holds_for_messages_found_by_key():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"durable", ["k"])
+    world.append(log, ("a", 0), b"written", ["k"], durability="os")
+    world.append(log, ("a", 0), b"staged", ["k"], durability="received")
+    assert [m.body for m in log.get("a", key="k")] == [b"durable"]
+    assert [m.body for m in log.get("a", key="k", visible="os")][-1] == b"durable"
+    assert len(log.get("a", key="k", visible="received")) == 3
+
+
+def test_log_and_index_share_one_folder_or_refuse_each_other():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"one", ["k"])
+    with pytest.raises(InvalidRequestError, match="append the message to the log"):
+        log.index.put(topic="a", keys=["k"], queue_id=0, offset=9, size=1, timestamp=0)
+    with pytest.raises(InvalidRequestError, match="append the message to the log"):
+        log.index.put_batch(topic="a", keys=["k"], queue_id=0, offset=9, size=1, timestamp=[0])
+    log.close()
+    with pytest.raises(InvalidRequestError, match=r"MessageLog\.open"):
+        Index.open(DATA, filesystem=world.disk, store=world.store)
+    world.open(index=False).close()  # its lock is free again
+
+    other = KeyedWorld()
+    Index.open(DATA, filesystem=other.disk, store=other.store, background=False).close()
+    with pytest.raises(InvalidRequestError, match="a folder of its own"):
+        other.open()
+    with pytest.raises(InvalidRequestError, match="a folder of its own"):
+        open_log(other.disk)
+    Index.open(DATA, filesystem=other.disk, store=other.store, background=False).close()
+
+
+def test_read_only_log_refuses_keys_in_clear_words():
+    world = KeyedWorld()
+    world.open().close()
+    reader = world.open(read_only=True)
+    with pytest.raises(InvalidRequestError, match="opened read-only"):
+        reader.get("a", key="k")
+
+
+def test_failed_sync_that_loses_messages_takes_their_entries_along():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"durable", ["k"])
+    world.look(log)
+    log_index = log._components.writing.log_index
+    before = log.index
+    world.disk.fail("sync")
+    with pytest.raises(UnavailableError):
+        log.append(topic="a", queue_id=0, body=b"written", keys=["k"])
+    world.handed["a", 0].append((b"written", ("k",), None))
+    log_index.note_loss()
+    world.append(log, ("a", 0), b"next", ["k"])
+    assert log.index is not before
+    world.look(log)

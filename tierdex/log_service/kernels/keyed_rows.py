@@ -1,0 +1,173 @@
+"""The rows of a journal, in order of arrival -> one item of the index for each key and message ID.
+
+    items_of_rows   batches from a place on -> items, until the room is full or the batches end
+
+Reads a journal's bytes in place: batches that this process wrote, or that were verified before. A row's
+offset is the first one of its queue in the file and how many rows of that queue came before it, which is
+counted here. Depends on logfile, indexfile, hashing, intrinsics and the kernel decorator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.hashing import xxh64
+from tierdex.fileparts.kernels.intrinsics import (
+    load_i64,
+    load_u8,
+    load_u32,
+    store_i64,
+    store_u32,
+    store_u64,
+)
+from tierdex.indexfile import layout as index_layout
+from tierdex.indexfile import schema
+from tierdex.logfile import layout
+from tierdex.logfile.journal.kernels.scan import row_length
+from tierdex.logfile.journal.kernels.state import S_FIRST, S_ID, S_TOPIC, STATE_BYTES
+from tierdex.logfile.kernels.rows import open_row
+
+# Words of a walk (i8 each).
+(
+    K_POSITION, K_NUMBER, K_CRC,  # the batch that comes next: place, number, crc of the one before
+    K_ROW,  # place of the next row of the batch at K_POSITION; 0: none of it was taken yet
+    K_EMIT_FROM,  # the first batch whose items are wanted: rows before it are only counted
+    K_BASE_TIME, K_ID_SEED, K_QUEUE_COUNT,
+    K_BASE, K_STATES, K_SEEN, K_SEEDS,  # addresses: byte 0, queues' states, rows seen of each (u4), seeds
+    K_BROKEN,  # 1: a row breaks a rule
+) = range(13)  # fmt: skip
+WALK_WORDS: Final = 13
+
+_RECORD = layout.places(layout.RECORD)
+_R_CRC, _R_ENTRIES, _R_ROWS = _RECORD["crc"], _RECORD["entry_bytes"], _RECORD["row_bytes"]
+_RECORD_BYTES: Final = layout.RECORD_BYTES
+_BATCH_UNIT: Final = layout.BATCH_UNIT
+_ROW = layout.places(layout.ROW)
+_SIZE, _QUEUE = _ROW["size"], _ROW["queue"]
+_UNIT: Final = layout.POSITION_UNIT
+_HAS_EXTRA: Final = layout.ROW_HAS_EXTRA
+_UNKEYED: Final = layout.ROW_FORGOTTEN | layout.ROW_HELD  # gone, or indexed when it is delivered
+_EXTRA = layout.places(layout.EXTRA)
+_E_TAG, _E_NAME, _E_VALUE = _EXTRA["tag"], _EXTRA["name_bytes"], _EXTRA["value_bytes"]
+_EXTRA_ITEM: Final = layout.EXTRA_ITEM_BYTES
+_IS_ID, _IS_KEY = int(layout.ExtraTag.MESSAGE_ID), int(layout.ExtraTag.KEY)
+_HASH_AT, _LINK_AT = index_layout.ITEM_HASH_POSITION, index_layout.ITEM_LINK_POSITION
+_TAG_AT, _TIME_AT = index_layout.ITEM_TAG_POSITION, index_layout.ITEM_TIME_POSITION
+_OFFSET_AT, _SIZE_AT = schema.MESSAGE_OFFSET_POSITION, schema.MESSAGE_SIZE_POSITION
+_QUEUE_AT, _ITEM_BYTES = schema.MESSAGE_QUEUE_POSITION, schema.MESSAGE_BYTES
+_KIND_BIT = np.uint32(index_layout.KIND_BIT)
+_U2: Final = 0xFFFF
+
+
+@kernel
+def _item_length(place: int, most: int) -> Any:
+    """Return (bytes, where the value begins) of the item of an extra at `place`; 0 when it is cut."""
+    if most < _EXTRA_ITEM:
+        return np.int64(0), np.int64(0)
+    begin = _EXTRA_ITEM + np.int64(load_u8(place + _E_NAME))
+    length = begin + (np.int64(load_u32(place) >> np.uint32(8 * _E_VALUE)) & _U2)
+    return (length if length <= most else np.int64(0)), begin
+
+
+@kernel
+def _keys_of(extra: int, extra_bytes: int) -> Any:
+    """Return how many keys and message IDs an extra has."""
+    count, at = np.int64(0), np.int64(0)
+    while at < extra_bytes:
+        length, _ = _item_length(extra + at, extra_bytes - at)
+        tag = load_u8(extra + at)
+        if length == 0 or tag > _IS_KEY:  # items stand in order of tags
+            return count
+        count += 1
+        at += length
+    return count
+
+
+@kernel
+def _write_item(out: int, opened: Any, state: int, offset: int, name: Any, tag: Any) -> None:
+    time, _, _, body_bytes, _, _ = opened
+    store_u64(out + _HASH_AT, name)
+    store_u32(out + _LINK_AT, np.uint32(0))
+    store_u32(out + _TAG_AT, tag)
+    store_i64(out + _TIME_AT, time)
+    store_i64(out + _OFFSET_AT, offset)
+    store_u32(out + _SIZE_AT, np.uint32(body_bytes))
+    store_u32(out + _QUEUE_AT, load_u32(state + S_ID))
+
+
+@kernel
+def _write_items(walk: Any, opened: Any, state: int, offset: int, out: int, count: int) -> None:
+    """Write the items of a row, whose extra has `count` keys and message IDs, to `out`."""
+    extra, extra_bytes = opened[4], opened[5]
+    topic = load_u32(state + S_TOPIC)
+    seed = np.uint64(load_i64(walk[K_SEEDS] + 8 * np.int64(topic)))
+    at = np.int64(0)
+    for _ in range(count):
+        length, begin = _item_length(extra + at, extra_bytes - at)
+        value, value_bytes = extra + at + begin, length - begin
+        if load_u8(extra + at) == _IS_ID:
+            found = xxh64(value, value_bytes, np.uint64(walk[K_ID_SEED]))
+            _write_item(out, opened, state, offset, found, topic | _KIND_BIT)
+        else:
+            _write_item(out, opened, state, offset, xxh64(value, value_bytes, seed), topic)
+        out += _ITEM_BYTES
+        at += length
+
+
+@kernel
+def _take_rows(walk: Any, rows_end: int, out: int, taken: int, room: int) -> Any:
+    """Take the rows from K_ROW to `rows_end`, while there is room; return how many items there are."""
+    base, place = walk[K_BASE], walk[K_ROW]
+    emits = walk[K_NUMBER] >= walk[K_EMIT_FROM]
+    while place < rows_end:
+        address = base + place
+        length = row_length(address, rows_end - place)
+        queue = np.int64(load_u32(address + _QUEUE)) if length > 0 else np.int64(0)
+        if length == 0 or queue >= walk[K_QUEUE_COUNT]:
+            walk[K_BROKEN] = 1
+            break
+        seen = walk[K_SEEN] + 4 * queue
+        before = np.int64(load_u32(seen))
+        size = np.int64(load_u32(address + _SIZE))
+        if emits and size & _HAS_EXTRA and not size & _UNKEYED:
+            opened = open_row(address, walk[K_BASE_TIME])
+            count = _keys_of(opened[4], opened[5])
+            if taken + count > room:
+                break
+            state = walk[K_STATES] + STATE_BYTES * queue
+            offset = load_i64(state + S_FIRST) + before
+            _write_items(walk, opened, state, offset, out + _ITEM_BYTES * taken, count)
+            taken += count
+        store_u32(seen, np.uint32(before + 1))
+        place += (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
+    walk[K_ROW] = place
+    return taken
+
+
+@kernel
+def items_of_rows(walk: Any, end: int, out: int, room: int) -> Any:
+    """Write the items of rows from where the walk is to byte `end`, at most `room`; return how many.
+
+    Ends behind a batch where it can. A row's items are never parted: `room` is for those of any one.
+    """
+    taken = np.int64(0)
+    while walk[K_POSITION] < end:
+        if walk[K_ROW] == 0:
+            if 4 * taken > 3 * room:
+                return taken
+            walk[K_ROW] = walk[K_POSITION] + _RECORD_BYTES
+        record = walk[K_BASE] + walk[K_POSITION]
+        rows, entries = load_i64(record + _R_ROWS), np.int64(load_u32(record + _R_ENTRIES))
+        rows_end = walk[K_POSITION] + _RECORD_BYTES + rows
+        taken = _take_rows(walk, rows_end, out, taken, room)
+        if walk[K_ROW] < rows_end:
+            return taken
+        length = (_RECORD_BYTES + rows + entries + _BATCH_UNIT - 1) & ~np.int64(_BATCH_UNIT - 1)
+        walk[K_ROW] = 0
+        walk[K_POSITION] += length
+        walk[K_NUMBER] += 1
+        walk[K_CRC] = np.int64(load_u32(record + _R_CRC))
+    return taken

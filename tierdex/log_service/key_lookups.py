@@ -1,0 +1,88 @@
+"""The messages of a key or message ID: locations from the index, bodies from the log, compared.
+
+::
+
+    index   everything written is in it first; what is not makes the answer incomplete
+    pages   entries newest first -> their messages, all of one page from the same files
+    keep    a message that carries the very key (an index knows hashes), and has the level asked for
+
+Depends on answer, levels, log_index and reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.log_service.answer import FoundMessages, Message, MissingMessages
+from tierdex.log_service.reads import QueuePosition, ReadLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierdex.index_service.answer import Entry
+    from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.levels import Level
+    from tierdex.log_service.log_index import LogIndex
+    from tierdex.log_service.reads import LogReads
+
+_ONE_MESSAGE = 1 << 30
+
+
+class Lookup(NamedTuple):
+    """What is looked for: a key of a topic, or a message ID of any topic. Times int64 ms, inclusive."""
+
+    topic: str | None
+    key: str | None
+    message_id: str | None
+    begin: int | None
+    end: int | None
+    max_count: int
+    cursor: str | None
+
+
+def find_messages(
+    log_index: LogIndex, reads: LogReads, lookup: Lookup, level: Level
+) -> FoundMessages:
+    """Return the messages, newest first. Raises InvalidRequestError and what the index raises."""
+    index = log_index.index
+    lag = log_index.lag()
+    missing = [] if lag is None else [lag]
+    missing += reads.quarantined()
+    found: list[Message] = []
+    cursor = lookup.cursor
+    while True:
+        answer = index.query(
+            lookup.topic, key=lookup.key, message_id=lookup.message_id, begin=lookup.begin,
+            end=lookup.end, max_count=lookup.max_count - len(found), cursor=cursor,
+        )  # fmt: skip
+        missing += [MissingMessages(each.file, each.reason) for each in answer.missing]
+        entries = [entry for entry in answer.entries if entry.node == log_index.node]
+        limits = ReadLimits(1, _ONE_MESSAGE, level)
+        for one in reads.read_many([_place(entry) for entry in entries], limits):
+            found += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
+        cursor = answer.next_cursor
+        if cursor is None or len(found) >= lookup.max_count:
+            return FoundMessages(tuple(found), _distinct(missing), cursor)
+
+
+def _place(entry: Entry) -> QueuePosition:
+    assert entry.queue_id is not None and entry.offset is not None, entry  # noqa: PT018
+    return QueuePosition(entry.topic, entry.queue_id, entry.offset)
+
+
+def _messages_of(answer: ReadAnswer, missing: list[MissingMessages]) -> Sequence[Message]:
+    """Return the message that was read, none where it has not got the level, or has expired."""
+    if len(answer) and not answer.from_begin:
+        return answer.messages
+    missing += answer.missing
+    return ()
+
+
+def _is_it(message: Message, lookup: Lookup) -> bool:
+    if lookup.message_id is not None:
+        return message.message_id == lookup.message_id
+    return lookup.key in message.keys
+
+
+def _distinct(missing: list[MissingMessages]) -> tuple[MissingMessages, ...]:
+    return tuple(dict.fromkeys(missing))

@@ -1,0 +1,171 @@
+"""One journal walked in order of arrival: the keys of its messages as items of the index, piece by piece.
+
+The same walk feeds the index of a running log and fills it in after a crash: it reads what is written,
+from the mapping, never what is only staged. The journal may be sealed meanwhile: its bytes stay.
+
+Depends on fileparts, indexfile, logfile, log_file and kernels.keyed_rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.layout import HEADER_BYTES
+from tierdex.fileparts.memory import address
+from tierdex.indexfile.columns import ItemRows
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, signed_bits, topic_seed
+from tierdex.indexfile.layout import TOPIC_MASK
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.indexfile.source import Source
+from tierdex.log_service.kernels import keyed_rows as k
+from tierdex.log_service.log_file import SealedFile
+from tierdex.logfile.journal.kernels.state import W_BASE_TIME
+from tierdex.logfile.journal.tables import STATE
+
+if TYPE_CHECKING:
+    from tierdex.log_service.log_file import LogFile
+    from tierdex.logfile.journal.sealed import SealedJournal
+
+PIECE_ITEMS = 65_536  # of one piece: more than one message's keys and IDs, which are at most 32 KiB
+
+
+class KeyedPiece(NamedTuple):
+    """Items, and up to where a log has the messages that they and all before them come from."""
+
+    items: ItemRows
+    source: Source
+
+
+class _Queues(NamedTuple):
+    """The queues of a journal by number (STATE), where its bytes lie, and what keeps both alive."""
+
+    states: int
+    queue_count: int
+    base: int
+    base_time: int
+    end: int
+    owners: tuple[object, ...]
+
+
+class KeyWalk:
+    """A walk over one journal. One thread."""
+
+    def __init__(self, uuid: bytes, begin: Source | None = None) -> None:
+        """Give the items of the batches behind `begin`; of all without it."""
+        self.uuid = uuid
+        words = self._words = np.zeros(k.WALK_WORDS, np.int64)
+        words[k.K_POSITION] = HEADER_BYTES
+        words[k.K_ID_SEED] = signed_bits(MESSAGE_ID_SEED)
+        if begin is not None:
+            words[k.K_EMIT_FROM] = begin.batch_count
+        self._seen = np.zeros(0, np.uint32)  # rows of each queue that the walk went over
+        self._seeds = np.zeros(0, np.int64)  # of each topic
+        self._reader: object = None  # whose topics these are
+        self._sealed_states = np.zeros(0, STATE)
+        self._room = np.empty(0, MESSAGE_SCHEMA.dtype)
+
+    @property
+    def position(self) -> int:
+        """The first byte that the walk did not go over."""
+        return int(self._words[k.K_POSITION])
+
+    def take(self, reader: LogFile) -> KeyedPiece | None:
+        """Return the next items, None when all that is written was gone over. Raises CorruptFileError."""
+        queues = self._bind(reader)
+        words = self._words
+        while self.position < queues.end:
+            if not len(self._room):
+                self._room = np.empty(PIECE_ITEMS, MESSAGE_SCHEMA.dtype)
+            at = address(self._room.view(np.uint8))
+            count = int(k.items_of_rows(words, queues.end, at, PIECE_ITEMS))
+            if words[k.K_BROKEN]:
+                raise CorruptFileError(
+                    reader.journal.path, f"a row of batch {words[k.K_NUMBER]} breaks a rule"
+                )
+            if count:
+                return KeyedPiece(self._items(reader, count), self._source(queues))
+        return None
+
+    # -- private ------------------------------------------------------------------------------------------
+
+    def _source(self, queues: _Queues) -> Source:
+        words = self._words
+        number, crc = int(words[k.K_NUMBER]), int(words[k.K_CRC])
+        if not words[k.K_ROW]:
+            return Source(self.uuid, number, crc)
+        return Source(self.uuid, number + 1, 0, partial=True)
+
+    def _items(self, reader: LogFile, count: int) -> ItemRows:
+        """Return the first items of the room, with the names of their topics alone."""
+        rows = self._room[:count]
+        if len(self._seeds) == 1:
+            return ItemRows(rows, [self._name(reader, 0)])
+        topics = rows["tag"] & np.uint32(TOPIC_MASK)
+        used = np.zeros(len(self._seeds), np.bool_)
+        used[topics] = True
+        places = np.cumsum(used, dtype=np.uint32) - np.uint32(1)
+        rows["tag"] += places[topics] - topics  # the kind bit stays
+        return ItemRows(rows, [self._name(reader, int(topic)) for topic in np.flatnonzero(used)])
+
+    @staticmethod
+    def _name(reader: LogFile, topic: int) -> str:
+        if isinstance(reader, SealedFile):
+            return reader.journal.topics.name(topic).decode()
+        return reader.journal.tables.name(topic).decode()
+
+    def _bind(self, reader: LogFile) -> _Queues:
+        """Let the walk read `reader`; return what it may read."""
+        if self._reader is not reader:
+            self._reader, self._seeds = reader, np.zeros(0, np.int64)
+            if isinstance(reader, SealedFile):
+                self._sealed_states = self._states_of(reader.journal)
+        queues = self._queues(reader)
+        words = self._words
+        if queues.queue_count > len(self._seen):
+            seen = np.zeros(2 * queues.queue_count, np.uint32)
+            seen[: len(self._seen)] = self._seen
+            self._seen = seen
+        words[k.K_QUEUE_COUNT] = queues.queue_count
+        words[k.K_BASE], words[k.K_STATES] = queues.base, queues.states
+        words[k.K_BASE_TIME] = queues.base_time
+        words[k.K_SEEN], words[k.K_SEEDS] = address(self._seen), address(self._seeds)
+        return queues
+
+    def _queues(self, reader: LogFile) -> _Queues:
+        if isinstance(reader, SealedFile):
+            journal = reader.journal
+            begin, end = self.position, journal.end.position
+            journal.blocks.verify(begin - HEADER_BYTES, end - HEADER_BYTES)
+            self._learn(reader, len(journal.topics.rows))
+            data, states = journal.mapped_bytes, self._sealed_states
+            return _Queues(
+                address(states), len(states), address(data), journal.base_time, end, (data, states)
+            )
+        live = reader.journal
+        end = live.published  # before the tables, which then know all queues up to there
+        snapshot = live.tables.snapshot
+        self._learn(reader, live.tables.topic_count)
+        data = live.mapped_bytes
+        return _Queues(
+            address(snapshot.arrays.states), live.queue_count, address(data),
+            int(snapshot.words[W_BASE_TIME]), end, (data, snapshot),
+        )  # fmt: skip
+
+    def _learn(self, reader: LogFile, topics: int) -> None:
+        known = len(self._seeds)
+        if topics > known:
+            names = [self._name(reader, topic) for topic in range(known, topics)]
+            more = np.array([signed_bits(topic_seed(name)) for name in names], np.int64)
+            self._seeds = np.concatenate([self._seeds, more])
+
+    @staticmethod
+    def _states_of(journal: SealedJournal) -> np.ndarray:
+        """Return the queues of a sealed journal by number."""
+        queues = journal.queues()
+        states = np.zeros(int(queues["number"].max(initial=0)) + 1, STATE)
+        for name in ("first_offset", "topic", "queue_id"):
+            states[name][queues["number"]] = queues[name]
+        return states
