@@ -187,6 +187,22 @@ class Settings(BaseSettings):
     sidecar_cache_bytes: int = Field(
         8 * GIB, ge=0, description="disk for filters and directories of published files"
     )
+    sidecar_memory_bytes: int = Field(
+        256 * MIB,
+        ge=0,
+        description="memory for filters and directories that are in no folder (a reader without `cache_dir`)",
+    )
+    cache_dir: str | None = Field(
+        None,
+        description="folder in which a reader keeps filters and directories over restarts; processes of one "
+        "machine may share it; none: memory",
+    )
+    cache_bytes: int = Field(8 * GIB, ge=0, description="disk that `cache_dir` may take")
+    warm_up: bool = Field(
+        False,
+        description="fetch filters and directories of the newest files ahead of queries, as far as they "
+        "are kept (readers; `tierdex serve --read-only` does)",
+    )
     page_cache_bytes: int = Field(
         64 * MIB, ge=0, description="memory for pages read from the store"
     )

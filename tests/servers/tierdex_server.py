@@ -60,7 +60,8 @@ class TierdexServer:
 @contextmanager
 def running_tierdex(data, *arguments, environment=None, **settings):
     """Serve the folder `data`; yield the TierdexServer. Keywords are settings of service or index."""
-    command = [sys.executable, "-m", "tierdex.app.cli", "serve", "--port", "0", "--data", str(data)]
+    command = [sys.executable, "-m", "tierdex.app.cli", "serve", "--port", "0"]
+    command += [] if data is None else ["--data", str(data)]
     for name, value in {**SMALL_FILES, **settings}.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TIERDEX_")}

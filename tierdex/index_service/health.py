@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 CLOSED: Final = "closed"
 FENCED: Final = "fenced"
 NO_FILE: Final = "no-file"
-REASONS: Final = (CLOSED, FENCED, NO_FILE)
+UNREAD: Final = "unread"
+REASONS: Final = (CLOSED, FENCED, NO_FILE, UNREAD)
 
 
 class NotReady(NamedTuple):

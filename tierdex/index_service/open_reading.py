@@ -19,6 +19,7 @@ from tierdex.errors import NotFoundError
 from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
+from tierdex.index_service.sidecars_ahead import SidecarsAhead
 from tierdex.index_service.view.folder_follower import FolderFollower
 from tierdex.index_service.view.manifest_follower import LocalFiles
 from tierdex.index_service.view.read_view import ReadView
@@ -71,7 +72,10 @@ def open_reading(places: Places, settings: Settings, seams: Seams) -> Components
     )
     components = make_components(view, read_view, catalogue)
     if settings.background:
-        start_threads(components, [WorkerThread(read_view, seams.clock)])
+        workers = [WorkerThread(read_view, seams.clock)]
+        if settings.warm_up:
+            workers.append(WorkerThread(SidecarsAhead(view.table, view.sidecars), seams.clock))
+        start_threads(components, workers)
     return components
 
 

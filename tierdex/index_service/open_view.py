@@ -1,21 +1,24 @@
 """The view that every opened index has, for reading and for writing: store, table, caches, manifests.
 
-Depends on components, compactor, ingest, peers, query, readers, requests, view, lifecycle and
-storage_layer.
+Depends on components, compactor, ingest, peers, query, readers, requests, view, lifecycle,
+storage_layer and errors.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.compactor.queue_table import QueueTables
+from tierdex.errors import InvalidRequestError
 from tierdex.index_service.components import Components
 from tierdex.index_service.ingest.watermark import Watermarks
 from tierdex.index_service.query.executor import LookupExecutor
 from tierdex.index_service.query.in_memory import LocalQueries
 from tierdex.index_service.readers.page_cache import PageCache
+from tierdex.index_service.readers.range_cache import RangeCache
 from tierdex.index_service.readers.read_threads import ReadThreads
 from tierdex.index_service.readers.sidecar_cache import SidecarCache
 from tierdex.index_service.requests.put import PutChecker
@@ -27,7 +30,6 @@ from tierdex.storage_layer.open import open_store
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-    from pathlib import Path
 
     from tierdex.background import WorkerThread
     from tierdex.clock import Clock
@@ -84,7 +86,12 @@ def open_view(places: Places, settings: Settings, seams: Seams) -> View:
         )
     table = FileTable()
     sidecars = SidecarCache(
-        seams.filesystem, paths, settings.sidecar_cache_bytes, read_only=settings.read_only
+        seams.filesystem,
+        paths,
+        settings.sidecar_cache_bytes,
+        read_only=settings.read_only,
+        memory_bytes=settings.sidecar_memory_bytes,
+        ranges=_open_ranges(settings, seams),
     )
     manifests = ManifestFollower(
         settings=settings,
@@ -111,6 +118,16 @@ def open_view(places: Places, settings: Settings, seams: Seams) -> View:
         rocketmq=rocketmq,
         executor=executor,
     )
+
+
+def _open_ranges(settings: Settings, seams: Seams) -> RangeCache | None:
+    """Open the cache folder of a reader; owners keep sidecars in their data folder."""
+    if settings.cache_dir is None or not settings.read_only:
+        return None
+    try:
+        return RangeCache(Path(settings.cache_dir), settings.cache_bytes, seams)
+    except OSError as error:
+        raise InvalidRequestError(f"cannot be used: {error}", field="cache_dir") from error
 
 
 def close_view(view: View) -> None:

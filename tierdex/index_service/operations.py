@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import NotFoundError, ReadOnlyError
-from tierdex.index_service.health import CLOSED, NotReady
+from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.query_guard import refuse_closed
 from tierdex.index_service.requests.entry_rules import check_integer
 
@@ -115,14 +115,17 @@ class OperatedIndex:
     def health(self) -> list[NotReady]:
         """Return the reasons why this index is not ready for use; empty when it is. Raises nothing.
 
-        The reasons: the index is closed, its owner is fenced, or the owner can open no file for puts
-        (the disk is full, or fails).
+        The reasons: the index is closed, its owner is fenced, the owner can open no file for puts
+        (the disk is full, or fails), or a reader has not read the manifests once.
         """
         refusal = self._components.refusal
         if refusal is not None:
             return [NotReady(CLOSED, str(refusal))]
         writing = self._components.writing
-        return [] if writing is None else writing.writer.health()
+        if writing is not None:
+            return writing.writer.health()
+        unread = self._components.read_view.unread()
+        return [NotReady(UNREAD, "; ".join(unread[:3]))] if unread else []
 
     @with_disk_errors
     def compaction_status(self) -> dict[str, Any]:

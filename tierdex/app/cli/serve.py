@@ -37,14 +37,28 @@ def serve(
     store: options.Store = None,
     keys: KeysPath = None,
     setting: options.Set = None,
+    read_only: Annotated[
+        bool,
+        typer.Option(
+            "--read-only", help="Answer queries only; without --data a node that keeps no state."
+        ),
+    ] = False,
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
     """Serve the index over HTTP, with the console at `/`."""
     settings = parse_settings(setting)
     server = server_settings(host, port, allow_anonymous, settings)
+    if read_only:
+        if data is None and store is None:
+            raise InvalidRequestError("give the store that is read", field="--store")
+        settings = {"warm_up": True, **settings, "read_only": True}
     served = ServedIndex(
-        data or DEFAULT_DATA, store, settings, takeover=take_over, accept_rollback=accept_rollback
+        data if read_only else data or DEFAULT_DATA,
+        store,
+        settings,
+        takeover=take_over,
+        accept_rollback=accept_rollback,
     )
     run(served, server, open_key_file(data, keys))
 
@@ -72,14 +86,14 @@ def server_settings(
 class ServedIndex(NamedTuple):
     """The index that a service opens; the fields are arguments of `Index.open`."""
 
-    data: Path
+    data: Path | None
     store: str | None
     settings: dict[str, Any]
     takeover: bool = False
     accept_rollback: bool = False
 
     def open(self) -> Index:
-        """Open it for writing. Raises what `Index.open` raises."""
+        """Open it. Raises what `Index.open` raises."""
         from tierdex.index_service.index import Index
 
         return Index.open(

@@ -1,12 +1,13 @@
 """Local copies of published files' tails: filter, directory, dictionaries, statistics.
 
-One file a sidecar under `DATA/uploaded/`, or memory where there is no data folder (a read-only
-mount). A cache: any of them may be missing or evicted, and is then fetched again, whole, with one
-range read. A copy is believed only when its footer's checksum is the one in the manifest row; its
-blocks are verified when first used. The byte budget drops the least recently used first.
+One file a sidecar under `DATA/uploaded/`; where there is no data folder, or a read-only one, the
+`RangeCache` has them if there is one, else memory. A cache: any of them may be missing or evicted,
+and is then fetched again, whole, with one range read. A copy is believed only when its footer's
+checksum is the one in the manifest row; its blocks are verified when first used. The byte budget drops
+the least recently used first.
 
 Open sidecars are mapped, not read: memory does not grow with what is published. Depends on
-indexfile and lifecycle.
+range_cache, indexfile and lifecycle.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.filesystem import FileSystem, Mapping
+    from tierdex.filesystem import FileSystem
+    from tierdex.index_service.readers.range_cache import RangeCache
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.lifecycle.paths import DataPaths
 
 logger = logging.getLogger(__name__)
 
 _OPEN_LIMIT = 8192  # mapped sidecars; a process may have 65,530 mappings
-_MEMORY_BUDGET = 256 << 20  # for those that are not kept in a folder
 
 
 class _Open(NamedTuple):
     file: CompactedFile
     size: int
-    mapping: Mapping | None
+    mapping: object | None  # that keeps it from taking memory of ours
 
 
 class SidecarCache:
@@ -57,13 +58,16 @@ class SidecarCache:
         budget_bytes: int,
         *,
         read_only: bool = False,
+        memory_bytes: int = 256 << 20,
+        ranges: RangeCache | None = None,
     ) -> None:
-        """`read_only` uses the copies that are there, and keeps what it fetches in memory."""
+        """`read_only` uses the copies that are there; what it fetches is kept in `ranges`, else in memory."""
         self._filesystem = filesystem
         self._paths = paths
         self._read_only = read_only or paths is None
         self._budget = budget_bytes
-        self._memory_budget = min(budget_bytes, _MEMORY_BUDGET)
+        self._memory_budget = min(budget_bytes, memory_bytes)
+        self._ranges = ranges
         self._lock = threading.Lock()
         self._keeping = threading.Lock()  # one writer of copies: a temporary name is used once
         self._fetching: dict[bytes, threading.Lock] = {}
@@ -164,11 +168,38 @@ class SidecarCache:
 
     def _fetch(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> _Open:
         size = row.bytes - row.sidecar_position
-        data = fetch(row.sidecar_position, size)
-        opened = _Open(_parse(row, np.frombuffer(data, np.uint8), row.object_key), size, None)
+        data = self.read(row, row.sidecar_position, size, fetch)
+        mapping = None if isinstance(data, bytes) else data
+        opened = _Open(_parse(row, np.frombuffer(data, np.uint8), row.object_key), size, mapping)
         if not self.keep(row, node, data):
             return opened
         return self._open_copy(row) or opened
+
+    def read(
+        self, row: FileRow, position: int, length: int, fetch: Callable[[int, int], bytes]
+    ) -> bytes | memoryview:
+        """Return a range of the file's tail, from the `RangeCache` if there is one. Raises as `fetch`."""
+        if self._ranges is None:
+            return fetch(position, length)
+        return self._ranges.get(row, position, length, lambda: fetch(position, length))
+
+    def is_here(self, row: FileRow) -> bool:
+        """Say whether a whole sidecar needs no request, for all that is known without opening it."""
+        if row.uuid in self._open or row.uuid in self._on_disk:
+            return True
+        size = row.bytes - row.sidecar_position
+        return self._ranges is not None and self._ranges.has(row, row.sidecar_position, size)
+
+    def has_room(self, row: FileRow) -> bool:
+        """Say whether one more sidecar is kept without another going."""
+        size = row.bytes - row.sidecar_position
+        if not self._read_only:
+            return self._bytes + size <= self._budget
+        if self._ranges is not None:
+            return self._ranges.has_room(size)
+        with self._lock:
+            held = sum(opened.size for opened in self._open.values() if opened.mapping is None)
+        return held + size <= self._memory_budget
 
     def keep(self, row: FileRow, node: str, data: Buffer) -> bool:
         """Store a copy; say whether there was room. A cache needs no sync: a torn copy is refused."""
@@ -206,6 +237,8 @@ class SidecarCache:
 
     def forget(self, uuid: bytes) -> None:
         """Drop a sidecar: its file expired or was merged away, or the copy is damaged."""
+        if self._ranges is not None:
+            self._ranges.forget(uuid)
         with self._lock:
             self._open.pop(uuid, None)
             known = self._on_disk.pop(uuid, None)

@@ -17,7 +17,7 @@ A node whose manifest could not be read for `max_staleness` makes answers incomp
 Locks: `_refreshing` is held while the store is asked, `_lock` while the table is changed and never
 longer, so that nobody who only wants to show a commit of his own waits for the store.
 
-Depends on node_ages, answer, file_info, readers and lifecycle.
+Depends on node_ages, answer, file_info, readers, lifecycle and errors.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from tierdex.errors import UnavailableError
 from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.readers.published_file import PublishedFile
@@ -410,6 +411,20 @@ class ManifestFollower:
                 continue
             reason = self._reading(node).problem or "not refreshed"
             found.append(Missing(f"node:{node}", f"manifest not read lately: {reason}"))
+        return found
+
+    def unread(self) -> list[str]:
+        """Return what could not be read once since the opening, in words: the store did not answer.
+
+        A node that is damaged was read: answers name it.
+        """
+        found = []
+        if self._settings.read_nodes is None and not self._listed_ms:
+            found.append(f"nodes cannot be listed: {self._listing_error or 'not tried yet'}")
+        for node, log in sorted(self._logs.items()):
+            error = self._errors.get(node)
+            if not self._known_ms(log) and (error is None or isinstance(error, UnavailableError)):
+                found.append(f"node {node}: {error or 'not read yet'}")
         return found
 
     def _reading(self, node: str) -> NodeReading:

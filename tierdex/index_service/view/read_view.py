@@ -138,6 +138,9 @@ class ReadView:
     def skew_ms(self) -> int | None:
         return self._manifests.skew_ms
 
+    def unread(self) -> list[str]:
+        return self._manifests.unread()
+
     def missing_here(self) -> list[Missing]:
         """Return what of this process's own node cannot be read."""
         missing = [found for each in self._with_missing for found in each.missing()]
