@@ -17,7 +17,7 @@ from tierdex.storage_layer.memory import MemoryStore
 
 TABLES = "/queues/"
 MANIFESTS = "/manifest/"
-FEW_BYTES = 1600
+FEW_BYTES = 1700
 
 
 def put_queues(index, *, topics, queues, first=0):

@@ -8,6 +8,7 @@ from tests.indexfile.searches import find_all
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.compacted.hash_group import GROUP_SIZES
 from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
 from tierdex.indexfile.row_bounds import RowBounds
@@ -51,6 +52,7 @@ def write(
     uuid=UUID,
     bounds=None,
     extra=None,
+    group_sizes=GROUP_SIZES,
 ) -> bytes:
     """The bytes of a compacted file of sorted `rows`."""
     out = bytearray()
@@ -64,6 +66,7 @@ def write(
             bounds=RowBounds.measure(schema, [rows]) if bounds is None else bounds,
             expected_items=len(rows),
             dates=extra or {},
+            group_sizes=group_sizes,
         ),
         filter_bits=filter_bits,
         created_ms=1_700_000_000_000,

@@ -13,6 +13,7 @@ from tierdex.lifecycle.manifest import (
     Dropped,
     FileRef,
     FileRow,
+    HashGroups,
     HashRange,
     ManifestState,
     NodeKind,
@@ -47,8 +48,19 @@ retentions = st.builds(
 
 
 @st.composite
+def groups_in(draw: st.DrawFn, begin: int, end: int) -> HashGroups | None:
+    """Groups that lie in [begin, end)."""
+    if end == begin or draw(st.booleans()):
+        return None
+    head_end, position = sorted(draw(st.integers(begin, end - 1)) for _ in range(2))
+    count = draw(st.integers(1, end - position))
+    return HashGroups(position, draw(st.integers(1, (end - position) // count)), count, head_end)
+
+
+@st.composite
 def rows(draw: st.DrawFn) -> FileRow:
     size = draw(counts)
+    sidecar = draw(st.integers(0, size))
     return FileRow(
         uuid=draw(uuids),
         number=draw(counts),
@@ -60,13 +72,14 @@ def rows(draw: st.DrawFn) -> FileRow:
         max_time=draw(times),
         begin_ms=draw(times),
         sealed_at_ms=draw(times),
-        sidecar_position=draw(st.integers(0, size)),
+        sidecar_position=sidecar,
         tail_crc=draw(st.integers(0, 2**32 - 1)),
         topics=draw(st.none() | st.frozensets(hashes, max_size=3)),
         schema=draw(topics),
         replaces=draw(ref_tuples),
         parts=draw(ref_tuples),
         hash_range=draw(st.none() | hash_ranges),
+        groups=draw(groups_in(sidecar, size)),
         **draw(st.sampled_from([{}, {"tells": True}, {"kind": LOG_KIND}])),
     )
 

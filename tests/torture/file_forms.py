@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from tests.torture.damages import Damages
 from tests.torture.form import PATH, REFUSALS, Form
 from tests.torture.guarded_memory import GuardedFiles, GuardedMemory
 from tests.torture.specimens import LARGE, NODE, TOPICS, make_specimens
+from tierdex.compactor.file_row import make_row
 from tierdex.errors import CorruptFileError, NotFoundError
+from tierdex.fileparts.filter import partitions_of
 from tierdex.index_service.readers.file_reader import Budget, FileMeter, FileSearch
 from tierdex.index_service.readers.page_cache import PageCache
 from tierdex.index_service.readers.published_file import PublishedFile
@@ -21,6 +24,8 @@ from tierdex.index_service.readers.sidecar_cache import SidecarCache
 from tierdex.index_service.requests.lookups import Lookups
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.compacted.hash_group import GroupSizes
+from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.indexfile.lookup import DONE, TIME_MAX, TIME_MIN, Lookup, Search
 from tierdex.indexfile.schema import join_rows
 from tierdex.lifecycle.paths import DataPaths
@@ -223,28 +228,30 @@ class Published(Compacted):
         """Believe in a footer of that checksum."""
         self.row = replace(self.row, tail_crc=crc)
 
-    def ask_published(self, file):
+    def ask_published(self, file, which=None):
+        """Return offsets and rows of the lookups `which` (None: of all), asked in one search."""
         meter = FileMeter(Budget(requests=10_000, items=1 << 40))
+        which = np.arange(len(self.lookups.hashes)) if which is None else which
         count = len(self.lookups.hashes)
         lookups = Lookups(
             self.lookups.hashes, self.lookups.kinds, TOPICS, self.lookups.topics.astype(np.int32),
             np.full(count, TIME_MIN), np.full(count, TIME_MAX), np.full(count, MOST), str,
         )  # fmt: skip
         limits, items = np.full(count, MOST), 1 << 40
-        search = FileSearch(lookups, np.arange(count), limits, None, items)
+        search = FileSearch(lookups, which, limits[which], None, items)
         answer = file.search(search, meter, InlineExecutor())
         assert (answer.found.following == DONE).all()
         bounds = pairwise(answer.found.offsets.tolist())
         rows = [answer.found.rows[begin:end] for begin, end in bounds]
         # The empty piece is there when the filter of a forged file excludes every lookup.
-        return self.in_order(answer.wanted, rows, count, answer.found.rows[:0])
+        return self.in_order(answer.wanted, rows, which.tolist(), answer.found.rows[:0])
 
     @staticmethod
-    def in_order(wanted, rows, count, *pieces):
-        """Return offsets and rows of all lookups in their own order."""
+    def in_order(wanted, rows, which, *pieces):
+        """Return offsets and rows of the lookups in their own order."""
         found = dict(zip(wanted.tolist(), rows, strict=True))
-        sizes = [len(found.get(number, ())) for number in range(count)]
-        in_order = [found[number] for number in range(count) if number in found]
+        sizes = [len(found.get(number, ())) for number in which]
+        in_order = [found[number] for number in which if number in found]
         return np.concatenate([[0], np.cumsum(sizes)]), join_rows([*pieces, *in_order])
 
     def judge(self, data):
@@ -264,6 +271,76 @@ class Published(Compacted):
         assert np.array_equal(offsets, self.offsets), "other lookups have entries"
         assert _same(rows, self.rows), "other entries"
         return "unharmed"
+
+
+class InGroups(Published):
+    """A file in a store of which no sidecar is here: each lookup by its own hash group.
+
+    Damage of what a reader of groups never fetches is no business of its.
+    """
+
+    name = "compacted, in hash groups"
+
+    def __init__(self, seed):
+        make = partial(in_groups, make_specimens(seed, LARGE))
+        Compacted.__init__(self, seed)
+        other = make_specimens(seed + 1, LARGE)
+        data, self.row = make("compacted")
+        older, _ = make("compacted_again")
+        self.damages = Damages(data, in_groups(other, "compacted")[0], older)
+        self.store = OneObject(self.damages.sound)
+        hashes = self.lookups.hashes
+        self.groups = partitions_of(hashes, self.row.groups.group_count)
+        assert self.row.groups.group_count > 3
+        for number in range(self.row.groups.group_count):
+            self.compare(number, *self.ask_group(number))
+
+    def ask_group(self, number):
+        """Ask the lookups of one group, of a file of which nothing is here."""
+        which = np.flatnonzero(self.groups == number)
+        self.store.asked.clear()
+        return self.ask_published(self.open(), which)
+
+    def compare(self, number, offsets, rows):
+        which = np.flatnonzero(self.groups == number)
+        bounds = [slice(self.offsets[n], self.offsets[n + 1]) for n in which]
+        expected = join_rows([self.rows[:0], *(self.rows[bound] for bound in bounds)])
+        sizes = [bound.stop - bound.start for bound in bounds]
+        assert np.array_equal(np.diff(offsets), sizes), "other lookups have entries"
+        assert _same(rows, expected), "other entries"
+
+    def judge(self, data):
+        self.store.data = data
+        number = self.turn = (self.turn + 1) % self.row.groups.group_count
+        try:
+            found = self.ask_group(number)
+        except (*REFUSALS, NotFoundError):
+            return "refused"
+        self.compare(number, *found)
+        return "unharmed"
+
+
+def in_groups(specimens, which):
+    """Return the bytes and the row of a specimen's file, written again in small hash groups."""
+    old = CompactedFile.from_bytes(getattr(specimens, which))
+    data = bytearray()
+    plan = FilePlan(
+        uuid=old.uuid,
+        schema=old.schema,
+        dictionaries=old.dictionaries,
+        slot_count=old.slot_count,
+        bounds=old.row_bounds(),
+        expected_items=old.item_count,
+        group_sizes=GroupSizes(keys=500, whole_bytes=0),
+    )
+    bits = old.statistics.filter_bits
+    writer = CompactedWriter(data.extend, plan, filter_bits=bits, created_ms=old.created_ms)
+    for rows in old.rows_in_hash_order():
+        writer.append(rows)
+    written = writer.finish()
+    row = specimens.row
+    dates = {"begin_ms": row.begin_ms, "sealed_at_ms": row.sealed_at_ms}
+    return bytes(data), make_row(written, row.uuid, row.object_key, dates)
 
 
 class LocalSidecar(Published):

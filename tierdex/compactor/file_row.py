@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tierdex.lifecycle.manifest import FileRow
+from tierdex.lifecycle.manifest import FileRow, HashGroups
 from tierdex.lifecycle.topic_set import listed_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tierdex.indexfile.compacted.hash_group import GroupPlaces
     from tierdex.indexfile.schema import Schema
 
 
@@ -37,6 +38,8 @@ class WrittenFile(Protocol):
     def topics(self) -> list[str]: ...
     @property
     def footer_crc(self) -> int: ...
+    @property
+    def groups(self) -> GroupPlaces | None: ...
 
 
 def make_row(
@@ -58,4 +61,5 @@ def make_row(
         tail_crc=written.footer_crc,
         topics=listed_topics(written.topics),
         schema=written.schema.encode().decode(),
+        groups=None if written.groups is None else HashGroups(*written.groups),
     )

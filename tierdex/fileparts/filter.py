@@ -58,18 +58,24 @@ class FilterBuilder:
     Keeps the finished partitions and the hashes of the current one in memory. One thread.
     """
 
-    def __init__(self, uuid: bytes, bits: int, expected_keys: int) -> None:
+    def __init__(
+        self,
+        uuid: bytes,
+        bits: int,
+        expected_keys: int,
+        *,
+        keys_per_partition: int = KEYS_PER_PARTITION,
+    ) -> None:
         """Prepare for about `expected_keys` distinct hashes; more only make partitions larger."""
         assert bits in (0, 8, 16)
         self._uuid = uuid
         self._bits = bits
-        count = max(1, -(-expected_keys // KEYS_PER_PARTITION)) if bits else 0
+        count = max(1, -(-expected_keys // keys_per_partition)) if bits else 0
         self._partitions = np.zeros(count, FILTER_PARTITION)
-        ends = [-(-(number << 64) // count) for number in range(1, count)]
-        self._ends = np.array(ends, np.uint64)  # first hash beyond each partition but the last
+        self._ends = partition_ends(count)
         self._current = 0
         self._waiting: list[np.ndarray] = []
-        self._fingerprints: list[np.ndarray] = []
+        self._fingerprints: list[np.ndarray] = []  # of each partition that has keys
         self._length = 0
         self._scratch = _make_scratch(0, 0)  # kept from partition to partition
 
@@ -88,7 +94,7 @@ class FilterBuilder:
         self._waiting.append(hashes[begin:].copy())
 
     def finish(self) -> tuple[bytes, list[np.ndarray]]:
-        """Return the partition table and the fingerprints (u1 arrays, to be written in order)."""
+        """Return the partition table, and the fingerprints (u1, in order) of each that has keys."""
         while self._bits and self._current < len(self._partitions):
             self._build()
         return self._partitions.tobytes(), self._fingerprints
@@ -133,6 +139,16 @@ class FilterBuilder:
         return fingerprints.view(np.uint8) if self._bits == 16 else fingerprints.astype(np.uint8)
 
 
+def partition_ends(count: int) -> np.ndarray:
+    """Return the first hash (u8) beyond each of `count` partitions but the last."""
+    return np.array([-(-(number << 64) // count) for number in range(1, count)], np.uint64)
+
+
+def partitions_of(hashes: np.ndarray, count: int) -> np.ndarray:
+    """Return the partition (i8) of each hash: the upper half of hash x count."""
+    return np.searchsorted(partition_ends(count), hashes, side="right")
+
+
 def _make_scratch(positions: int, keys: int) -> Scratch:
     """Return arrays for a partition of so many positions and keys, or a smaller one."""
     return Scratch(
@@ -171,6 +187,26 @@ class FuseFilter:
         self._words[kernels.VERIFIED] = self._verified.ctypes.data
         self._words[kernels.SEED] = part_seed(uuid, Part.FILTER)
         self.address = int(self._words.ctypes.data)
+
+    @classmethod
+    def of_partition(
+        cls, entry: np.ndarray, fingerprints: np.ndarray, *, number: int, count: int, bits: int,
+        path: object,
+    ) -> FuseFilter:  # fmt: skip
+        """Open one of `count` partitions, which the caller has verified; it answers for its hashes only.
+
+        `entry` is its row of the table (FILTER_PARTITION[1]), `fingerprints` are its own (u1). Raises
+        CorruptFileError when they do not fit.
+        """
+        own = entry.copy()
+        own["position"] = 0
+        opened = cls(own.data, fingerprints.data, bits=bits, uuid=bytes(16), path=path)
+        opened._verified[:] = 1
+        # Kernels go by the partition's number: the row and the map begin so far before.
+        opened._words[kernels.PARTITIONS] -= number * FILTER_PARTITION.itemsize
+        opened._words[kernels.VERIFIED] -= number
+        opened._words[kernels.PARTITION_COUNT] = count
+        return opened
 
     def _check_table(self) -> None:
         """Raise CorruptFileError when a partition could lead a kernel outside the fingerprints."""

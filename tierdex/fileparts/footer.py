@@ -59,15 +59,27 @@ class Footer:
         return self.parts[kind]
 
 
+def encode_entries(parts: Sequence[PartEntry]) -> bytes:
+    """Return part table entries."""
+    return np.array([tuple(entry) for entry in parts], PART_ENTRY).tobytes()
+
+
+def read_entries(data: bytes, path: object) -> dict[Part, PartEntry]:
+    """Return part table entries, whose bytes were verified. Raises CorruptFileError."""
+    parts: dict[Part, PartEntry] = {}
+    for row in np.frombuffer(data, PART_ENTRY):
+        kind, crc, begin, size, detail = (int(value) for value in row.item())
+        if kind not in _PARTS or Part(kind) in parts:
+            raise CorruptFileError(path, f"implausible part {kind}: {size} bytes at {begin}")
+        parts[Part(kind)] = PartEntry(Part(kind), crc, begin, size, detail)
+    return parts
+
+
 def encode_footer(
     *, form: int, uuid: bytes, item_count: int, parts: Sequence[PartEntry], position: int
 ) -> bytes:
     """Return part table and footer, which the caller writes at `position`, the end of all parts."""
-    table = np.zeros(len(parts), PART_ENTRY)
-    for row, entry in zip(table, parts, strict=True):
-        for name, value in zip(("kind", "crc", "position", "length", "detail"), entry, strict=True):
-            row[name] = value
-    encoded = table.tobytes()
+    encoded = encode_entries(parts)
     footer = np.zeros((), FOOTER)
     footer["magic"] = FOOTER_MAGIC
     footer["format_version"] = FORMAT_VERSION
@@ -135,12 +147,13 @@ def _read_table(
         record["table_crc"]
     ):
         raise CorruptFileError(path, "part table checksum differs")
-    parts: dict[Part, PartEntry] = {}
-    for row in np.frombuffer(data, PART_ENTRY, count):
-        kind, crc, begin, size, detail = (int(value) for value in row.item())
-        if begin + size > position or kind not in _PARTS or Part(kind) in parts:
-            raise CorruptFileError(path, f"implausible part {kind}: {size} bytes at {begin}")
-        parts[Part(kind)] = PartEntry(Part(kind), crc, begin, size, detail)
+    parts = read_entries(data, path)
+    for entry in parts.values():
+        if entry.position + entry.length > position:
+            raise CorruptFileError(
+                path,
+                f"implausible part {int(entry.kind)}: {entry.length} bytes at {entry.position}",
+            )
     return parts
 
 

@@ -83,6 +83,7 @@ class Part(IntEnum):
     CHECKPOINTS = 19
     QUEUE_TABLE = 20
     QUEUE_GROUPS = 21
+    HASH_GROUP = 22
 
 
 PART_ENTRY_FIELDS: Final = (

@@ -130,6 +130,7 @@ def _describe_compacted(file: CompactedFile) -> dict[str, Any]:
             entry.kind.name.lower(): {"position": entry.position, "bytes": entry.length}
             for entry in sorted(file.footer.parts.values(), key=lambda entry: entry.position)
         },
+        "hash_groups": _describe_groups(file),
         "pages": {
             "count": statistics.page_count,
             "items_per_page": statistics.items_per_page,
@@ -147,6 +148,19 @@ def _describe_compacted(file: CompactedFile) -> dict[str, Any]:
         },
         "topics": _describe_topics(file),
         "extra": file.extra,
+    }
+
+
+def _describe_groups(file: CompactedFile) -> dict[str, int] | None:
+    """Return the parts that a reader fetches apart: None when it reads the sidecar whole."""
+    groups = file.groups
+    if groups is None:
+        return None
+    return {
+        "count": groups.group_count,
+        "position": groups.position,
+        "stride": groups.stride,
+        "head_bytes": groups.head_end - file.sidecar_position,
     }
 
 

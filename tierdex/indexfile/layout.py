@@ -243,6 +243,29 @@ DIRECTORY_MAX_TIME_POSITION: Final = position_of(DIRECTORY_ENTRY, "max_time")
 assert DIRECTORY_ENTRY_BYTES == 32
 DIRECTORY_BLOCK_BYTES: Final = 4096  # unit of the directory's checksums: 128 entries
 
+# A hash group is what the sidecar knows of one range of hashes, so that a reader needs no more of it.
+HASH_GROUP_FIELDS: Final = (
+    Field("crc", "<u4", "CRC32C of the rest of the group, seeded with (uuid, 22, group number)"),
+    Field("length", "<u4", "bytes of the group, this header included; zeros end its place"),
+    Field("group_count", "<u4", "groups of the file; number = upper half of hash * group_count"),
+    Field("filter_bits", "u1", "bits of a fingerprint, as in the statistics"),
+    Field("part_count", "u1", "part table entries behind this header: the head's, the directory's"),
+    Field("reserved", "V2", "zero"),
+    Field("first_page", "<u4", "page of the first directory entry"),
+    Field("entry_count", "<u4", "entries of the group's pages, and the one behind them"),
+    Field("entries_here", "<u4", "entry_count, or 0 when they are too many: see the directory"),
+    Field("entries_crc", "<u4", "CRC32C of these entries, seeded with (uuid, 22, group number)"),
+    *(
+        Field(f"partition_{name}", code, f"`{name}` of the filter partition of this number")
+        for name, code, _ in FILTER_PARTITION_FIELDS
+    ),
+)
+HASH_GROUP: Final = make_dtype(HASH_GROUP_FIELDS)
+HASH_GROUP_BYTES: Final = HASH_GROUP.itemsize
+HASH_GROUP_PARTITION_POSITION: Final = position_of(HASH_GROUP, "partition_position")
+HASH_GROUP_UNIT: Final = 64  # groups lie at multiples of it, all at one distance
+assert HASH_GROUP_BYTES == 64
+
 
 def slots_bytes(slot_count: int) -> int:
     """Return the bytes of the slot region, padding included."""
@@ -279,6 +302,7 @@ SHARED_STRUCTS: Final = {
     "Statistics (compacted form)": STATISTICS_FIELDS,
     "Directory entry (compacted form)": DIRECTORY_FIELDS,
     "Filter partition (compacted form)": FILTER_PARTITION_FIELDS,
+    "Hash group (compacted form)": HASH_GROUP_FIELDS,
 }
 
 

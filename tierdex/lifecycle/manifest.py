@@ -68,6 +68,15 @@ class HashRange(NamedTuple):
     last: int
 
 
+class HashGroups(NamedTuple):
+    """Where a file's hash groups lie: a reader fetches one instead of the whole sidecar."""
+
+    position: int  # of group 0 in the file
+    stride: int  # bytes from one group to the next
+    group_count: int
+    head_end: int  # from the sidecar's begin to here lie the parts that decode pages
+
+
 class FileRef(NamedTuple):
     """One file of some node, named in a way that survives its deletion."""
 
@@ -105,6 +114,7 @@ class FileRow:
     parts: tuple[FileRef, ...] = ()
     kind: str = INDEX_KIND
     hash_range: HashRange | None = None  # entries with other hashes are not in it; None: any may be
+    groups: HashGroups | None = None  # None: the sidecar is read whole
 
     @property
     def means_more(self) -> bool:

@@ -41,6 +41,7 @@ from tierdex.lifecycle.manifest import (
     Dropped,
     FileRef,
     FileRow,
+    HashGroups,
     HashRange,
     Hint,
     ManifestState,
@@ -293,6 +294,8 @@ def _pack_row(row: FileRow) -> dict[str, Any]:
         packed["kind"] = row.kind
     if row.hash_range is not None:
         packed["hashes"] = list(row.hash_range)
+    if row.groups is not None:
+        packed["groups"] = list(row.groups)
     return packed
 
 
@@ -432,12 +435,27 @@ def _unpack_row(packed: dict[str, Any]) -> FileRow:
         parts=_unpack_refs(packed.get("parts", ())),
         kind=_kind(packed.get("kind", INDEX_KIND)),
         hash_range=_unpack_hashes(packed.get("hashes")),
+        groups=_unpack_groups(packed.get("groups")),
     )
     if row.sidecar_position > row.bytes:
         raise ValueError("sidecar")
+    if row.groups is not None:
+        position, stride, count, head_end = row.groups
+        if (
+            not row.sidecar_position
+            <= head_end
+            <= position
+            < position + stride * count
+            <= row.bytes
+        ):
+            raise ValueError("groups")
     if row.tells and row.kind != INDEX_KIND:
         raise ValueError("only an index file tells end offsets")
     return row
+
+
+def _unpack_groups(packed: list[Any] | None) -> HashGroups | None:
+    return None if packed is None else HashGroups(*map(_count, packed))
 
 
 def _unpack_hashes(packed: list[Any] | None) -> HashRange | None:

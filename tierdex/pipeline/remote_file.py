@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.filter import partitions_of
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import Part
 from tierdex.indexfile.compacted.file import CompactedFile
@@ -89,7 +90,7 @@ class RemoteFile:
         if not bits or not len(hashes):
             return
         wanted = np.zeros(len(table), bool)
-        wanted[_partitions_of(hashes, len(table))] = True
+        wanted[partitions_of(hashes, len(table))] = True
         wanted &= ~self._fetched & (table["key_count"] > 0)
         numbers = np.flatnonzero(wanted)
         if not len(numbers):
@@ -136,12 +137,6 @@ def fetch_head(store: Store, row: FileRow) -> tuple[bytes, bytes]:
     filter_position = footer.part(Part.FILTER, row.object_key).position
     length = filter_position - row.sidecar_position
     return store.get(row.object_key, row.sidecar_position, max(0, length)), end
-
-
-def _partitions_of(hashes: np.ndarray, count: int) -> np.ndarray:
-    """Return the filter partition (i8) of each hash: the upper half of hash x count."""
-    ends = np.array([-(-(number << 64) // count) for number in range(1, count)], np.uint64)
-    return np.searchsorted(ends, hashes, side="right")
 
 
 class _OpenFiles:

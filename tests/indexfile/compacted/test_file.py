@@ -8,8 +8,9 @@ from tests.indexfile.searches import find_all, find_fetched
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.indexfile import layout
-from tierdex.indexfile.compacted.file import CompactedFile, PageSpan
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.page_groups import group_pages
+from tierdex.indexfile.compacted.page_range import PageSpan
 from tierdex.indexfile.lookup import DONE, TIME_MAX, TIME_MIN, Lookup, Search
 
 HOT = 1 << 63

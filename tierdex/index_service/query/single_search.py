@@ -63,7 +63,7 @@ class SingleSearch:
     def begin(self, executor: Executor, want: int) -> None:
         """Let another thread do the first step."""
         is_begun = self.single.page.is_begun
-        self._first = executor.submit(self._step, want, is_begun=is_begun)
+        self._first = executor.submit(self._step, want, is_begun=is_begun, executor=executor)
 
     def cancel(self) -> None:
         if self._first is not None:
@@ -85,7 +85,7 @@ class SingleSearch:
         self._place = int(following[0]) if len(following) else DONE
         return answer
 
-    def _step(self, want: int, *, is_begun: bool) -> FileRows:
+    def _step(self, want: int, *, is_begun: bool, executor: Executor | None = None) -> FileRows:
         left = self.meter.budget.work_limit()
         # The entry of the cursor itself is passed over, and what lies before it in a walk.
         limit = min(max(want + (not is_begun), self._room), left.rows + (not is_begun))
@@ -98,7 +98,7 @@ class SingleSearch:
             place,
             left.items,
         )
-        return self.reader.search(search, self.meter)
+        return self.reader.search(search, self.meter, executor)
 
 
 class SingleSearches:

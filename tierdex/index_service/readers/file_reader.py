@@ -4,7 +4,7 @@ A reader answers `search`: rows of the schema's item dtype and where they lie, n
 raises a typed error when it cannot read (never returns less instead), and charges requests to the meter
 of this query and file. A meter belongs to one thread at a time.
 
-Depends on indexfile, requests and numpy.
+Depends on fileparts, indexfile, requests and numpy.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.index_service.requests.lookups import NO_TOPIC
 from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID, TAG_ANY_MESSAGE_ID, TAG_NONE
-from tierdex.indexfile.lookup import Search
-from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.lookup import Found, Search
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.indexfile.work_limit import NO_LIMIT, BudgetExceededError, WorkLimit
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.index_service.requests.lookups import Lookups
-    from tierdex.indexfile.lookup import Found
     from tierdex.indexfile.schema import Schema
 
 
@@ -168,6 +167,12 @@ class FileRows(NamedTuple):
     wanted: np.ndarray  # i8
     found: Found
 
+    @classmethod
+    def nothing(cls) -> FileRows:
+        """Return what a file found that has none of the lookups."""
+        none = Found.nothing(0, MESSAGE_SCHEMA.dtype)
+        return cls(MESSAGE_SCHEMA, Dictionaries([TOPIC_DICTIONARY]), np.zeros(0, np.int64), none)
+
 
 class QueryReader(Protocol):
     """A file that can be searched. Safe to share between threads."""
@@ -182,7 +187,8 @@ class QueryReader(Protocol):
     def search(
         self, wanted: FileSearch, meter: FileMeter, executor: Executor | None = None
     ) -> FileRows:
-        """Return the newest matching rows of each lookup. `executor` reads ranges side by side.
+        """Return the newest matching rows of each lookup. `executor` reads ranges side by side; its own
+        threads may ask, too.
 
         Requests are charged to `meter`. Raises CorruptFileError and what the store raises: a file that
         cannot be read never looks like one without matches.

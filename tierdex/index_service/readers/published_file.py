@@ -2,25 +2,30 @@
 
 With the sidecar here a lookup costs no request when the filter says no, and one range GET when the
 key is there (a run longer than `max_get_bytes` goes on as long as the query wants more). Without it
-one request more: the whole sidecar, once, counted apart. A page that arrives damaged is fetched a
+a request comes before: the hash group of the key (`indexfile.compacted.hash_group`), and the first time
+that a key is there the head, beside the page. The sidecar is fetched whole where a file has no groups, and
+where many of them are wanted. Its requests are counted apart. A page that arrives damaged is fetched a
 second time before the file is called corrupt: the fault may lie in between.
 
-Depends on file_reader, local_file, compactor and indexfile.
+Depends on file_reader, local_file, planned_pages, read_threads, compactor, fileparts and indexfile.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from tierdex.compactor.merged_file import open_published
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.filter import partitions_of
 from tierdex.index_service.readers.file_reader import FileRows
 from tierdex.index_service.readers.local_file import in_hash_order
-from tierdex.indexfile.compacted.page_groups import group_pages
+from tierdex.index_service.readers.planned_pages import PlannedPages
+from tierdex.index_service.readers.read_threads import side_by_side
+from tierdex.indexfile.compacted.hash_group import HashGroup
 from tierdex.indexfile.compacted.sidecar import read_topics
 from tierdex.indexfile.layout import TAG_NONE
 from tierdex.indexfile.lookup import Found
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.indexfile.compacted.file import CompactedFile
-    from tierdex.indexfile.compacted.sidecar import PageSpan
+    from tierdex.indexfile.compacted.page_range import PageSpan
     from tierdex.indexfile.lookup import Lookup, Search
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
@@ -43,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _RUN_BYTES: Final = 32 * 1024  # that one of many lookups reads of a long run at once
+_GROUPS_AT_ONCE: Final = 8  # that one search fetches of one file; more: the whole sidecar
+_SHARE: Final = 4  # of a file's groups one in so many may be here; more: the whole sidecar
 
 
 class PublishedFile:
@@ -64,23 +71,21 @@ class PublishedFile:
         self._node = node
         self._store = store
         self._sidecars = sidecars
+        self._parts = sidecars.parts
         self._pages = pages
         self._max_get_bytes = max_get_bytes
 
     def sidecar(self, meter: FileMeter | None = None) -> CompactedFile:
         """Return the open sidecar, fetching it when it is not here. Raises what the store raises."""
-
-        def fetch(position: int, length: int) -> bytes:
-            if meter is not None:
-                meter.charge_sidecar(length)
-            return self._store.get(self.row.object_key, position, length)
-
-        return self._sidecars.get(self.row, self._node, fetch)
+        return self._sidecars.get(self.row, self._node, partial(self._fetch_part, meter))
 
     def excludes(self, key_hash: int) -> bool:
         sidecar = self._sidecars.opened(self.row.uuid)
+        if sidecar is None:
+            group = self._kept_group(key_hash)
+            return group is not None and not group.may_contain(key_hash)
         try:
-            return sidecar is not None and not sidecar.may_contain(key_hash)
+            return not sidecar.may_contain(key_hash)
         except CorruptFileError:
             return False  # the search fetches the sidecar anew
 
@@ -89,46 +94,123 @@ class PublishedFile:
     ) -> FileRows:
         """Search the pages that the filter and the directory name; near ones come with one request.
 
-        Without `executor` ranges are read one after the other. A place is a page and a row in it.
+        Ranges are read side by side with `executor`. A place is a page and a row in it.
         """
         most_bytes = self._max_get_bytes
         if len(wanted.wanted) > 1:
             most_bytes = min(most_bytes, _RUN_BYTES)
+        numbers = self._groups_for(wanted.lookups.hashes[wanted.wanted])
+        if numbers is not None:
+            return self._search_groups(wanted, numbers, most_bytes, meter, executor)
 
-        def plan(sidecar: CompactedFile) -> tuple[CompactedFile, np.ndarray, Search, np.ndarray]:
+        def plan(sidecar: CompactedFile) -> tuple[CompactedFile, PlannedPages]:
             maybe = sidecar.may_contain_many(wanted.lookups.hashes[wanted.wanted])
             meter.filtered = not maybe.any()
             tags = wanted.tags(sidecar.dictionaries)
             which = in_hash_order(wanted, np.flatnonzero(maybe & (tags != TAG_NONE)))
-            search = wanted.columns(which, tags)
-            return sidecar, which, search, sidecar.plan_pages(search, most_bytes)
+            return sidecar, PlannedPages.of(sidecar, wanted, which, most_bytes)
 
-        file, which, search, pages = self.with_sidecar(meter, plan)
-        members = np.flatnonzero(pages[:, 1] >= pages[:, 0])
-        if (np.diff(pages[members, 0]) < 0).any():  # lookups of one long run, in different times
-            members = members[np.argsort(pages[members, 0], kind="stable")]
-        found = self._search_pages(file, search.taken(members), pages[members], meter, executor)
-        return FileRows(file.schema, file.dictionaries, wanted.wanted[which[members]], found)
+        file, piece = self.with_sidecar(meter, plan)
+        buffers = self._read_spans(piece.spans, meter, executor)
+        return self._search_pieces(file, wanted, [piece], buffers, meter)
 
-    def _search_pages(
+    # -- by hash groups -----------------------------------------------------------------------------
+
+    def _groups_for(self, hashes: np.ndarray) -> np.ndarray | None:
+        """Return the group (i8) of each hash (u8); None when the sidecar is to be had whole.
+
+        So it is when it is here, when many groups are wanted at once, and when many were: one request
+        for all of them is then cheaper than one each.
+        """
+        places = self.row.groups
+        if places is None or self._sidecars.is_here(self.row):
+            return None
+        numbers = partitions_of(hashes, places.group_count)
+        here = self._parts.numbers(self.row.uuid)
+        absent = len(set(numbers.tolist()) - here)
+        if absent > _GROUPS_AT_ONCE or (
+            absent and len(here) + absent > max(1, places.group_count // _SHARE)
+        ):
+            return None
+        return numbers
+
+    def _kept_group(self, key_hash: int) -> HashGroup | None:
+        """Return the group of a hash if it is here."""
+        places = self.row.groups
+        if places is None:
+            return None
+        return self._parts.kept_group(self.row.uuid, (key_hash * places.group_count) >> 64)
+
+    def _search_groups(
         self,
-        file: CompactedFile,
-        search: Search,
-        pages: np.ndarray,
+        wanted: FileSearch,
+        numbers: np.ndarray,
+        most_bytes: int,
         meter: FileMeter,
         executor: Executor | None,
-    ) -> Found:
-        """Read the pages (i8[n, 2]) of the lookups, whose first ones rise, and search them."""
-        groups = group_pages(pages)
-        if not groups:
-            return Found.nothing(0, file.schema.dtype)
-        spans = [file.span(first, last - first + 1) for first, last, _, _ in groups]
-        buffers = self._read_spans(spans, meter, executor)
-        pieces = [
-            self._search_span(file, span, data, search.taken(slice(low, high)), meter)
-            for (_, _, low, high), span, data in zip(groups, spans, buffers, strict=True)
+    ) -> FileRows:
+        """Search with the groups of the wanted hashes instead of the whole sidecar.
+
+        Groups come side by side, then pages and the head: no more rounds than with the sidecar here.
+        """
+        fetch = partial(self._read_part, meter)
+        groups = side_by_side(
+            executor,
+            [
+                partial(self._parts.group, self.row, number, fetch)
+                for number in np.unique(numbers).tolist()
+            ],
+        )
+        pieces = []
+        for group in groups:
+            members = np.flatnonzero(numbers == group.number)
+            members = members[group.may_contain_many(wanted.lookups.hashes[wanted.wanted[members]])]
+            if len(members):
+                planned = self._parts.with_entries(self.row, group, fetch)
+                which = in_hash_order(wanted, members)
+                pieces.append(PlannedPages.of(planned, wanted, which, most_bytes))
+        meter.filtered = not pieces
+        spans = [span for piece in pieces for span in piece.spans]
+        if not spans:
+            return FileRows.nothing()
+        reads: list[Callable[[], Any]] = [
+            partial(self._parts.head, self.row, groups[0], fetch),
+            partial(self._read_spans, spans, meter, executor),
         ]
-        return Found.joined(pieces)
+        head, buffers = side_by_side(executor, reads)
+        return self._search_pieces(head, wanted, pieces, buffers, meter)
+
+    def _read_part(self, meter: FileMeter, position: int, length: int) -> bytes | memoryview:
+        return self._sidecars.read(self.row, position, length, partial(self._fetch_part, meter))
+
+    def _fetch_part(self, meter: FileMeter | None, position: int, length: int) -> bytes:
+        if meter is not None:
+            meter.charge_sidecar(length)
+        return self._store.get(self.row.object_key, position, length)
+
+    # -- pages --------------------------------------------------------------------------------------
+
+    def _search_pieces(
+        self,
+        file: CompactedFile,
+        wanted: FileSearch,
+        pieces: Sequence[PlannedPages],
+        buffers: Sequence[bytes],
+        meter: FileMeter,
+    ) -> FileRows:
+        """Search the pages of all pieces, whose bytes are `buffers`, in order."""
+        tags = wanted.tags(file.dictionaries)
+        data = iter(buffers)
+        found = []
+        for piece in pieces:
+            view = file.through(piece.pages_of) if isinstance(piece.pages_of, HashGroup) else file
+            for span, (low, high) in zip(piece.spans, piece.members, strict=True):
+                search = wanted.columns(piece.which[low:high], tags)
+                found.append(self._search_span(view, span, next(data), search, meter))
+        if not found:
+            return FileRows.nothing()
+        which = np.concatenate([piece.which for piece in pieces])
+        return FileRows(file.schema, file.dictionaries, wanted.wanted[which], Found.joined(found))
 
     def _search_span(
         self, file: CompactedFile, span: PageSpan, data: bytes, search: Search, meter: FileMeter
@@ -151,7 +233,15 @@ class PublishedFile:
         """
         sidecar = self._sidecars.opened(self.row.uuid)
         if sidecar is None:
-            return None
+            group = self._kept_group(lookup.key_hash)
+            if group is None:
+                return None
+            if not group.may_contain(lookup.key_hash):
+                return [], []
+            head = self._parts.kept_head(self.row.uuid)
+            if head is None or not group.has_entries:
+                return None
+            sidecar = head.through(group)
         if sidecar.schema != MESSAGE_SCHEMA:
             return None if sidecar.may_contain(lookup.key_hash) else ([], [])
         key = self.row.object_key
@@ -188,8 +278,8 @@ class PublishedFile:
         def fetch(number: int) -> bytes:
             return self._store.get(key, spans[number].position, spans[number].length)
 
-        each = map if executor is None or len(absent) == 1 else executor.map
-        for number, found in zip(absent, each(fetch, absent), strict=True):
+        read = side_by_side(executor, [partial(fetch, number) for number in absent])
+        for number, found in zip(absent, read, strict=True):
             self._pages.put(key, spans[number].position, found)
             data[number] = found
         return [found for found in data if found is not None]
@@ -213,7 +303,7 @@ class PublishedFile:
 
     def kept_topics(self) -> list[str] | None:
         """Return the file's topics when its sidecar is here; sends no request."""
-        kept = self._sidecars.kept(self.row)
+        kept = self._sidecars.kept(self.row) or self._parts.kept_head(self.row.uuid)
         return None if kept is None else kept.topics
 
     def whole(self) -> CompactedFile:

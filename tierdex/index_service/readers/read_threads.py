@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
 
@@ -64,6 +64,22 @@ class Task(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
+
+
+def side_by_side(executor: Executor | None, calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Return what the calls return, in order; raise what the first of those that fail raises.
+
+    The caller helps: it runs what no thread has begun. So threads of `executor` may call this, too.
+    """
+    if executor is None or len(calls) < 2:
+        return [call() for call in calls]
+    tasks = [executor.submit(call) for call in calls[1:]]
+    results = [calls[0]()]
+    for task in tasks:
+        if isinstance(task, Task):
+            task.run()
+        results.append(task.result())
+    return results
 
 
 Tasks = SimpleQueue[Task[Any] | None]  # None: there are no more

@@ -6,8 +6,8 @@ and is then fetched again, whole, with one range read. A copy is believed only w
 checksum is the one in the manifest row; its blocks are verified when first used. The byte budget drops
 the least recently used first.
 
-Open sidecars are mapped, not read: memory does not grow with what is published. Depends on
-range_cache, indexfile and lifecycle.
+Open sidecars are mapped, not read: memory does not grow with what is published. `parts` has those of
+sidecars that nobody needs whole. Depends on range_cache, sidecar_parts, indexfile and lifecycle.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.index_service.readers.sidecar_parts import SidecarParts
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import is_temporary, parse_sidecar_name
@@ -68,6 +69,8 @@ class SidecarCache:
         self._budget = budget_bytes
         self._memory_budget = min(budget_bytes, memory_bytes)
         self._ranges = ranges
+        # Parts of sidecars that are not here whole; what arrives damaged leaves the cache below, too.
+        self.parts = SidecarParts(self._memory_budget, self.forget)
         self._lock = threading.Lock()
         self._keeping = threading.Lock()  # one writer of copies: a temporary name is used once
         self._fetching: dict[bytes, threading.Lock] = {}
@@ -171,6 +174,7 @@ class SidecarCache:
         data = self.read(row, row.sidecar_position, size, fetch)
         mapping = None if isinstance(data, bytes) else data
         opened = _Open(_parse(row, np.frombuffer(data, np.uint8), row.object_key), size, mapping)
+        self.parts.forget(row.uuid)
         if not self.keep(row, node, data):
             return opened
         return self._open_copy(row) or opened
@@ -237,6 +241,7 @@ class SidecarCache:
 
     def forget(self, uuid: bytes) -> None:
         """Drop a sidecar: its file expired or was merged away, or the copy is damaged."""
+        self.parts.forget(uuid)
         if self._ranges is not None:
             self._ranges.forget(uuid)
         with self._lock:

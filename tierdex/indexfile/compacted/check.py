@@ -1,8 +1,8 @@
 """Every rule of the compacted form, in words: what `check` of a compacted file finds broken.
 
 Reads the whole file once, page by page, and compares it with directory, filter, statistics and
-dictionaries. Depends on layout, fileparts, page_check, pages, row_scan and schema; sees the file as
-its sidecar does.
+dictionaries. Depends on layout, fileparts, hash_group, page_check, pages, row_scan and schema; sees the
+file as its sidecar does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.check import part_faults
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
+from tierdex.indexfile.compacted.hash_group import find_group_damage
 from tierdex.indexfile.compacted.kernels import page_check as k
 from tierdex.indexfile.compacted.pages import identity_masks
 from tierdex.indexfile.kernels.row_scan import mark_runs
@@ -48,6 +49,10 @@ def find_damage(file: Sidecar) -> list[str]:
     ]
     if not faults:
         faults += _directory_faults(file)
+    if not faults and file.groups is not None:
+        faults += find_group_damage(
+            file.filter.fingerprints, file.footer, file.filter.partitions, file.directory.entries
+        )
     if not faults:
         faults += _PageCheck(file).run()
     return faults[:_FAULTS_MAX]

@@ -6,24 +6,26 @@ searches what was read. Small parts are verified when the file is opened, direct
 partitions and mapped pages when first used, fetched pages always: damage raises CorruptFileError and
 is never an answer.
 
-Depends on fileparts, check, page_batch, page_lookup, sidecar, header, layout, lookup and schema.
+Depends on fileparts, check, page_batch, page_lookup, page_range, sidecar, header, layout, lookup and schema.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.fileparts.footer import read_footer
+from tierdex.fileparts.footer import Footer, read_footer
 from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
 from tierdex.fileparts.memory import address, thread_buffer
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.check import find_damage
 from tierdex.indexfile.compacted.kernels import page_batch as batch
 from tierdex.indexfile.compacted.kernels import page_lookup as k
-from tierdex.indexfile.compacted.sidecar import PageSpan, Sidecar
+from tierdex.indexfile.compacted.page_range import MAX_GET_BYTES, PageSpan, search_arguments
+from tierdex.indexfile.compacted.sidecar import Sidecar
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.lookup import Found
@@ -36,11 +38,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.filesystem import FileSystem, Mapping
+    from tierdex.indexfile.compacted.hash_group import HashGroup
     from tierdex.indexfile.lookup import Lookup, Search
 
-__all__ = ["CompactedFile", "PageSpan"]
-
-MAX_GET_BYTES = 256 * 1024
 _FEW_ROWS = 16  # that a lookup in one step returns at most
 
 
@@ -53,6 +53,7 @@ class CompactedFile(Sidecar):
     """
 
     _mapping: Mapping | None = None
+    _group: HashGroup | None = None  # of a file of which no other group is here
 
     @classmethod
     def from_sidecar(
@@ -75,6 +76,52 @@ class CompactedFile(Sidecar):
             footer = data[-FOOTER_BYTES:].view(FOOTER)[0]
             position = max(0, int(footer["file_bytes"]) - len(data))
         return cls(data, position=position, name=name, read=read)
+
+    @classmethod
+    def from_head(
+        cls,
+        head: Buffer,
+        group: HashGroup,
+        *,
+        position: int,
+        file_bytes: int,
+        item_count: int,
+        name: object,
+    ) -> CompactedFile:
+        """Open a file by the parts that decode pages, which lie from `position` on.
+
+        Any group of the file tells where each of them is. The file answers `through` its groups only.
+        Raises CorruptFileError, UnsupportedFormatError.
+        """
+        data = np.frombuffer(memoryview(head), np.uint8)
+        footer = Footer(
+            form=Form.COMPACTED,
+            uuid=group.uuid,
+            item_count=item_count,
+            file_bytes=file_bytes,
+            table_position=file_bytes,
+            crc=0,
+            parts=group.parts,
+        )
+        return cls(data, position=position, name=name, footer=footer)
+
+    def through(self, group: HashGroup) -> CompactedFile:
+        """Return this file as it answers for the hashes of `group`, from fetched pages."""
+        file = copy.copy(self)
+        file.filter = group.filter
+        file._group = group
+        file._numbers = group.numbers.copy()
+        file._numbers[k.PLAN] = self.plan.address
+        file._numbers[k.PAGE_COUNT] = self.page_count
+        if file._numbers[k.HIGH_PAGE] > self.page_count:
+            raise group.damage(k.DAMAGED_DIRECTORY, group.number)
+        file.address = int(file._numbers.ctypes.data)
+        return file
+
+    def damage(self, what: int, number: int) -> CorruptFileError:
+        if self._group is not None and what != k.DAMAGED_PAGE:
+            return self._group.damage(what, number)
+        return super().damage(what, number)
 
     @classmethod
     def open_local(cls, filesystem: FileSystem, path: Path) -> CompactedFile:
@@ -223,7 +270,7 @@ class CompactedFile(Sidecar):
             return Found.nothing(count, dtype)
         offsets, following = np.zeros(count + 1, np.int64), np.empty(count, np.int64)
         per_page = max(1, self.statistics.items_per_page)
-        search = _arguments(wanted, following, wanted.most_items // per_page)
+        search = search_arguments(wanted, following, wanted.most_items // per_page)
         rows = np.zeros(wanted.room, dtype)
         places = np.empty(len(rows), np.int64)
         done, items = 0, 0
@@ -247,21 +294,6 @@ class CompactedFile(Sidecar):
         total = offsets[-1]
         return Found(offsets, rows[:total], places[:total], following, items)
 
-    def plan_pages(self, wanted: Search, most_bytes: int = MAX_GET_BYTES) -> np.ndarray:
-        """Return first and last page (i8[n, 2]) that each lookup must read next; last < first: none.
-
-        The times of pages are compared; the filter is asked before (`may_contain_many`). Of a long run it
-        is the next `most_bytes`. Sorted hashes of any time give sorted pages, so that near pages are read
-        together. Raises CorruptFileError.
-        """
-        ranges = np.empty((len(wanted.hashes), 2), np.int64)
-        search = _arguments(wanted, None, 0)
-        if len(ranges) and batch.plan_pages(
-            self.address, address(search), most_bytes, address(ranges)
-        ):
-            raise self.damage(k.DAMAGED_DIRECTORY, -1)
-        return ranges
-
     # -- all rows -------------------------------------------------------------------------------------
 
     def rows_in_hash_order(self, chunk_items: int = 65_536) -> Iterator[np.ndarray]:
@@ -282,10 +314,3 @@ class CompactedFile(Sidecar):
 def _span_bytes(span: PageSpan) -> int:
     """Return the room that `take_span` needs."""
     return 8 * k.FILE_LENGTH + span.page_count
-
-
-def _arguments(wanted: Search, following: np.ndarray | None, most_pages: int) -> np.ndarray:
-    """Return what the kernels take: columns by address, see page_batch."""
-    columns = (*wanted[:5], wanted.places, following)
-    places = [0 if column is None else address(column) for column in columns]
-    return np.array([*places, len(wanted.hashes), most_pages], np.int64)

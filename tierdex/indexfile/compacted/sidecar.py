@@ -5,15 +5,15 @@ columns, queues, topics, directory, filter, footer. It is self-sufficient: with 
 known, and any page that is brought can be verified and read. Small parts are verified when it is
 opened; directory blocks and filter partitions when first used.
 
-Depends on fileparts, directory, page_lookup, pages, header, layout, schema, source, row_bounds and
-statistics.
+Depends on fileparts, directory, hash_group, page_lookup, page_range, pages, header, layout, schema,
+source, row_bounds and statistics.
 """
 
 from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from tierdex.fileparts.footer import Footer, read_footer, read_part
 from tierdex.fileparts.layout import FOOTER_BYTES, PART_COUNT_MAX, PART_ENTRY, Part
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.directory import Directory
+from tierdex.indexfile.compacted.hash_group import GroupPlaces
 from tierdex.indexfile.compacted.kernels import page_lookup as k
+from tierdex.indexfile.compacted.page_range import PageRanges, PageSpan
 from tierdex.indexfile.compacted.pages import PagePlan
 from tierdex.indexfile.compacted.statistics import FileStatistics
 from tierdex.indexfile.header import FileHeader, decode_header
@@ -43,19 +45,10 @@ if TYPE_CHECKING:
     from tierdex.indexfile.source import Source
 
 
-_TABLE_BYTES_MAX: Final = FOOTER_BYTES + PART_COUNT_MAX * PART_ENTRY.itemsize
+TABLE_BYTES_MAX: Final = FOOTER_BYTES + PART_COUNT_MAX * PART_ENTRY.itemsize
 
 
-class PageSpan(NamedTuple):
-    """A contiguous range of whole pages that one request reads."""
-
-    position: int
-    length: int
-    first_page: int
-    page_count: int = 1
-
-
-class Sidecar:
+class Sidecar(PageRanges):
     """The open tail of one compacted file, and the pages where they can be reached.
 
     Borrows the buffers. Immutable but for the maps of what was verified; safe to share.
@@ -69,23 +62,29 @@ class Sidecar:
         name: object,
         pages: np.ndarray | None = None,
         read: Callable[[int, int], bytes] | None = None,
+        footer: Footer | None = None,
     ) -> None:
         """Read the small parts of `sidecar` (u1[n], the file from byte `position` to its end).
 
-        `pages` is the whole file when it is mapped. Raises CorruptFileError, UnsupportedFormatError.
+        `pages` is the whole file when it is mapped. With `footer`, which a hash group told, `sidecar` is
+        the head alone: there is neither filter nor directory. Raises CorruptFileError,
+        UnsupportedFormatError.
         """
         self.path = name
         self.sidecar_position = position
-        self.bytes = position + len(sidecar)
+        self.bytes = position + len(sidecar) if footer is None else footer.file_bytes
         self._sidecar = sidecar
         self._pages = pages
         self._read = read
-        self.footer: Footer = read_footer(self._read_tail, self.bytes, name)
+        self._is_head = footer is not None
+        self.footer: Footer = footer or read_footer(self._read_tail, self.bytes, name)
         if self.footer.form != Form.COMPACTED or self.footer.table_position < position:
             raise CorruptFileError(name, "is not in compacted form")
         self.header: FileHeader = self._read_header()
         self.schema: Schema = self.header.schema
         self._open_parts()
+        if not self._is_head:
+            self._open_large_parts()
         self._numbers = self._make_numbers()
         self.address = int(self._numbers.ctypes.data)
 
@@ -178,24 +177,16 @@ class Sidecar:
         """Return bounds of all columns, for a writer that merges this file."""
         return self.plan.bounds() if self.item_count else RowBounds()
 
+    @property
+    def groups(self) -> GroupPlaces | None:
+        """Where the hash groups lie; None in a file without them."""
+        return GroupPlaces.of(self.footer.parts)
+
     def sidecar_bytes(self) -> np.ndarray:
         """Return the tail (u1): what `from_sidecar` takes."""
         return self._sidecar
 
     # -- pages ----------------------------------------------------------------------------------------
-
-    def page_place(self, page: int) -> tuple[int, int]:
-        """Return (position, length) of a page in the file. Raises CorruptFileError."""
-        position, length = k.page_place(self.address, page)
-        if not length:
-            raise self.damage(k.DAMAGED_DIRECTORY, page * layout.DIRECTORY_ENTRY_BYTES // 4096)
-        return position, length
-
-    def span(self, first_page: int, page_count: int) -> PageSpan:
-        """Return the range of `page_count` pages from `first_page` on. Raises CorruptFileError."""
-        begin = self.page_place(first_page)[0]
-        position, length = self.page_place(first_page + page_count - 1)
-        return PageSpan(begin, position + length - begin, first_page, page_count)
 
     def decode_span(self, span: PageSpan, data: Buffer) -> np.ndarray:
         """Return all rows of the pages in `data`, the bytes of `span`. Raises CorruptFileError."""
@@ -273,6 +264,13 @@ class Sidecar:
             raise CorruptFileError(self.path, "footer, statistics and topics disagree")
         if len(self.plan.queues) and int(self.plan.queues["topic"].max()) >= topic_count:
             raise CorruptFileError(self.path, "a queue names a topic that is not in the dictionary")
+
+    def _open_large_parts(self) -> None:
+        """Open directory and filter, whose blocks are verified when first used."""
+
+        def part(kind: Part) -> bytes:
+            return read_part(self._read_tail, self.footer, kind, self.path)
+
         self.directory = Directory(
             self._view(Part.DIRECTORY).data,
             part(Part.CHECKSUMS),
@@ -293,15 +291,17 @@ class Sidecar:
         mapped = self._pages is not None
         self._pages_verified = np.zeros(self.page_count if mapped else 0, np.uint8)
         numbers[k.PLAN] = self.plan.address
+        numbers[k.PAGES_END] = self.sidecar_position
+        if self._is_head:
+            return numbers  # the rest comes with a hash group
         numbers[k.PAGES] = 0 if self._pages is None else self._pages.ctypes.data
         numbers[k.DIRECTORY] = self.directory.entries.ctypes.data
-        numbers[k.PAGE_COUNT] = self.page_count
+        numbers[k.PAGE_COUNT] = numbers[k.HIGH_PAGE] = self.page_count
         numbers[k.CHECKSUMS] = self.directory.checksums.ctypes.data
         numbers[k.DIRECTORY_VERIFIED] = self.directory.verified.ctypes.data
         numbers[k.DIRECTORY_SEED] = part_seed(self.uuid, Part.DIRECTORY)
         numbers[k.FILTER] = self.filter.address
         numbers[k.PAGES_VERIFIED] = self._pages_verified.ctypes.data
-        numbers[k.PAGES_END] = self.sidecar_position
         numbers[k.END_PAGE] = self.page_count if mapped else 0
         return numbers
 
@@ -325,7 +325,7 @@ def read_topics(
     Neither directory nor filter is read. `crc` is the footer's, by which the file is known. Raises
     CorruptFileError and what `read_at` raises.
     """
-    behind = max(position, file_bytes - _TABLE_BYTES_MAX)
+    behind = max(position, file_bytes - TABLE_BYTES_MAX)
     footer = read_footer(_within(read_at, behind, file_bytes, name), file_bytes, name)
     if footer.form != Form.COMPACTED or footer.crc != crc:
         raise CorruptFileError(name, "is another file than the one that was asked for")

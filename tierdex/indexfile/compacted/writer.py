@@ -9,7 +9,7 @@ In memory: one open run, less than a page of rows, the directory, the current fi
 the finished filter. Used by the compactor, by merges and by Spark's tasks. Nothing is durable here:
 the caller syncs what `write` took. One thread.
 
-Depends on fileparts, directory, page_encode, pages, header, row_scan, layout, schema, source,
+Depends on fileparts, directory, hash_group, page_encode, pages, header, row_scan, layout, schema, source,
 row_bounds and statistics.
 """
 
@@ -23,11 +23,17 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.filter import FilterBuilder
-from tierdex.fileparts.layout import Part
+from tierdex.fileparts.layout import FILTER_PARTITION, Part
 from tierdex.fileparts.memory import address
 from tierdex.fileparts.tail_writer import TailWriter
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.directory import directory_checksums
+from tierdex.indexfile.compacted.hash_group import (
+    GROUP_SIZES,
+    GroupPlaces,
+    GroupSizes,
+    GroupWriter,
+)
 from tierdex.indexfile.compacted.kernels.page_encode import encode_pages
 from tierdex.indexfile.compacted.pages import PagePlan, identity_masks
 from tierdex.indexfile.compacted.statistics import FileStatistics
@@ -38,7 +44,7 @@ from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.source import EXTRA_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from typing_extensions import Buffer
 
@@ -67,6 +73,7 @@ class FilePlan:
     expected_items: int
     dates: Mapping[str, int] = field(default_factory=dict)
     source: Source | None = None
+    group_sizes: GroupSizes = GROUP_SIZES
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,7 @@ class CompactedSummary:
     sidecar_position: int
     topics: list[str]
     footer_crc: int
+    groups: GroupPlaces | None
 
 
 class _RowBuffer:
@@ -146,8 +154,11 @@ class CompactedWriter:
         if plan.source is not None:
             self._extra[EXTRA_NAME] = plan.source.encode().hex()
         self._plan = PagePlan.from_bounds(schema, plan.bounds, plan.uuid)
-        self._filter = FilterBuilder(plan.uuid, filter_bits, plan.expected_items)
+        self._filter = FilterBuilder(
+            plan.uuid, filter_bits, plan.expected_items, keys_per_partition=plan.group_sizes.keys
+        )
         topic_count = len(plan.dictionaries.strings(TOPIC_DICTIONARY))
+        self._whole_bytes = plan.group_sizes.whole_bytes
         self._topics = np.zeros((topic_count, 3), np.int64)
         self._topics[:, 2] = -1
         self._masks = identity_masks(schema)
@@ -211,6 +222,7 @@ class CompactedWriter:
             sidecar_position=sidecar_position,
             topics=[names[i] for i in np.flatnonzero(used).tolist()],
             footer_crc=footer_crc,
+            groups=GroupPlaces.of(self._file.parts),
         )
 
     # -- rows to pages --------------------------------------------------------------------------------
@@ -269,28 +281,49 @@ class CompactedWriter:
 
     def _write_tail(self, statistics: FileStatistics) -> int:
         """Write all parts, the part table and the footer; return the footer's checksum."""
+        directory = self._closed_directory(statistics)
+        topics = np.zeros(len(self._topics), layout.TOPIC)
+        for column, name in enumerate(("item_count", "min_time", "max_time")):
+            topics[name] = self._topics[:, column]
+        extra = json.dumps(self._extra, separators=(",", ":"), sort_keys=True).encode()
+        head = {
+            Part.HEADER_COPY: self._header.rstrip(b"\0"),
+            Part.STATISTICS: statistics.encode(),
+            Part.DICTIONARIES: self._dictionaries.encode(),
+            Part.COLUMNS: self._plan.columns.tobytes(),
+            Part.QUEUES: self._plan.queues.tobytes(),
+            Part.TOPICS: topics.tobytes(),
+            Part.EXTRA: extra,
+        }
+        encoded, fingerprints = self._filter.finish()
+        partitions, stride = np.frombuffer(encoded, FILTER_PARTITION), 0
+        large = directory.nbytes + sum(map(len, fingerprints))
+        pieces: Iterable[np.ndarray] = fingerprints
+        small = sum(len(data) for data in head.values())
+        if fingerprints and large + small >= self._whole_bytes:
+            groups = GroupWriter(self._uuid, self._filter_bits, partitions, fingerprints, directory)
+            partitions, stride = groups.table, groups.stride
+            pieces = groups.pieces(self._file.parts)
+        parts: list[tuple[Part, Iterable[Buffer | np.ndarray]]] = [
+            *((kind, [data]) for kind, data in head.items()),
+            (Part.CHECKSUMS, [directory_checksums(directory, self._uuid).tobytes()]),
+            (Part.FILTER_PARTITIONS, [partitions.tobytes()]),
+            (Part.DIRECTORY, [directory.view(np.uint8)]),
+            (Part.FILTER, pieces),
+        ]
+        return self._file.write_tail(
+            parts,
+            form=Form.COMPACTED,
+            item_count=self._item_count,
+            details={Part.FILTER: stride},
+        )
+
+    def _closed_directory(self, statistics: FileStatistics) -> np.ndarray:
+        """Return all entries, the closing one included."""
         closing = np.zeros(1, layout.DIRECTORY_ENTRY)
         closing["first_hash"] = np.iinfo(np.uint64).max
         closing["position"] = self._file.position
         closing["min_time"], closing["max_time"] = statistics.min_time, statistics.max_time
         directory = np.concatenate([*self._directory, closing])
         self._directory = []
-        topics = np.zeros(len(self._topics), layout.TOPIC)
-        for column, name in enumerate(("item_count", "min_time", "max_time")):
-            topics[name] = self._topics[:, column]
-        partitions, fingerprints = self._filter.finish()
-        extra = json.dumps(self._extra, separators=(",", ":"), sort_keys=True).encode()
-        parts: list[tuple[Part, Sequence[Buffer | np.ndarray]]] = [
-            (Part.HEADER_COPY, [self._header.rstrip(b"\0")]),
-            (Part.STATISTICS, [statistics.encode()]),
-            (Part.DICTIONARIES, [self._dictionaries.encode()]),
-            (Part.COLUMNS, [self._plan.columns.tobytes()]),
-            (Part.QUEUES, [self._plan.queues.tobytes()]),
-            (Part.TOPICS, [topics.tobytes()]),
-            (Part.EXTRA, [extra]),
-            (Part.CHECKSUMS, [directory_checksums(directory, self._uuid).tobytes()]),
-            (Part.FILTER_PARTITIONS, [partitions]),
-            (Part.DIRECTORY, [directory.view(np.uint8)]),
-            (Part.FILTER, fingerprints),
-        ]
-        return self._file.write_tail(parts, form=Form.COMPACTED, item_count=self._item_count)
+        return directory

@@ -50,6 +50,8 @@ from tierdex.indexfile.compacted.kernels.page_fields import (
 # Places of an open compacted file (i8 each).
 PLAN, PAGES, DIRECTORY, PAGE_COUNT, CHECKSUMS, DIRECTORY_VERIFIED = range(6)
 DIRECTORY_SEED, FILTER, PAGES_VERIFIED, PAGES_END, FIRST_PAGE, END_PAGE = range(6, 12)
+# The directory entries that are searched: all, or those of one hash group.
+LOW_PAGE, HIGH_PAGE = 12, 13
 FILE_LENGTH = 16
 # What is damaged, as negative results; the number of the block, partition or page comes beside it.
 DAMAGED_DIRECTORY, DAMAGED_FILTER, DAMAGED_PAGE = -2, -3, -4
@@ -115,9 +117,10 @@ def pages_below(file: int, key_hash: Any) -> Any:
 
     Hashes are close to evenly spread: the search starts where even spread puts the hash and widens.
     """
-    count = file_number(file, PAGE_COUNT)
-    guess = np.int64(mul_high(key_hash, np.uint64(count)))
-    low, high = np.int64(0), count  # entries below `low` are below the hash, from `high` on not
+    begin, end = file_number(file, LOW_PAGE), file_number(file, HIGH_PAGE)
+    guess = np.int64(mul_high(key_hash, np.uint64(file_number(file, PAGE_COUNT))))
+    guess = min(max(guess, begin), max(begin, end - 1))
+    low, high = begin, end  # entries below `low` are below the hash, from `high` on not
     step = np.int64(2)
     at = guess
     while low < high:
@@ -127,11 +130,11 @@ def pages_below(file: int, key_hash: Any) -> Any:
             low = at + 1
         else:
             high = at
-        if low > guess and high == count and step > 0:  # all probes so far were below
+        if low > guess and high == end and step > 0:  # all probes so far were below
             at = min(guess + step, high - 1)
             step *= 2
-        elif high <= guess and low == 0 and step > 0:  # all probes so far were not below
-            at = max(guess - step, np.int64(0))
+        elif high <= guess and low == begin and step > 0:  # all probes so far were not below
+            at = max(guess - step, begin)
             step *= 2
         else:
             step = np.int64(0)
@@ -145,18 +148,17 @@ def page_range(file: int, key_hash: Any) -> Any:
 
     (DAMAGED_DIRECTORY, entry) when a block of the directory is damaged.
     """
-    count = file_number(file, PAGE_COUNT)
     below = pages_below(file, key_hash)
     if below < 0:
-        return below, np.int64(mul_high(key_hash, np.uint64(count)))
-    last = below
-    while last < count:
+        return below, np.int64(mul_high(key_hash, np.uint64(file_number(file, PAGE_COUNT))))
+    last, end = below, file_number(file, HIGH_PAGE)
+    while last < end:
         if not entry_is_sound(file, last):
             return DAMAGED_DIRECTORY, last
         if first_hash(entry_at(file, last)) != key_hash:
             break
         last += 1
-    return max(below - 1, 0), last - 1
+    return max(below - 1, file_number(file, LOW_PAGE)), last - 1
 
 
 @kernel
