@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 ALLOWED_SKIPS = (
     r"radosgw cannot be installed here",
     r"chromium cannot be installed here",
+    r"npm is not here",
     r"strace (is not here|may not trace)",
     r"mounting is not allowed here",
     r"no compiler here",

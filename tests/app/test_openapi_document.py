@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pytest
 import yaml
+from jsonschema.exceptions import ValidationError
+from openapi_schema_validator import OAS31Validator
 
 from tests.app.conftest import ENTRY
 from tests.security.test_scopes import MATRIX
@@ -59,3 +62,48 @@ def test_references_have_targets(caller):
     names = caller.get("/openapi.json").json()["components"]["schemas"]
     for part in text.split('"#/components/schemas/')[1:]:
         assert part.split('"')[0] in names
+
+
+def test_every_example_keeps_its_own_schema(caller):
+    document = caller.get("/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    examples = {name: schema["example"] for name, schema in schemas.items() if "example" in schema}
+    assert {"EntryToPut", "Lookup", "Answer", "MessageToAppend"} <= set(examples)
+    for name, example in examples.items():
+        whole = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+        OAS31Validator(whole).validate(example)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("EntryToPut", {"keys": None, "message_id": None}),
+        ("EntryToPut", {"keys": [], "message_id": None}),
+        ("EntryToPut", {"key": "a"}),
+        ("Lookup", {"key": None}),
+        ("Lookup", {"message_id": "a"}),
+    ],
+)
+def test_rules_between_members_are_in_the_schema(caller, name, wrong):
+    document = caller.get("/openapi.json").json()
+    whole = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    right = document["components"]["schemas"][name]["example"]
+    with pytest.raises(ValidationError):
+        OAS31Validator(whole).validate({**right, **wrong})
+
+
+def test_every_operation_has_a_tag_and_an_id_of_its_own(caller):
+    document = caller.get("/openapi.json").json()
+    known = {tag["name"] for tag in document["tags"]}
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert {tag for operation in operations for tag in operation["tags"]} == known
+    ids = [operation["operationId"] for operation in operations]
+    assert len(set(ids)) == len(ids)
+
+
+def test_no_parameter_is_null(caller):
+    paths = caller.get("/openapi.json").json()["paths"]
+    for operations in paths.values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                assert "'null'" not in str(parameter["schema"]), parameter["name"]

@@ -5,7 +5,7 @@ ranges, and makes no object a row. The index checks the rules of text (length in
 characters) and which names go together, in every API alike; the schemas repeat those rules for
 readers. A test (schemathesis) sends what the schemas allow and what they forbid.
 
-Depends on pydantic, times and schema.
+Depends on pydantic, times, answer and schema.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 
 from tierdex.app.times import MAX_INT64, MIN_INT64, RFC3339_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.answer import Explain  # noqa: TC001 - pydantic reads the annotation
 from tierdex.indexfile.schema import MESSAGE_RANGES
 
 TOPIC_SCHEMA: Final[dict[str, Any]] = {
@@ -76,11 +77,34 @@ class Given(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-_HAS_KEY: Any = {"required": ["key"], "properties": {"key": {"type": "string"}}}
-_HAS_KEYS: Any = {"required": ["keys"], "properties": {"keys": {"type": "array", "minItems": 1}}}
-_HAS_MESSAGE_ID: Any = {
-    "required": ["message_id"],
-    "properties": {"message_id": {"type": "string"}},
+def _has(*names: str) -> dict[str, Any]:
+    """Return the rule that these members are there, and not null."""
+    return {
+        "required": list(names),
+        "properties": {name: {"type": ["string", "array"], "minItems": 1} for name in names},
+    }
+
+
+def _must(rule: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema's members that demand `rule`.
+
+    Generators of clients take `anyOf` beside `properties` for a union, and drop the properties. Not
+    to break a rule is the same, and they leave `not` alone.
+    """
+    return {"not": {"not": rule}}
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
+
+
+_LOOKUP_EXAMPLE: Final[Any] = {"topic": "orders", "key": "ORDER-8841"}
+_ENTRY_EXAMPLE: Final[dict[str, Any]] = {
+    "topic": "orders",
+    "queue_id": 0,
+    "offset": 4096,
+    "size": 512,
+    "timestamp": 1700000000000,
 }
 
 
@@ -90,19 +114,16 @@ class EntryToPut(TypedDict):
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
         **_ROW,
         json_schema_extra={
-            "anyOf": [_HAS_KEY, _HAS_KEYS, _HAS_MESSAGE_ID],
-            "not": {
-                "required": ["key", "keys"],
-                "properties": {"key": {"type": "string"}, "keys": {"type": "array"}},
-            },
+            **_must(
+                {
+                    "anyOf": [_has("key"), _has("keys"), _has("message_id")],
+                    "not": _has("key", "keys"),
+                }
+            ),
             "example": {
-                "topic": "orders",
+                **_ENTRY_EXAMPLE,
                 "keys": ["ORDER-8841"],
                 "message_id": "7F000001",
-                "queue_id": 0,
-                "offset": 4096,
-                "size": 512,
-                "timestamp": 1700000000000,
             },
         },
     )
@@ -120,7 +141,12 @@ class EntriesToPut(Given):
     """A batch, applied as a whole or not at all. An empty one brings earlier puts to the level."""
 
     entries: Annotated[list[EntryToPut], Field(fail_fast=True)]
-    durability: Durability = "os"
+    # No default in openapi.yaml: a generated client would send it, against the one in the query.
+    durability: Durability = Field(
+        "os",
+        description="the level to reach, if the query does not say it; none: `os`",
+        json_schema_extra=_without_default,
+    )
 
 
 class PutAnswer(BaseModel):
@@ -167,13 +193,32 @@ class Answer(BaseModel):
     What was acknowledged since may be missing: `unasked` names the nodes that hold some of it.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "entries": [
+                    {
+                        **_ENTRY_EXAMPLE,
+                        "file_id": "00000001700000000000-node-1",
+                        "state": "uploaded",
+                        "node": "node-1",
+                    }
+                ],
+                "complete": True,
+                "missing": [],
+                "next_cursor": "AAABjPq2ZAA",  # null there is dropped by FastAPI
+                "as_of": 1700000060000,
+                "unasked": [],
+            }
+        }
+    )
     entries: list[Entry]
     complete: bool
     missing: list[Missing]
     next_cursor: str | None
     as_of: Int64
     unasked: list[Unasked]
-    explain: dict[str, Any] | None = None
+    explain: Explain | None = None
 
 
 class Lookup(TypedDict, total=False):
@@ -182,13 +227,8 @@ class Lookup(TypedDict, total=False):
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
         **_ROW,
         json_schema_extra={
-            "oneOf": [
-                {
-                    "required": ["topic", "key"],
-                    "properties": {"topic": {"type": "string"}, "key": {"type": "string"}},
-                },
-                _HAS_MESSAGE_ID,
-            ],
+            **_must({"oneOf": [_has("topic", "key"), _has("message_id")]}),
+            "example": _LOOKUP_EXAMPLE,
         },
     )
     topic: Topic | None

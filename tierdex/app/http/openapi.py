@@ -48,6 +48,14 @@ _REFERENCE = "#/components/schemas/{model}"
 _PROBLEM = {PROBLEM_JSON: {"schema": {"$ref": _REFERENCE.format(model=Problem.__name__)}}}
 
 
+TAGS = {
+    "entries": "Put entries, look keys up, topics and watermarks.",
+    "messages": "The message log: append, read queues, offsets.",
+    "admin": "Files, nodes, compaction, expiry.",
+    "service": "Health, metrics, this description.",
+}
+
+
 def operation_id(route: APIRoute) -> str:
     """Return the route's name in generated clients."""
     return route.name
@@ -70,7 +78,11 @@ def _described(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def describe_service(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of all routes of the application."""
     document = get_openapi(
-        title="Tierdex", version=__version__, description=DESCRIPTION, routes=app.routes
+        title="Tierdex",
+        version=__version__,
+        description=DESCRIPTION,
+        routes=app.routes,
+        tags=[{"name": name, "description": meaning} for name, meaning in TAGS.items()],
     )
     schemas = document["components"]["schemas"]
     for operations in document["paths"].values():
@@ -78,6 +90,8 @@ def describe_service(app: FastAPI) -> dict[str, Any]:
             operation["responses"].pop("422", None)  # never answered: every refusal is a problem
             scopes = [name for known in operation.get("security", ()) for name in known["key"]]
             operation["description"] += "".join(f" Scope: {name}." for name in scopes)
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"] = _without_null(parameter["schema"])
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of a 422
         schemas.pop(name, None)
     _, found = models_json_schema(
@@ -90,3 +104,12 @@ def describe_service(app: FastAPI) -> dict[str, Any]:
     schemas |= found["$defs"]
     document["components"]["schemas"] = dict(sorted(schemas.items()))
     return document
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter's schema without null: a parameter is given, or it is not."""
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
+    if len(options) == 1:
+        rest = {name: value for name, value in schema.items() if name != "anyOf"}
+        return {**options[0], **rest}
+    return {**schema, "anyOf": options} if options else schema

@@ -90,8 +90,12 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class EntriesQuery(BaseModel):
     """One lookup, by key or by message ID."""
 
-    topic: Topic | None = Field(None, description="topic of `key`; narrows `message_id`")
-    key: Key | None = Field(None, description="the key to look up; or `message_id`")
+    topic: Topic | None = Field(
+        None, description="topic of `key`; narrows `message_id`", examples=["orders"]
+    )
+    key: Key | None = Field(
+        None, description="the key to look up; or `message_id`", examples=["ORDER-8841"]
+    )
     message_id: Key | None = Field(None, description="the message ID to look up; or `key`")
     begin: Time | None = Field(
         None, description="earliest time, inclusive: milliseconds or RFC 3339"

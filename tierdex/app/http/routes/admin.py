@@ -53,7 +53,7 @@ _FILE = "/v1/admin/files/{file_id:file_id}"
 _READ: Any = {"dependencies": [require(Scope.ADMIN)]}
 _ACT: Any = {"dependencies": [require(Scope.ADMIN), NO_BODY], "openapi_extra": NOTHING}
 
-router = APIRouter(generate_unique_id_function=operation_id)
+router = APIRouter(tags=["admin"], generate_unique_id_function=operation_id)
 
 
 @router.get(

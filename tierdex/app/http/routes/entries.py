@@ -61,7 +61,7 @@ _ARROW_ANSWERS = {
     }
 }
 
-router = APIRouter(generate_unique_id_function=operation_id)
+router = APIRouter(tags=["entries"], generate_unique_id_function=operation_id)
 
 
 # First: the router tries routes in this order, and this one gets most requests.

@@ -59,7 +59,7 @@ _ARROW_MESSAGES = {
     }
 }
 
-router = APIRouter(generate_unique_id_function=operation_id)
+router = APIRouter(tags=["messages"], generate_unique_id_function=operation_id)
 
 
 @router.post(

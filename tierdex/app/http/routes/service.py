@@ -19,7 +19,7 @@ from tierdex.app.http.service import json_response, service_of
 from tierdex.app.keys import Scope
 from tierdex.errors import UnavailableError
 
-router = APIRouter(generate_unique_id_function=operation_id)
+router = APIRouter(tags=["service"], generate_unique_id_function=operation_id)
 
 
 @router.get("/healthz", summary="Alive?", response_model=Status, responses=open_refusals())
