@@ -34,6 +34,16 @@ def open_log(disk: SimulatedFileSystem, **settings) -> MessageLog:
     )  # fmt: skip
 
 
+def seal_rolled(log: MessageLog) -> int:
+    """Seal every journal that was rolled, and compact none; return how many were."""
+    writing, count = log._components.writing, 0
+    while True:
+        seals = [unit for unit in writing.units() if unit.job == "seal"]
+        if not seals:
+            return count
+        count += writing.local.run_first(seals)
+
+
 def disk_clock(disk: SimulatedFileSystem) -> ManualClock:
     """Return a clock that is later with every process on the disk."""
     return ManualClock(1_700_000_000_000 + len(disk.trace))

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.log_service.log_world import DATA, Model, everything, judge, open_log
+from tests.log_service.log_world import DATA, Model, everything, judge, open_log, seal_rolled
 from tierdex.errors import BacklogFullError, OffsetsReusedError, UnavailableError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import Level
@@ -60,7 +60,7 @@ class Story:
         self.append(log, ("a", 0), b"in the second journal", "os")  # the first is unsealed still
         self.append(log, ("d", 0), b"new there", "disk")
         self.model.acknowledge(Level.DISK)
-        assert log.run_compaction() == 1
+        assert log.run_compaction() == 2  # sealed, compacted
         large = [(("a", i % 3), bytes([i]) * 4000) for i in range(40)]  # more than a stage
         self.batch(log, large, "disk")
         self.append(log, ("b", 0), b"x" * 8000, "os")
@@ -213,7 +213,7 @@ def test_damaged_journal_is_named_never_skipped_and_gives_no_offset_twice(tmp_pa
     for i in range(20):
         story.append(log, ("a", 0), bytes([i]) * 1000, "os")
     log.roll()
-    log.run_compaction()
+    seal_rolled(log)
     story.append(log, ("a", 0), b"behind", "disk")
     path = next(iter(log._components.table.version.files.local())).path
     log.close()

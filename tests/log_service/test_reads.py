@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.log_service.log_world import DATA, everything, open_log
+from tests.log_service.log_world import DATA, everything, open_log, seal_rolled
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.testing.simulated_disk import SimulatedFileSystem
@@ -25,9 +25,14 @@ def log():
         yield log
 
 
-def seal(log):
-    assert log.roll()
-    assert log.run_compaction() == 1
+def advance(log):
+    """Bring the only file to its next state: unsealed, sealed, compacted."""
+    state = log.files()[0].state
+    if state == "unsealed":
+        assert log.roll()
+        assert seal_rolled(log) == 1
+    elif state == "sealed":
+        assert log.run_compaction() == 1
 
 
 @pytest.mark.parametrize(
@@ -54,14 +59,13 @@ def test_columns_of_every_kind_are_the_same_messages(log, topic, queue_id, body)
     times = [TIME, TIME - 5, TIME + 10**12, -(2**63)]
     receipt = log.append_batch(topic=topic, queue_id=queue_id, body=body, timestamp=times)
     assert receipt.offsets.tolist() == [0, 0, 1, 2]
-    for _ in range(2):
+    for _ in range(3):
         found = log.read("a", 1, 0).messages
         assert [(m.offset, m.timestamp, m.body) for m in found] == [
             (0, times[0], b"0"), (1, times[2], b"22"), (2, times[3], b"333"),
         ]  # fmt: skip
         assert [m.body for m in log.read("b", 2, 0).messages] == [b""]
-        if len(log.files()) == 1 and log.files()[0].state == "unsealed":
-            seal(log)
+        advance(log)
 
 
 def test_keys_message_id_and_headers_come_back_with_the_message(log):
@@ -74,7 +78,7 @@ def test_keys_message_id_and_headers_come_back_with_the_message(log):
         topic="a", queue_id=0, body=[b"z", b"zz"], keys=[["k"], None], message_id=[None, "id2"],
         headers=[[], [("n", b"v")]],
     )  # fmt: skip
-    for _ in range(2):
+    for _ in range(3):
         first, second, third, fourth = log.read("a", 0, 0).messages
         assert (first.keys, first.message_id) == (("k1", "größe"), "id")
         assert first.headers == (("h", b"\0\xff"), ("h", b""))
@@ -87,8 +91,7 @@ def test_keys_message_id_and_headers_come_back_with_the_message(log):
         assert table["keys"].to_pylist() == [["k1", "größe"], ["one"], ["k"], []]
         assert table["message_id"].to_pylist() == ["id", None, None, "id2"]
         assert table["headers"].to_pylist()[3] == [{"name": "n", "value": b"v"}]
-        if log.files()[0].state == "unsealed":
-            seal(log)
+        advance(log)
 
 
 def test_empty_answers_make_empty_tables(log):
@@ -101,9 +104,11 @@ def test_reads_go_on_over_sealed_and_unsealed_journals(log):
         log.append(topic="a", queue_id=i % 2, body=b"%d" % i)
         if i % 8 == 7:
             log.roll()
-        if i == 20:
+        if i == 12:
             log.run_compaction()
-    assert {file.state for file in log.files()} == {"sealed", "unsealed"}
+        if i == 20:
+            seal_rolled(log)
+    assert {file.state for file in log.files()} == {"compacted", "sealed", "unsealed"}
     assert everything(log, [("a", 0), ("a", 1)]) == {
         ("a", half): [b"%d" % i for i in range(half, 30, 2)] for half in (0, 1)
     }
@@ -145,7 +150,7 @@ def test_offset_of_a_time_is_the_first_message_at_or_after_it(log):
         log.append(topic="a", queue_id=0, body=b"", timestamp=time)
         log.append(topic="a", queue_id=1, body=b"", timestamp=10_000)
         if i == 3:
-            seal(log)
+            advance(log)
     for wanted in range(0, 600, 50):
         expected = next((i for i, time in enumerate(times) if time >= wanted), len(times))
         assert log.offset_at("a", 0, wanted) == expected, wanted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.log_service.log_world import DATA, Model, open_log
+from tests.log_service.log_world import DATA, Model, open_log, seal_rolled
 from tierdex.errors import UnavailableError
 from tierdex.filesystem import make_durable_folder
 from tierdex.lifecycle.file_state import FileState
@@ -60,12 +60,12 @@ class Story:
         self.fill(log, "one", 3)
         log.roll()
         self.fill(log, "two", 2)
-        log.run_compaction()
+        seal_rolled(log)
         self.give_up(log, 3)
         log.roll()
         self.fill(log, "three", 1, "os")
         self.fill(log, "three again", 1)
-        log.run_compaction()
+        seal_rolled(log)
         self.give_up(log, 2)
         log.roll()
         self.fill(log, "four", 3)
@@ -153,7 +153,7 @@ def test_journal_that_is_read_is_not_recycled():
     log = open_log(story.disk)
     story.fill(log, "old", 3)
     log.roll()
-    log.run_compaction()
+    seal_rolled(log)
     story.fill(log, "kept", 1)
     with log._components.table.snapshot() as snapshot:
         old = snapshot.file_list.local()[0].reader
@@ -162,7 +162,7 @@ def test_journal_that_is_read_is_not_recycled():
         story.fill(log, "new", 1)
         batch = old.read(b"a", 0, 0, max_count=9, max_bytes=1 << 20, level=Level.DISK)
         assert [m.body for m in batch] == story.model.handed["a", 0][:3]
-    log.run_compaction()
+    seal_rolled(log)
     other = open_log(story.disk.other_process(), read_only=True)
     with closing(other):
         assert other.read("a", 0, 3).batch.body(0) == story.model.handed["a", 0][3]
@@ -185,10 +185,10 @@ def test_reader_of_another_process_never_takes_another_file_for_the_one_it_opens
     log = open_log(story.disk)
     story.fill(log, "old", 3)
     log.roll()
-    log.run_compaction()
+    seal_rolled(log)
     story.fill(log, "kept", 1)
     log.roll()
-    log.run_compaction()
+    seal_rolled(log)
     system = story.disk.other_process()
     real_open = system.open
     once = []
@@ -202,7 +202,7 @@ def test_reader_of_another_process_never_takes_another_file_for_the_one_it_opens
             assert not system.exists(path)
             if is_sealed:  # a sealed journal lies in the very blocks that were opened
                 log.roll()
-                log.run_compaction()
+                seal_rolled(log)
         return file
 
     system.open = open_late

@@ -203,7 +203,7 @@ def test_readers_see_a_prefix_at_every_moment_while_journals_roll_and_are_sealed
     assert len(bodies_of(log, "t", 3)) == rounds * 50
     log.roll()
     log.run_compaction()
-    assert {file.state for file in log.files()} == {"sealed"}
+    assert {file.state for file in log.files()} == {"compacted"}
     assert len(bodies_of(log, "t", 3)) == rounds * 50
 
 

@@ -3,52 +3,49 @@
 All seals come first: a sealed file is safe, an unsealed one costs a recovery. Then the oldest file
 is compacted.
 
-Depends on seal, rewrite, unit and lifecycle.
+Depends on unit and lifecycle.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.compactor.rewrite import compact_file
-from tierdex.compactor.seal import seal_file
 from tierdex.compactor.unit import Unit
 from tierdex.lifecycle.file_state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tierdex.compactor.components import CompactorComponents
+    from tierdex.compactor.kind import FileKind, Work
     from tierdex.lifecycle.file_handle import FileHandle
 
 
 class LocalWork:
     """Yields seals and compactions."""
 
-    def __init__(self, components: CompactorComponents, on_compacted: Callable[[], None]) -> None:
+    def __init__(
+        self, components: Work, kind: FileKind, on_compacted: Callable[[], None] = lambda: None
+    ) -> None:
         """`on_compacted` is called when one more file can be published."""
         self._components = components
+        self._kind = kind
         self._on_compacted = on_compacted
 
     def units(self) -> Iterator[Unit]:
         files = local_files(self._components)
         for handle in files:
             if handle.state is FileState.UNSEALED:
-                yield file_unit("seal", handle, self._seal)
+                yield file_unit("seal", handle, self._kind.seal)
         for handle in files:
-            if handle.state is FileState.SEALED:
+            if handle.state is FileState.SEALED and self._kind.may_compact(handle):
                 yield file_unit("compact", handle, self._compact)
 
-    def _seal(self, handle: FileHandle) -> None:
-        self._components.before_seal()
-        seal_file(self._components, handle)
-
     def _compact(self, handle: FileHandle) -> None:
-        compact_file(self._components, handle)
+        self._kind.compact(handle)
         self._on_compacted()
 
 
-def local_files(components: CompactorComponents) -> list[FileHandle]:
+def local_files(components: Work) -> list[FileHandle]:
     """Return this node's local files to which the writer no longer appends, oldest first."""
     with components.table.snapshot() as snapshot:
         return [

@@ -28,7 +28,7 @@ from tierdex.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tierdex.compactor.components import CompactorComponents
+    from tierdex.compactor.kind import Work
     from tierdex.lifecycle.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class UnitWorker:
     def __init__(
         self,
         name: str,
-        components: CompactorComponents,
+        components: Work,
         claims: FileClaims,
         units: Callable[[], Iterable[Unit]],
         on_fenced: Callable[[FencedError], None],

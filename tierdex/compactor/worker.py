@@ -19,6 +19,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.kind import IndexKind
 from tierdex.compactor.local_work import LocalWork
 from tierdex.compactor.store_work import StoreWork
 from tierdex.compactor.unit import FileClaims, UnitWorker
@@ -52,7 +53,7 @@ class Compactor:
         """
         self.components = components
         self._on_fenced = on_fenced
-        self._local_work = LocalWork(components, on_compacted)
+        self._local_work = LocalWork(components, IndexKind(components), on_compacted)
         self._store_work = StoreWork(components, other_states)
         self.claims = FileClaims()
         self.local = UnitWorker(

@@ -51,7 +51,7 @@ class ActiveJournal:
         generation: int,
         on_rolled: Callable[[], None],
     ) -> None:
-        """`generation` is for journals made from here on; `on_rolled` lets the sealer know of work."""
+        """`generation` is for journals made from here on; `on_rolled` lets the compactor know of work."""
         self._options = options
         self._seams = seams
         self._paths = paths
@@ -86,7 +86,7 @@ class ActiveJournal:
         return age_s / self._options.settings.roll_after
 
     def retire(self, reason: str) -> None:
-        """Have no journal; the sealer may take the one that was. Everything in it is written."""
+        """Have no journal; the compactor may seal the one that was. Everything in it is written."""
         if self.journal is None:
             return
         assert self.handle is not None
@@ -139,7 +139,7 @@ class ActiveJournal:
             begin_ms=journal.header.created_ms,
         )
         self._has_durable_name = False
-        self._adopt(handle, journal)  # before it is seen: the sealer seals what is not active
+        self._adopt(handle, journal)  # before it is seen: the compactor seals what is not active
         self._table.insert(handle)
         return journal
 

@@ -64,13 +64,15 @@ class Dispatcher:
             files = snapshot.file_list.local()
             walk, number = self._walk, self._number
             ahead = [handle for handle in files if handle.number >= number]
-            total = sum(int(handle.reader.journal.end.position) for handle in ahead)
+            total: int = sum(handle.reader.bytes_used for handle in ahead)
             return max(0, total - (walk.position if walk is not None else 0))
 
     def has_passed(self, handle: FileHandle) -> bool:
-        """Say whether all of a file is in the index: a walk is on a later one."""
+        """Say whether all of a file that takes no more appends is in the index."""
         with self._lock:
-            return handle.number < self._number
+            if handle.number != self._number:
+                return handle.number < self._number
+            return self._waiting is None and self._walk is not None and self._walk.has_ended
 
     # -- private ------------------------------------------------------------------------------------------
 
@@ -107,6 +109,7 @@ class Dispatcher:
         while True:
             piece = self._waiting or walk.take(handle.reader)
             if piece is None:
+                walk.has_ended = not handle.is_live
                 return
             self._waiting = piece
             self._put(*piece)

@@ -20,7 +20,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_number
 from tierdex.log_service.answer import MissingMessages
-from tierdex.log_service.log_recovery import open_sealed, unsealed_handle
+from tierdex.log_service.log_recovery import open_immutable, open_sealed, unsealed_handle
 from tierdex.logfile.journal.file import Journal
 
 if TYPE_CHECKING:
@@ -58,9 +58,10 @@ class FolderReader:
                     return
 
     def _refresh(self) -> None:
-        # Unsealed first: a journal that moves meanwhile is found in one of the two.
+        # The younger state first: a file that moves meanwhile is found in one of the two.
         found = dict.fromkeys(self._numbers(FileState.UNSEALED), FileState.UNSEALED)
         found |= dict.fromkeys(self._numbers(FileState.SEALED), FileState.SEALED)
+        found |= dict.fromkeys(self._numbers(FileState.COMPACTED), FileState.COMPACTED)
         self.unread = []
         for number, state in sorted(found.items()):
             handle = self._table.get(number, self._node)
@@ -83,8 +84,8 @@ class FolderReader:
     def _open(self, state: FileState, number: int) -> FileHandle | None:
         path = self._paths.path_of(state, number)
         try:
-            if state is FileState.SEALED:
-                handle = open_sealed(self._filesystem, self._node, number, path)
+            if state is not FileState.UNSEALED:
+                handle = open_immutable(self._filesystem, self._node, state, number, path)
             else:
                 journal = Journal.open_for_reading(self._filesystem, path)
                 handle = unsealed_handle(self._node, number, path, journal, is_own=False)

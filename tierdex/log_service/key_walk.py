@@ -1,9 +1,10 @@
-"""One journal walked in order of arrival: the keys of its messages as items of the index, piece by piece.
+"""One file walked from end to end: the keys of its messages as items of the index, piece by piece.
 
 The same walk feeds the index of a running log and fills it in after a crash: it reads what is written,
-from the mapping, never what is only staged. The journal may be sealed meanwhile: its bytes stay.
+from the mapping, never what is only staged, in order of arrival. The journal may be sealed meanwhile: its
+bytes stay. A compacted file is walked only when the index has lost what it had of it, queue by queue.
 
-Depends on fileparts, indexfile, logfile, log_file and kernels.keyed_rows.
+Depends on errors, fileparts, indexfile, logfile, log_file and kernels.keyed_rows.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.source import Source
 from tierdex.log_service.kernels import keyed_rows as k
-from tierdex.log_service.log_file import SealedFile
+from tierdex.log_service.log_file import GroupedLogFile, SealedFile
+from tierdex.logfile.grouped.sources import GroupedSource
 from tierdex.logfile.journal.kernels.state import W_BASE_TIME
 from tierdex.logfile.journal.tables import STATE
 
 if TYPE_CHECKING:
-    from tierdex.log_service.log_file import LogFile
+    from tierdex.log_service.log_file import LiveFile, LogFile
     from tierdex.logfile.journal.sealed import SealedJournal
 
 PIECE_ITEMS = 65_536  # of one piece: more than one message's keys and IDs, which are at most 32 KiB
+
+_GROUPED_MESSAGES = 8192  # that are opened at once
 
 
 class KeyedPiece(NamedTuple):
@@ -66,6 +70,8 @@ class KeyWalk:
         self._reader: object = None  # whose topics these are
         self._sealed_states = np.zeros(0, STATE)
         self._room = np.empty(0, MESSAGE_SCHEMA.dtype)
+        self._message = 0  # of a compacted file, that comes next
+        self.has_ended = False  # all of it was given, and there will be no more
 
     @property
     def position(self) -> int:
@@ -74,12 +80,12 @@ class KeyWalk:
 
     def take(self, reader: LogFile) -> KeyedPiece | None:
         """Return the next items, None when all that is written was gone over. Raises CorruptFileError."""
+        if isinstance(reader, GroupedLogFile):
+            return self._take_grouped(reader)
         queues = self._bind(reader)
         words = self._words
         while self.position < queues.end:
-            if not len(self._room):
-                self._room = np.empty(PIECE_ITEMS, MESSAGE_SCHEMA.dtype)
-            at = address(self._room.view(np.uint8))
+            at = self._room_address()
             count = int(k.items_of_rows(words, queues.end, at, PIECE_ITEMS))
             if words[k.K_BROKEN]:
                 raise CorruptFileError(
@@ -89,7 +95,39 @@ class KeyWalk:
                 return KeyedPiece(self._items(reader, count), self._source(queues))
         return None
 
+    def _take_grouped(self, reader: GroupedLogFile) -> KeyedPiece | None:
+        """Return the next items of a compacted file: all of a piece come from one run of messages."""
+        words, file = self._words, reader.file
+        if self._reader is not reader:
+            self._reader, self._seeds = reader, np.zeros(0, np.int64)
+            self._learn(reader, len(file.topics))
+            words[k.K_SEEDS] = address(self._seeds)
+            self._grouped = GroupedSource(file)
+            if words[k.K_POSITION] > HEADER_BYTES:
+                self._message = 0  # it was a journal when the walk began: all of it once more
+        source, end = self._grouped, reader.end_of_batches
+        while self._message < file.message_count:
+            first = self._message
+            count = min(_GROUPED_MESSAGES, file.message_count - first)
+            rows = source.rows(first, count)
+            topics, ids, offsets = source.queues.of_messages(first, count)
+            columns = np.array([address(a) for a in (rows.addresses, topics, ids, offsets)])
+            taken, items = k.items_of_listed(
+                words, columns, count, self._room_address(), PIECE_ITEMS
+            )
+            self._message += int(taken)
+            if items:
+                is_last = self._message == file.message_count
+                known = Source(self.uuid, end.batch_count, end.batch_crc, partial=not is_last)
+                return KeyedPiece(self._items(reader, int(items)), known)
+        return None
+
     # -- private ------------------------------------------------------------------------------------------
+
+    def _room_address(self) -> int:
+        if not len(self._room):
+            self._room = np.empty(PIECE_ITEMS, MESSAGE_SCHEMA.dtype)
+        return address(self._room.view(np.uint8))
 
     def _source(self, queues: _Queues) -> Source:
         words = self._words
@@ -112,11 +150,13 @@ class KeyWalk:
 
     @staticmethod
     def _name(reader: LogFile, topic: int) -> str:
+        if isinstance(reader, GroupedLogFile):
+            return reader.file.topics.name(topic).decode()
         if isinstance(reader, SealedFile):
             return reader.journal.topics.name(topic).decode()
         return reader.journal.tables.name(topic).decode()
 
-    def _bind(self, reader: LogFile) -> _Queues:
+    def _bind(self, reader: LiveFile | SealedFile) -> _Queues:
         """Let the walk read `reader`; return what it may read."""
         if self._reader is not reader:
             self._reader, self._seeds = reader, np.zeros(0, np.int64)
@@ -134,7 +174,7 @@ class KeyWalk:
         words[k.K_SEEN], words[k.K_SEEDS] = address(self._seen), address(self._seeds)
         return queues
 
-    def _queues(self, reader: LogFile) -> _Queues:
+    def _queues(self, reader: LiveFile | SealedFile) -> _Queues:
         if isinstance(reader, SealedFile):
             journal = reader.journal
             begin, end = self.position, journal.end.position

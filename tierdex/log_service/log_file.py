@@ -1,18 +1,24 @@
-"""A file of the log as reads and the file table see it: an unsealed journal, or a sealed one.
+"""A file of the log as reads and the file table see it: a journal, unsealed or sealed, or a grouped file.
 
-Depends on logfile and levels.
+Depends on errors, fileparts, logfile and levels.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.predecessor import Predecessor
 from tierdex.log_service.levels import Level
 
 if TYPE_CHECKING:
+    from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.journal.file import Journal
     from tierdex.logfile.journal.sealed import SealedJournal
     from tierdex.logfile.messages import Extent, MessageBatch
+
+BATCH_COUNT: Final = "batch_count"  # in the EXTRA of a grouped file: of the journal that it was
+BATCH_CRC: Final = "batch_crc"
 
 
 class LiveFile:
@@ -29,6 +35,11 @@ class LiveFile:
     @property
     def generation(self) -> int:
         return self.journal.header.generation
+
+    @property
+    def end_of_batches(self) -> Predecessor:
+        """Where the batches that are written end."""
+        return self.journal.end_of_batches
 
     def limit(self, level: Level) -> int:
         """Return the byte below which messages have the level."""
@@ -82,6 +93,11 @@ class SealedFile:
     def generation(self) -> int:
         return self.journal.header.generation
 
+    @property
+    def end_of_batches(self) -> Predecessor:
+        """Where the batches that are written end."""
+        return self.journal.end_of_batches
+
     def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
         """Return the offsets that a queue has here. Raises CorruptFileError."""
         return self.journal.extent(topic, queue_id)
@@ -113,4 +129,52 @@ class SealedFile:
         self.journal.close()
 
 
-LogFile = LiveFile | SealedFile
+class GroupedLogFile:
+    """A compacted file: the same messages, by queue. Owns the file."""
+
+    is_growing = False
+
+    def __init__(self, file: GroupedFile) -> None:
+        """Raises CorruptFileError when it does not say which batches it holds."""
+        self.file = file
+        count, crc = file.extra.get(BATCH_COUNT), file.extra.get(BATCH_CRC)
+        if not isinstance(count, int) or not isinstance(crc, int):
+            raise CorruptFileError(file.path, "does not say which batches it holds")
+        self.end_of_batches = Predecessor(file.uuid, count, crc)
+
+    @property
+    def generation(self) -> int:
+        return self.file.header.generation
+
+    def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
+        """Return the offsets that a queue has here. Raises CorruptFileError."""
+        return self.file.extent(topic, queue_id)
+
+    def read(
+        self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
+        level: Level,
+    ) -> MessageBatch:  # fmt: skip
+        """Return messages from `offset` on. Raises CorruptFileError."""
+        return self.file.read(topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes)
+
+    @property
+    def item_count(self) -> int:
+        return self.file.message_count
+
+    @property
+    def min_time(self) -> int:
+        return self.file.min_time
+
+    @property
+    def max_time(self) -> int:
+        return self.file.max_time
+
+    @property
+    def bytes_used(self) -> int:
+        return self.file.bytes
+
+    def close(self) -> None:
+        self.file.close()
+
+
+LogFile = LiveFile | SealedFile | GroupedLogFile

@@ -26,8 +26,10 @@ from tierdex.log_service.levels import Level
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tierdex.fileparts.predecessor import Predecessor
     from tierdex.index_service.components import Components
     from tierdex.indexfile.source import Source
+    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.folder_lock import SharedFolderLock
@@ -84,6 +86,10 @@ class LogIndex:
             return MissingMessages("index", f"messages are not indexed yet: {error}")
         return None
 
+    def has_passed(self, handle: FileHandle) -> bool:
+        """Say whether all of a sealed journal is in the index."""
+        return not self._is_stale and self._dispatcher.has_passed(handle)
+
     def waiting_bytes(self) -> int:
         """Return how many bytes of journals are written and not indexed yet."""
         return self._dispatcher.waiting_bytes()
@@ -120,10 +126,10 @@ class LogIndex:
         with self._table.snapshot() as snapshot:
             for handle in snapshot.file_list.local():
                 if handle.uuid == source.uuid:
-                    end = handle.reader.journal.end
-                    is_same = source.partial or end.crc == source.batch_crc
-                    at_end = source.batch_count == end.number
-                    return source.batch_count < end.number or (at_end and is_same)
+                    end: Predecessor = handle.reader.end_of_batches
+                    is_same = source.partial or end.batch_crc == source.batch_crc
+                    at_end = source.batch_count == end.batch_count
+                    return source.batch_count < end.batch_count or (at_end and is_same)
         return False
 
     def _make_durable(self) -> None:

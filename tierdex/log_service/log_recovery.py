@@ -1,4 +1,4 @@
-"""Opens what lies in the log's folders: identifies, repairs and opens journals.
+"""Opens what lies in the log's folders: identifies, repairs and opens journals and grouped files.
 
 Recovery itself is planned and carried out by `lifecycle.recovery`; this module is what it asks. Sealed
 journals are opened by their footers, an unsealed one is read batch by batch. A file of a newer format is
@@ -18,7 +18,9 @@ from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.gap import BatchOrder
 from tierdex.lifecycle.recovery import Identity
-from tierdex.log_service.log_file import LiveFile, SealedFile
+from tierdex.log_service.log_file import GroupedLogFile, LiveFile, SealedFile
+from tierdex.logfile.check import check_log_file
+from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
 from tierdex.logfile.layout import HEADER_MAGIC, Form
@@ -44,11 +46,8 @@ class JournalMending:
         with closing(self._filesystem.open(path)) as file:
             head = file.read_at(0, HEADER_BYTES)
             try:
-                if state is FileState.COMPACTED:
-                    raise UnsupportedFormatError(
-                        path, "this version reads no grouped files of a log"
-                    )
-                header = decode_log_header(head, path, form=Form.JOURNAL)
+                form = Form.GROUPED if state is FileState.COMPACTED else Form.JOURNAL
+                header = decode_log_header(head, path, form=form)
             except UnsupportedFormatError as error:
                 if head.startswith(HEADER_MAGIC):
                     self.newer = self.newer or error
@@ -72,11 +71,7 @@ class JournalMending:
             return BatchOrder(journal.uuid, journal.predecessor, journal.end_of_batches)
 
     def verify(self, state: FileState, path: Path) -> Sequence[str]:
-        try:
-            with closing(SealedJournal.open(self._filesystem, path)) as journal:
-                return journal.check()
-        except CorruptFileError as error:
-            return [error.reason]
+        return check_log_file(self._filesystem, path)
 
     def seal(self, path: Path) -> int:
         """Recover an unsealed journal, seal and sync it; return its message count."""
@@ -113,6 +108,38 @@ def open_sealed(filesystem: FileSystem, node: str, number: int, path: Path) -> F
     except BaseException:
         journal.close()
         raise
+
+
+def open_grouped(filesystem: FileSystem, node: str, number: int, path: Path) -> FileHandle:
+    """Return the handle of a compacted file. Raises CorruptFileError, OSError."""
+    file = GroupedFile.open_local(filesystem, path)
+    try:
+        extra = file.extra
+        return FileHandle(
+            number=number,
+            node=node,
+            uuid=file.uuid,
+            state=FileState.COMPACTED,
+            lease=Lease(GroupedLogFile(file)),
+            path=path,
+            begin_ms=int(extra.get("begin_ms", file.header.created_ms)),
+            sealed_at_ms=int(extra.get("sealed_at_ms", filesystem.modified_ms(path))),
+            fixed_item_count=file.message_count,
+            fixed_min_time=file.min_time,
+            fixed_max_time=file.max_time,
+            fixed_bytes=file.bytes,
+        )
+    except BaseException:
+        file.close()
+        raise
+
+
+def open_immutable(
+    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path
+) -> FileHandle:
+    """Return the handle of a sealed or compacted file. Raises CorruptFileError, OSError."""
+    opens = open_sealed if state is FileState.SEALED else open_grouped
+    return opens(filesystem, node, number, path)
 
 
 def unsealed_handle(

@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING
 
 from tierdex.disk_errors import disk_error
 from tierdex.lifecycle.file_state import FileState
-from tierdex.log_service.log_file import LiveFile, SealedFile
-from tierdex.log_service.queue_table import queues_of_sealed, queues_of_tables
+from tierdex.log_service.log_file import GroupedLogFile, LiveFile, SealedFile
+from tierdex.log_service.queue_table import (
+    queues_of_grouped,
+    queues_of_sealed,
+    queues_of_tables,
+)
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.committer import Committer
+    from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.queue_table import QueueTable
     from tierdex.seams import Seams
 
@@ -118,9 +123,11 @@ class Mender:
         self._queues.note_ends(columns, first)
 
 
-def note_ends(queues: QueueTable, reader: LiveFile | SealedFile) -> None:
+def note_ends(queues: QueueTable, reader: LogFile) -> None:
     """Let the queues of a file go on behind it. Raises CorruptFileError."""
-    if isinstance(reader, SealedFile):
+    if isinstance(reader, GroupedLogFile):
+        queues.note_ends(*queues_of_grouped(reader.file))
+    elif isinstance(reader, SealedFile):
         queues.note_ends(*queues_of_sealed(reader.journal))
     else:
         columns, _, next_offsets = queues_of_tables(reader.journal.tables)

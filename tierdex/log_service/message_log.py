@@ -420,11 +420,14 @@ class MessageLog:
     def run_compaction(self) -> int:
         """Do all work on files that is due, of the index as well; return the number of steps."""
         writing = self._writing()
-        steps = writing.sealer.seal_rolled()
-        if writing.log_index is not None:
-            writing.log_index.catch_up()
-            steps += writing.log_index.index.run_compaction()
-        return steps
+        log_index, steps = writing.log_index, 0
+        while True:
+            if log_index is not None:
+                log_index.catch_up()  # what is not indexed is not compacted
+            if not writing.local.run_first(writing.units()):
+                break
+            steps += 1
+        return steps if log_index is None else steps + log_index.index.run_compaction()
 
     @with_disk_errors
     def files(self) -> list[LogFileInfo]:

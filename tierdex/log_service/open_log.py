@@ -7,8 +7,8 @@
     reading   nothing is locked, nothing changed: the folders are followed
 
 A log that was not closed in order goes on in a new journal of the next generation: offsets may have been
-given to messages that are gone. Depends on background, fileparts, lifecycle, logfile and the other modules
-of this folder.
+given to messages that are gone. Depends on background, compactor, fileparts, lifecycle, logfile and the
+other modules of this folder.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.background import WorkerThread
+from tierdex.compactor.local_work import LocalWork
+from tierdex.compactor.unit import FileClaims, UnitWorker
 from tierdex.errors import (
     ClosedError,
     CorruptFileError,
@@ -44,20 +46,23 @@ from tierdex.log_service.clean_close import note_clean_close, take_clean_close
 from tierdex.log_service.committer import Committer
 from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
+from tierdex.log_service.journal_tending import JournalTending
 from tierdex.log_service.levels import Level
+from tierdex.log_service.log_kind import LogKind, LogWork
 from tierdex.log_service.log_options import LogOptions
-from tierdex.log_service.log_recovery import JournalMending, open_sealed, unsealed_handle
+from tierdex.log_service.log_recovery import JournalMending, open_immutable, unsealed_handle
 from tierdex.log_service.mending import Mender, note_ends
 from tierdex.log_service.next_journal import NextJournal
 from tierdex.log_service.queue_table import QueueTable
 from tierdex.log_service.reads import LogReads
-from tierdex.log_service.sealer import Sealer
 from tierdex.log_service.single_appends import SingleAppends
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from tierdex.compactor.unit import Unit
     from tierdex.fileparts.predecessor import Predecessor
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.log_index import LogIndex
@@ -66,6 +71,8 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
+
+LOCAL_WORKER = "log-compactor"
 
 _STOP_TIMEOUT_S = 60.0
 
@@ -79,7 +86,10 @@ class LogWriting:
     committer: Committer
     appender: Appender
     singles: SingleAppends
-    sealer: Sealer
+    tending: JournalTending
+    kind: LogKind
+    local: UnitWorker  # seals and compacts
+    units: Callable[[], Iterable[Unit]]
     next_journal: NextJournal
     lock: SharedFolderLock
     paths: DataPaths
@@ -118,6 +128,7 @@ class LogComponents:
 
     def _close_writing(self, writing: LogWriting) -> None:
         try:
+            writing.local.is_stopping = True
             for thread in writing.threads:
                 thread.ask_to_stop()
             writing.committer.wake = None
@@ -149,7 +160,7 @@ def newest_end(table: FileTable) -> Predecessor | None:
     local = table.version.files.local()
     if not local:
         return None
-    end: Predecessor = local[-1].reader.journal.end_of_batches
+    end: Predecessor = local[-1].reader.end_of_batches
     return end
 
 
@@ -287,8 +298,8 @@ class _OwnerOpening:
 
     def _open(self, state: FileState, number: int, path: Path) -> FileHandle:
         filesystem, node = self._seams.filesystem, self._options.settings.node
-        if state is FileState.SEALED:
-            return open_sealed(filesystem, node, number, path)
+        if state is not FileState.UNSEALED:
+            return open_immutable(filesystem, node, state, number, path)
         journal = recover_journal(filesystem, path, stage_bytes=self._options.stage_bytes)
         if not isinstance(journal, Journal):
             journal.close()
@@ -304,7 +315,7 @@ class _OwnerOpening:
         next_journal = NextJournal(options, seams, self._paths, table)
         active = ActiveJournal(
             options, seams, self._paths, table, self._numbers, next_journal,
-            generation=generation, on_rolled=lambda: _wake(components, Sealer.name),
+            generation=generation, on_rolled=lambda: _wake(components, LOCAL_WORKER),
         )  # fmt: skip
         committer = Committer(active, seams.clock, options.settings.stage_max_age)
         components = LogComponents(
@@ -320,21 +331,21 @@ class _OwnerOpening:
         mender = Mender(seams, table, self._queues, active, committer, options.stage_bytes)
         mender.on_loss = lambda: _note_loss(components)
         committer.mend = mender.mend
-        sealer = Sealer(seams, self._paths, table, active, appender, committer, next_journal)
+        kind = LogKind(seams, self._paths, table, active, committer, next_journal)
+        work = LogWork(
+            options.settings, seams.clock, seams.ids, table,
+            is_active=kind.is_active, quarantine=kind.leave,
+        )  # fmt: skip
+        units = LocalWork(work, kind).units
         singles = SingleAppends(
             options.settings, self._queues, active, committer, components.check_open
         )
         components.writing = LogWriting(
-            self._queues,
-            active,
-            committer,
-            appender,
-            singles,
-            sealer,
-            next_journal,
-            self._lock,
-            self._paths,
-        )
+            queues=self._queues, active=active, committer=committer, appender=appender, singles=singles,
+            tending=JournalTending(active, appender, committer, next_journal), kind=kind,
+            local=UnitWorker(LOCAL_WORKER, work, FileClaims(), units, on_fenced=lambda error: None),
+            units=units, next_journal=next_journal, lock=self._lock, paths=self._paths,
+        )  # fmt: skip
         return components
 
     def _open_index(self, choice: IndexChoice, writing: LogWriting) -> None:
@@ -345,12 +356,14 @@ class _OwnerOpening:
             self._data, choice.store, self._options.settings, self._seams,
             self._lock, self._table, writing.committer, self._numbers,
         )  # fmt: skip
+        writing.kind.log_index = writing.log_index
 
     def _start(self, components: LogComponents, writing: LogWriting) -> None:
         clock = self._seams.clock
         writing.threads = [
             WorkerThread(writing.committer, clock),
-            WorkerThread(writing.sealer, clock),
+            WorkerThread(writing.tending, clock),
+            WorkerThread(writing.local, clock),
         ]
         writing.committer.wake = writing.threads[0].wake
         if writing.log_index is not None:

@@ -19,6 +19,7 @@ from tierdex.logfile.columns import BinaryColumn, QueueColumns
 from tierdex.logfile.journal.tables import Tables
 
 if TYPE_CHECKING:
+    from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.journal.sealed import SealedJournal
     from tierdex.logfile.journal.tables import Snapshot
 
@@ -197,6 +198,18 @@ def queues_of_tables(tables: Tables) -> tuple[QueueColumns, np.ndarray, np.ndarr
     )
     first = states["first_offset"].astype(np.int64)
     return columns, first, first + states["count"]
+
+
+def queues_of_grouped(file: GroupedFile) -> tuple[QueueColumns, np.ndarray]:
+    """Return (queues, next offsets i8) of a grouped file. Raises CorruptFileError."""
+    rows = file.queues()
+    ends = file.topics.rows["name_end"].astype(np.int64)
+    columns = QueueColumns(
+        BinaryColumn(np.concatenate([[0], ends]).astype(np.int64), file.topics.names),
+        rows.topics.astype(np.uint32),
+        rows.queue_ids.astype(np.int32),
+    )
+    return columns, rows.first_offsets + rows.counts
 
 
 def queues_of_sealed(journal: SealedJournal) -> tuple[QueueColumns, np.ndarray]:

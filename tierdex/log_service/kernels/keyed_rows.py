@@ -1,6 +1,7 @@
 """The rows of a journal, in order of arrival -> one item of the index for each key and message ID.
 
-    items_of_rows   batches from a place on -> items, until the room is full or the batches end
+    items_of_rows    batches from a place on -> items, until the room is full or the batches end
+    items_of_listed  rows by address, each with its topic, queue and offset -> items (a grouped file's)
 
 Reads a journal's bytes in place: batches that this process wrote, or that were verified before. A row's
 offset is the first one of its queue in the file and how many rows of that queue came before it, which is
@@ -87,7 +88,7 @@ def _keys_of(extra: int, extra_bytes: int) -> Any:
 
 
 @kernel
-def _write_item(out: int, opened: Any, state: int, offset: int, name: Any, tag: Any) -> None:
+def _write_item(out: int, opened: Any, queue_id: Any, offset: int, name: Any, tag: Any) -> None:
     time, _, _, body_bytes, _, _ = opened
     store_u64(out + _HASH_AT, name)
     store_u32(out + _LINK_AT, np.uint32(0))
@@ -95,14 +96,15 @@ def _write_item(out: int, opened: Any, state: int, offset: int, name: Any, tag: 
     store_i64(out + _TIME_AT, time)
     store_i64(out + _OFFSET_AT, offset)
     store_u32(out + _SIZE_AT, np.uint32(body_bytes))
-    store_u32(out + _QUEUE_AT, load_u32(state + S_ID))
+    store_u32(out + _QUEUE_AT, queue_id)
 
 
 @kernel
-def _write_items(walk: Any, opened: Any, state: int, offset: int, out: int, count: int) -> None:
+def _write_items(
+    walk: Any, opened: Any, topic: Any, queue_id: Any, offset: int, out: int, count: int
+) -> None:
     """Write the items of a row, whose extra has `count` keys and message IDs, to `out`."""
     extra, extra_bytes = opened[4], opened[5]
-    topic = load_u32(state + S_TOPIC)
     seed = np.uint64(load_i64(walk[K_SEEDS] + 8 * np.int64(topic)))
     at = np.int64(0)
     for _ in range(count):
@@ -110,9 +112,10 @@ def _write_items(walk: Any, opened: Any, state: int, offset: int, out: int, coun
         value, value_bytes = extra + at + begin, length - begin
         if load_u8(extra + at) == _IS_ID:
             found = xxh64(value, value_bytes, np.uint64(walk[K_ID_SEED]))
-            _write_item(out, opened, state, offset, found, topic | _KIND_BIT)
+            _write_item(out, opened, queue_id, offset, found, topic | _KIND_BIT)
         else:
-            _write_item(out, opened, state, offset, xxh64(value, value_bytes, seed), topic)
+            found = xxh64(value, value_bytes, seed)
+            _write_item(out, opened, queue_id, offset, found, topic)
         out += _ITEM_BYTES
         at += length
 
@@ -139,7 +142,9 @@ def _take_rows(walk: Any, rows_end: int, out: int, taken: int, room: int) -> Any
                 break
             state = walk[K_STATES] + STATE_BYTES * queue
             offset = load_i64(state + S_FIRST) + before
-            _write_items(walk, opened, state, offset, out + _ITEM_BYTES * taken, count)
+            topic, queue_id = load_u32(state + S_TOPIC), load_u32(state + S_ID)
+            place_out = out + _ITEM_BYTES * taken
+            _write_items(walk, opened, topic, queue_id, offset, place_out, count)
             taken += count
         store_u32(seen, np.uint32(before + 1))
         place += (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
@@ -171,3 +176,23 @@ def items_of_rows(walk: Any, end: int, out: int, room: int) -> Any:
         walk[K_NUMBER] += 1
         walk[K_CRC] = np.int64(load_u32(record + _R_CRC))
     return taken
+
+
+@kernel
+def items_of_listed(walk: Any, rows: Any, count: int, out: int, room: int) -> Any:
+    """Write the items of `count` rows to `out`, at most `room`; return (rows taken, items).
+
+    `rows` are four addresses: those of the rows, topics (u4), queue ids (u4), offsets (i8).
+    """
+    taken = np.int64(0)
+    for i in range(count):
+        opened = open_row(load_i64(rows[0] + 8 * i), 0)
+        keys = _keys_of(opened[4], opened[5]) if opened[1] == 0 else np.int64(0)
+        if taken + keys > room:
+            return np.int64(i), taken
+        if keys > 0:
+            topic, queue_id = load_u32(rows[1] + 4 * i), load_u32(rows[2] + 4 * i)
+            offset = load_i64(rows[3] + 8 * i)
+            _write_items(walk, opened, topic, queue_id, offset, out + _ITEM_BYTES * taken, keys)
+            taken += keys
+    return np.int64(count), taken

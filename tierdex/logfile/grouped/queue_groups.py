@@ -25,6 +25,18 @@ class QueueRows(NamedTuple):
     def __len__(self) -> int:
         return len(self.counts)
 
+    def of_messages(self, first: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (topic u4, queue id u4, offset i8) of messages `first` .. `first + count`, in order."""
+        starts = np.cumsum(self.counts) - self.counts
+        messages = np.arange(first, first + count)
+        queues = np.searchsorted(starts, messages, side="right") - 1
+        offsets = self.first_offsets[queues] + messages - starts[queues]
+        return (
+            self.topics[queues].astype(np.uint32),
+            self.queue_ids[queues].astype(np.uint32),
+            offsets,
+        )
+
     @property
     def keys(self) -> np.ndarray:
         """i8 that rise as the queues do."""
