@@ -71,12 +71,12 @@ def test_damaged_messages_are_named_and_end_with_4(run, append, tmp_path):
         log.append(topic="orders", queue_id=1, body=b"x" * 9000)
         log.roll()
         log.run_compaction()
-    (sealed,) = (tmp_path / "data" / "log" / "sealed").iterdir()
-    damaged = bytearray(sealed.read_bytes())
-    damaged[8000] ^= 1
-    sealed.write_bytes(damaged)
-    assert sealed.name in run("log", "read", *QUEUE, code=4).stderr
-    assert sealed.name in run("log", "tail", *QUEUE, "--no-follow", code=4).stderr
+    (compacted,) = (tmp_path / "data" / "log" / "compacted").iterdir()
+    damaged = bytearray(compacted.read_bytes())
+    damaged[4096 + 50] ^= 1  # of its only page
+    compacted.write_bytes(damaged)
+    assert compacted.name in run("log", "read", *QUEUE, code=4).stderr
+    assert compacted.name in run("log", "tail", *QUEUE, "--no-follow", code=4).stderr
 
 
 def test_tail_writes_the_newest_messages_a_line_each(run, append):
