@@ -51,9 +51,10 @@ ERRORS = [
     "UnavailableError", "UnsupportedFormatError",
 ]  # fmt: skip
 INDEX_VERBS = [
-    "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "health", "nodes", "open",
-    "put", "put_batch", "query", "query_batch", "query_batch_arrow", "query_batch_local", "query_local",
-    "refresh", "roll", "run_compaction", "topics", "unpublished", "verify_file", "watermark",
+    "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget", "forgettings",
+    "health", "nodes", "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow",
+    "query_batch_local", "query_local", "refresh", "resume_forgetting", "roll", "run_compaction", "topics",
+    "unpublished", "verify_file", "watermark",
 ]  # fmt: skip
 
 

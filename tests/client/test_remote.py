@@ -130,6 +130,31 @@ def test_operation_has_the_verbs_of_the_index(client):
     assert client.expire(before=0, dry_run=True) == []
 
 
+def test_a_key_is_forgotten_and_its_receipt_is_that_of_the_index(client, app):
+    client.put(**ENTRY, keys=["forgotten"])
+    dry = client.forget([{"topic": "orders", "key": "forgotten"}], dry_run=True)
+    assert [entry.offset for entry in dry.entries] == [1]
+    assert client.forgettings() == []
+    receipt = client.forget([{"topic": "orders", "key": "forgotten"}], only=[(0, 1)], wait=1.5)
+    assert receipt.is_complete
+    assert receipt.entries == dry.entries
+    assert client.query("orders", key="forgotten").entries == []
+    assert client.forgettings() == [receipt.forgetting]
+    again = client.resume_forgetting(receipt)
+    assert (again.forgetting, again.holding) == (receipt.forgetting, receipt.holding)
+    assert receipt.digest.startswith("sha256:")
+    for order, field in (
+        ([], "lookups"),
+        ([{"topic": "orders"}], "lookups"),
+        ([{"topic": "orders", "key": "k", "begin": 1}], "lookups"),
+    ):
+        with pytest.raises(errors.InvalidRequestError) as refused:
+            client.forget(order)
+        assert field in refused.value.field
+    with pytest.raises(errors.NotFoundError):
+        client.resume_forgetting("00" * 16)
+
+
 def test_pages_follow_the_cursor(client):
     for offset in range(5):
         client.put(**{**ENTRY, "topic": "pages", "offset": offset}, keys=["k"])

@@ -32,7 +32,7 @@ def test_a_full_disk_leaves_them_in_the_buffer(index, monkeypatch):
 def test_tending_rolls_what_is_old_and_survives_a_full_disk(make_index, clock, monkeypatch):
     index = make_index(roll_after=60.0)
     writer = index._components.writing.writer
-    tending = WriterTending(writer)
+    tending = WriterTending(writer, index._components.forgetter)
     put(index, "A", 1, durability="os")
     clock.advance(40)
 

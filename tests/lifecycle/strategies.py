@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tierdex.lifecycle.forgotten import AskedHash, Forgetting
 from tierdex.lifecycle.live_record import LiveRecord
 from tierdex.lifecycle.manifest import (
     LOG_KIND,
@@ -37,6 +38,21 @@ offsets = st.dictionaries(st.tuples(topics, st.integers(0, 2**31 - 1)), counts, 
 streams = st.dictionaries(topics, counts, max_size=2)
 bounds = st.dictionaries(uuids, counts, max_size=2)
 owners = st.builds(NodeOwner, nodes, uuids)
+asked = st.builds(AskedHash, topics, st.just(0), hashes) | st.builds(
+    AskedHash, st.none() | topics, st.just(1), hashes
+)
+forgettings = st.builds(
+    Forgetting,
+    uuid=uuids,
+    time_ms=times,
+    asked=st.lists(asked, max_size=2).map(tuple),
+    waits=st.lists(nodes, max_size=2).map(tuple),
+    only=st.none() | st.lists(st.tuples(counts, counts), max_size=2).map(tuple),
+    rewrites=st.booleans(),
+    entries=st.binary(min_size=24, max_size=24) | st.just(b""),
+    bounds=st.dictionaries(nodes, counts, max_size=2),
+    files=ref_tuples,
+)
 lives = st.builds(
     LiveRecord,
     counts, uuids, counts, counts, times, st.none() | times, st.integers(1, 1 << 40), st.booleans(),
@@ -101,6 +117,8 @@ changes = st.builds(
     outstanding=st.none() | bounds,
     retires=st.booleans(),
     adopts=st.lists(owners, max_size=2).map(tuple),
+    forgettings=st.lists(forgettings, max_size=2).map(tuple),
+    ends=st.lists(uuids, max_size=2).map(tuple),
 )
 dropped = st.builds(Dropped, topics, uuids, counts, st.sampled_from(RemoveReason), times)
 
@@ -136,6 +154,7 @@ def states(draw: st.DrawFn) -> ManifestState:
         outstanding=draw(bounds),
         is_retired=draw(st.booleans()),
         adopted=frozenset(draw(st.lists(owners, max_size=2))),
+        forgettings={r.uuid: r for r in draw(st.lists(forgettings, max_size=1))},
     )
 
 

@@ -11,6 +11,7 @@ from tests.lifecycle.rows import NOW_MS, make_log, make_row
 from tests.lifecycle.test_manifest import EMPTY, make_commit
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.lifecycle import manifest_codec as codec
+from tierdex.lifecycle.forgotten import AskedHash, Forgetting
 from tierdex.lifecycle.garbage import plan_garbage
 from tierdex.lifecycle.live_record import LiveRecord, pack_live
 from tierdex.lifecycle.manifest import (
@@ -90,10 +91,21 @@ def test_newer_format_is_named_as_such(encoded):
         decode(encoded.replace(b"tierdex-manifest 2 ", b"tierdex-manifest 4 ", 1))
 
 
-NEW_MEANINGS = {
-    "hash range": {"hash_range": HashRange(0, (1 << 64) - 1)},
-    "kind of file": {"kind": LOG_KIND},
-    "kind of a later program": {"kind": "another_kind"},
+FORGETTING = Forgetting(uuid=bytes(16), time_ms=7, asked=(AskedHash("t", 0, 5),))
+PLAIN, MEANT = make_row(1), make_row(2)
+
+
+def adding(**fields):
+    return Change(add=(replace(MEANT, **fields),)), Change(
+        remove={MEANT.uuid: RemoveReason.EXPIRED}
+    )
+
+
+NEW_MEANINGS = {  # name: (what begins it, what ends it)
+    "hash range": adding(hash_range=HashRange(0, (1 << 64) - 1)),
+    "kind of file": adding(kind=LOG_KIND),
+    "kind of a later program": adding(kind="another_kind"),
+    "forgotten": (Change(forgettings=(FORGETTING,)), Change(ends=(FORGETTING.uuid,))),
 }
 
 
@@ -105,7 +117,7 @@ def meaning(request):
 def test_new_meaning_makes_a_commit_that_readers_of_format_2_refuse_in_clear_words(
     meaning, monkeypatch
 ):
-    commit = make_commit(EMPTY, Change(add=(make_row(1, **meaning),)))
+    commit = make_commit(EMPTY, meaning[0])
     data = codec.encode_commit(commit)
     assert decode(data) == commit
     monkeypatch.setattr(codec, "FORMAT_VERSION", 2)  # as in a program of before
@@ -122,20 +134,37 @@ def test_commits_stay_at_the_next_format_as_long_as_the_meaning_lasts(meaning):
         number = log.state.number
         return int(store.get(log.paths.manifest(number)).split(b" ")[1])
 
-    plain, meant = make_row(1), make_row(2, **meaning)
-    assert commit(Change(add=(plain,))) == 2
-    assert commit(Change(add=(meant,))) == 3
+    begins, ends = meaning
+    assert commit(Change(add=(PLAIN,))) == 2
+    assert commit(begins) == 3
     assert [commit(Change(floor=n)) for n in (1, 2, 3, 4)] == [3, 3, 3, 3]  # with a checkpoint
-    assert commit(Change(remove={meant.uuid: RemoveReason.EXPIRED})) == 2
+    assert commit(ends) == 2
     assert [commit(Change(floor=n)) for n in (5, 6, 7)] == [2, 2, 2]
     assert make_log(store).load() == log.state
 
 
 def test_new_meaning_in_a_format_that_lets_readers_pass_over_it_is_refused(meaning):
-    commit = make_commit(EMPTY, Change(add=(make_row(1, **meaning),)))
+    commit = make_commit(EMPTY, meaning[0])
     for each in (commit, with_checkpoint(EMPTY, commit)):
         with pytest.raises(CorruptFileError, match="says in format 2 what only 3 can say"):
             decode(codec._frame(b"commit", codec._pack_commit(each), 2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"uuid": "00"}, {"time": None}, {"asked": [["t", 2, 5]]}, {"asked": [[None, 0, 5]]},
+        {"asked": [["t", 0, -1]]}, {"asked": [["t", 0]]}, {"asked": [[7, 0, 5]]}, {"asked": 5},
+        {"entries": "AAAA"}, {"entries": "*"}, {"entries": 7}, {"bounds": {"n": -1}},
+        {"bounds": {"n": "5"}}, {"bounds": []}, {"files": [["n"]]}, {"waits": [7]},
+        {"rewrites": 1}, {"only": [[1]]}, {"only": [[1, -1]]}, {"only": 3},
+    ],
+)  # fmt: skip
+def test_forgetting_that_makes_no_sense_is_refused_though_the_checksum_is_right(changes):
+    packed = codec._pack_commit(make_commit(EMPTY, NEW_MEANINGS["forgotten"][0]))
+    packed["change"]["forgettings"][0] |= changes
+    with pytest.raises(CorruptFileError):
+        decode(codec._frame(b"commit", packed, 3))
 
 
 @pytest.mark.parametrize(

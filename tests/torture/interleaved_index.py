@@ -100,7 +100,8 @@ class InterleavedIndex:
         compactor = parts.writing.compactor
         workers = [
             compactor.local, compactor.store, parts.read_view,
-            PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
+            PutFlusher(parts.settings, parts.writing.writer),
+            WriterTending(parts.writing.writer, parts.forgetter),
             Scrubber(compactor.components, claims=compactor.claims, kept_sidecar=lambda row: None,
                      forget_sidecar=lambda uuid: None),
             OwnerSign(compactor.components, on_fenced=compactor.fence),

@@ -177,7 +177,8 @@ class Simulation:
             parts = site.index._components
             workers = [
                 parts.writing.compactor.local, parts.writing.compactor.store, parts.read_view,
-                PutFlusher(parts.settings, parts.writing.writer), WriterTending(parts.writing.writer),
+                PutFlusher(parts.settings, parts.writing.writer),
+                WriterTending(parts.writing.writer, parts.forgetter),
             ]  # fmt: skip
             scheduler = (
                 site.index,

@@ -15,6 +15,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, read_holder
 from tierdex.lifecycle.folder_node import read_folder_node
+from tierdex.lifecycle.forgotten import AskedHash, Forgetting
 from tierdex.lifecycle.manifest import (
     Change,
     Commit,
@@ -76,7 +77,7 @@ class ManifestForm(Form):
             commit = Commit(
                 node=node, number=number, kind=NodeKind.OWNED, epoch=1, owner=bytes(16),
                 commit_id=ids.uuid(), time_ms=number, base=state.base,
-                change=Change(add=tuple(added)),
+                change=Change(add=tuple(added), forgettings=(_a_forgetting(ids, number),)),
             )  # fmt: skip
             if number == 3:
                 commit = with_checkpoint(state, commit)
@@ -99,6 +100,13 @@ class ManifestForm(Form):
             return "refused"
         assert state == self.sound, "another state"
         return "unharmed"
+
+
+def _a_forgetting(ids, number):
+    return Forgetting(
+        uuid=ids.uuid(), time_ms=number, asked=(AskedHash("t", 0, number),),
+        entries=bytes(range(24)), bounds={"n": number}, waits=("n",),
+    )  # fmt: skip
 
 
 class CheckpointForm(ManifestForm):

@@ -22,6 +22,7 @@ from tierdex.index_service.answer import (
     Unasked,
 )
 from tierdex.index_service.file_info import FileInfo, NodeInfo
+from tierdex.index_service.receipt import HeldFile, Receipt, RewrittenFile
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")
 _common_values = itemgetter(*_COMMON)
@@ -53,6 +54,24 @@ def read_nodes(body: bytes) -> list[NodeInfo]:
         NodeInfo(**{name: document[name] for name in NodeInfo._fields if name in document})
         for document in nodes
     ]
+
+
+def read_receipt(body: bytes) -> Receipt:
+    document = read_json(body)
+    return Receipt(
+        forgetting=document["forgetting"],
+        time_ms=document["time_ms"],
+        is_complete=document["complete"],
+        waiting=[Missing(each["file"], each["reason"]) for each in document["waiting"]],
+        entries=list(map(_entry, document["entries"])),
+        holding=[_fields(HeldFile, each) for each in document["holding"]],
+        rewritten=[_fields(RewrittenFile, each) for each in document["rewritten"]],
+        manifest=document["manifest"],
+    )
+
+
+def _fields(kind: Any, document: dict[str, Any]) -> Any:
+    return kind(**{name: document[name] for name in kind._fields})
 
 
 def read_file(body: bytes) -> FileInfo:

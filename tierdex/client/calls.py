@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.receipt import Receipt
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -140,6 +141,21 @@ def roll() -> Call[bool]:
 
 def refresh() -> Call[None]:
     return Call("POST", "/v1/admin/refresh", lambda _body: None)
+
+
+def forget(order: Mapping[str, Any]) -> Call[Receipt]:
+    body = json_body(order)
+    return Call("POST", "/v1/admin/forget", answers.read_receipt, body=body, is_read=False)
+
+
+def resume_forgetting(forgetting: str | Receipt, wait: float) -> Call[Receipt]:
+    name = forgetting if isinstance(forgetting, str) else forgetting.forgetting
+    body = json_body({"forgetting": name, "wait": wait})
+    return Call("POST", "/v1/admin/forget:resume", answers.read_receipt, body=body, is_read=False)
+
+
+def forgettings() -> Call[list[str]]:
+    return Call("GET", "/v1/admin/forget", lambda body: answers.read_json(body)["forgettings"])
 
 
 def expire(before: int, dry_run: bool) -> Call[list[FileInfo]]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.receipt import Receipt
 
 T = TypeVar("T")
 _DEFAULT_TIMEOUT_S = 30.0
@@ -287,6 +288,27 @@ class Client(_Connection, LogVerbs):
         """Drop (or only name) the files sealed before `before` (ms)."""
         return self._send(calls.expire(before, dry_run))
 
+    def forget(
+        self,
+        lookups: Sequence[Mapping[str, Any]],
+        *,
+        now: bool = False,
+        only: Sequence[tuple[int, int]] | None = None,
+        wait: float = 0.0,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Forget keys and message IDs on every node; see `Index.forget`. `wait` is at most 60 s."""
+        order = {"lookups": list(lookups), "now": now, "only": only, "wait": wait}
+        return self._send(calls.forget({**order, "dry_run": dry_run}))
+
+    def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
+        """Go on with a request to forget. Raises NotFoundError once no file holds its entries."""
+        return self._send(calls.resume_forgetting(forgetting, wait))
+
+    def forgettings(self) -> list[str]:
+        """Return the requests to forget of which some file may still hold entries, oldest first."""
+        return self._send(calls.forgettings())
+
 
 class AsyncClient(_Connection, AsyncLogVerbs):
     """A service, called from a coroutine: the same verbs, awaited."""
@@ -451,3 +473,24 @@ class AsyncClient(_Connection, AsyncLogVerbs):
     async def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
         """Drop (or only name) the files sealed before `before` (ms)."""
         return await self._send(calls.expire(before, dry_run))
+
+    async def forget(
+        self,
+        lookups: Sequence[Mapping[str, Any]],
+        *,
+        now: bool = False,
+        only: Sequence[tuple[int, int]] | None = None,
+        wait: float = 0.0,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Forget keys and message IDs on every node; see `Index.forget`. `wait` is at most 60 s."""
+        order = {"lookups": list(lookups), "now": now, "only": only, "wait": wait}
+        return await self._send(calls.forget({**order, "dry_run": dry_run}))
+
+    async def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
+        """Go on with a request to forget. Raises NotFoundError once no file holds its entries."""
+        return await self._send(calls.resume_forgetting(forgetting, wait))
+
+    async def forgettings(self) -> list[str]:
+        """Return the requests to forget of which some file may still hold entries, oldest first."""
+        return await self._send(calls.forgettings())

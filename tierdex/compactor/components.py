@@ -2,13 +2,15 @@
 
 This layer reports to the one above through the callbacks, without importing it.
 
-Depends on nothing.
+Depends on lifecycle.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
 
 if TYPE_CHECKING:
     import threading
@@ -73,3 +75,7 @@ class CompactorComponents:
     # since the log's own files are not.
     before_seal: Callable[[], None] = already_durable
     publishes: bool = True
+    # What files that are written leave out, and published files of this node that are to be written anew.
+    forgotten: Callable[[], ForgottenEntries] = lambda: NOTHING_FORGOTTEN
+    files_to_rewrite: Callable[[], list[FileRow]] = list
+    end_forgettings: Callable[[], int] = int  # of which no file holds an entry any more

@@ -15,10 +15,14 @@ from tierdex.indexfile.compacted.writer import FilePlan
 from tierdex.lifecycle.manifest import FileRef
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
 
     from tierdex.compactor.file_row import WrittenFile
-    from tierdex.indexfile.compacted.merge_rows import RowMerge
+    from tierdex.indexfile.compacted.merge_rows import RowMerge, RowSource
+    from tierdex.indexfile.row_bounds import RowBounds
+    from tierdex.lifecycle.forgotten import ForgottenEntries
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
@@ -39,6 +43,44 @@ def open_published(store: Store, row: FileRow) -> CompactedFile:
     if file.uuid != row.uuid or file.footer_crc != row.tail_crc:
         raise CorruptFileError(row.object_key, "is not the file that the manifest lists")
     return file
+
+
+class RememberedRows:
+    """The rows of a file, (node, number), without those that are forgotten. A `RowSource`.
+
+    Bounds and ends of queues stay what they were: a watermark does not fall by what is left out.
+    """
+
+    def __init__(
+        self, source: RowSource, file: tuple[str, int], forgotten: ForgottenEntries
+    ) -> None:
+        self._source = source
+        self._file = file
+        self._forgotten = forgotten
+        self.schema = source.schema
+        self.item_count = source.item_count
+        self.dictionaries = source.dictionaries
+
+    def row_bounds(self) -> RowBounds:
+        return self._source.row_bounds()
+
+    def rows_in_hash_order(self, chunk_items: int) -> Iterator[np.ndarray]:
+        for rows in self._source.rows_in_hash_order(chunk_items):
+            gone = self._forgotten.hidden(self._file, self.schema, self.dictionaries, rows)
+            yield rows if gone is None else rows[~gone]
+
+
+def open_sources(
+    store: Store, group: Sequence[tuple[str, FileRow]], forgotten: ForgottenEntries
+) -> list[RememberedRows]:
+    """Open the published files of `group`, (node, row), for a merge, newest first.
+
+    Raises as `open_published`.
+    """
+    return [
+        RememberedRows(open_published(store, row), (node, row.number), forgotten)
+        for node, row in reversed(group)
+    ]
 
 
 def dates_of(group: Sequence[FileRow]) -> dict[str, int]:

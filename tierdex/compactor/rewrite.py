@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tierdex.compactor.merged_file import open_published, plan_of_merge
+from tierdex.compactor.merged_file import RememberedRows, open_sources, plan_of_merge
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.check import check_file
 from tierdex.indexfile.compacted.file import CompactedFile
@@ -89,7 +89,9 @@ def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
             dates={"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0},
             source=source.source,
         )
-        _write(components, path, source.rows_in_hash_order(CHUNK_ITEMS), plan)
+        file = handle.node, handle.number
+        kept = RememberedRows(source, file, components.forgotten())
+        _write(components, path, kept.rows_in_hash_order(CHUNK_ITEMS), plan)
 
     swap_in(
         components.filesystem,
@@ -116,7 +118,9 @@ def write_merged(
     components: CompactorComponents, path: Path, uuid: bytes, group: Sequence[FileRow]
 ) -> CompactedFile:
     """Write the published files of `group` (oldest first) as one at `path`; verify it, open it."""
-    merge = RowMerge([open_published(components.store, row) for row in reversed(group)])
+    node = components.claim.get().log.node
+    named = [(node, row) for row in group]
+    merge = RowMerge(open_sources(components.store, named, components.forgotten()))
     components.filesystem.unlink(path)  # of an earlier attempt
     _write(components, path, merge.rows(CHUNK_ITEMS), plan_of_merge(merge, uuid, group))
     merged = CompactedFile.open_local(components.filesystem, path)

@@ -10,6 +10,7 @@ Depends on the other modules of this folder and lifecycle.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.collect import collect_garbage
@@ -92,6 +93,12 @@ class StoreWork:
             waiting = self._unmergeable.items()
             self._unmergeable = {uuid: until for uuid, until in waiting if now < until}
             excluded = self._unmergeable.keys() | local_uuids(components) | hiding_uuids(components)
+            if components.forgotten().records:
+                yield Unit("remember", "", 0, components.end_forgettings)
+            for row in components.files_to_rewrite():
+                if row.uuid not in self._unmergeable.keys() | local_uuids(components):
+                    one, items = (row,), row.item_count
+                    yield Unit("forget", "", items, partial(self._merge, one), row.number)
             group = plan_merge(components.claim.get().state, components.settings, excluded)
             if group:
                 items = sum(row.item_count for row in group)

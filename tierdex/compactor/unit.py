@@ -41,6 +41,8 @@ _COUNTED = {
     "compact": "compacted",
     "publish": "published",
     "merge": "merged",
+    "forget": "merged",  # one file written anew
+    "remember": "collected",
     "expire": "expired",
     "replace": "expired",
     "collect": "collected",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tierdex.errors import TierdexError
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.catalogue import Catalogue
+    from tierdex.index_service.forgetting import Forgetter
     from tierdex.index_service.ingest.remote_flush import RemoteFlush
     from tierdex.index_service.ingest.watermark import Watermarks
     from tierdex.index_service.ingest.writer import Writer
@@ -68,6 +69,7 @@ class Components:
     queries: LookupExecutor
     local_queries: LocalQueries
     catalogue: Catalogue
+    forgetter: Forgetter
     watermarks: Watermarks
     checker: PutChecker
     executor: Executor

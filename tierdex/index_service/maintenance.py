@@ -13,6 +13,7 @@ from tierdex.errors import FencedError, UnavailableError
 if TYPE_CHECKING:
     from tierdex.compactor.owner_sign import OwnerSign
     from tierdex.compactor.worker import Compactor
+    from tierdex.index_service.forgetting import Forgetter
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.settings import Settings
@@ -43,15 +44,17 @@ class PutFlusher:
 
 
 class WriterTending:
-    """Rolls an old file, and makes the next one ahead of time."""
+    """Rolls an old file, or for a request to forget, and makes the next one ahead of time."""
 
     name = "tend"
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, forgetter: Forgetter) -> None:
         self._writer = writer
+        self._forgetter = forgetter
 
     def step(self) -> float:
         try:
+            self._forgetter.acknowledge()
             self._writer.roll_when_old()
             self._writer.prepare_next()
         except (UnavailableError, FencedError) as error:
@@ -68,7 +71,9 @@ class Maintenance:
         compactor: Compactor,
         read_view: ReadView,
         sign: OwnerSign,
+        forgetter: Forgetter,
     ) -> None:
+        self._forgetter = forgetter
         self._writer = writer
         self._compactor = compactor
         self._read_view = read_view
@@ -82,6 +87,7 @@ class Maintenance:
         self._read_view.refresh()
         self._sign.step()
         self._writer.show_buffered()
+        self._forgetter.acknowledge()
         self._writer.roll_when_old()
         count = self._compactor.run_all(yes=yes)
         self._writer.look_again()

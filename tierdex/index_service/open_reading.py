@@ -18,6 +18,7 @@ from tierdex.background import WorkerThread
 from tierdex.errors import NotFoundError
 from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.folder_owner import FolderOwner
+from tierdex.index_service.forgetting import Forgetter
 from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
 from tierdex.index_service.sidecars_ahead import SidecarsAhead
 from tierdex.index_service.view.folder_follower import FolderFollower
@@ -70,7 +71,8 @@ def open_reading(places: Places, settings: Settings, seams: Seams) -> Components
         compaction=None,
         worker_error=lambda: None,
     )
-    components = make_components(view, read_view, catalogue)
+    forgetter = Forgetter(view, read_view, writer=None)
+    components = make_components(view, read_view, catalogue, forgetter)
     if settings.background:
         workers = [WorkerThread(read_view, seams.clock)]
         if settings.warm_up:

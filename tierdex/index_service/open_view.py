@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tierdex.background import WorkerThread
     from tierdex.clock import Clock
     from tierdex.index_service.catalogue import Catalogue
+    from tierdex.index_service.forgetting import Forgetter
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.peers.asking import Peers
     from tierdex.index_service.view.read_view import ReadView
@@ -151,6 +152,7 @@ def make_components(
     view: View,
     read_view: ReadView,
     catalogue: Catalogue,
+    forgetter: Forgetter,
     writer: Writer | None = None,
 ) -> Components:
     """Make the components of queries and status over the view; `writer` is None for a reader."""
@@ -180,6 +182,7 @@ def make_components(
             writer=writer,
         ),
         catalogue=catalogue,
+        forgetter=forgetter,
         watermarks=Watermarks(
             view.table,
             settings.node,

@@ -31,6 +31,7 @@ from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.components import Components, WritingComponents
 from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.index_service.folder_voice import make_folder_voice
+from tierdex.index_service.forgetting import Forgetter
 from tierdex.index_service.ingest.put_folder import PutFolder
 from tierdex.index_service.ingest.remote_flush import RemoteFlush
 from tierdex.index_service.ingest.writer import Writer
@@ -148,20 +149,20 @@ class _OwnerOpening:
         self._note_node()
         newest = self._recover(state)
         writer = self._make_writer(newest)
-        compaction = self._make_compaction(writer)
-        compactor = self._make_compactor(compaction, writer)
         read_view = ReadView(
             self._view.manifests,
             quarantine=self._quarantine,
             rocketmq=self._view.rocketmq,
             unwritten=writer.unwritten,
         )
+        forgetter = Forgetter(self._view, read_view, writer)
+        compaction = self._make_compaction(writer, forgetter)
+        compactor = self._make_compactor(compaction, writer)
         read_view.refresh()
-        components = make_components(
-            self._view, read_view, self._make_catalogue(compaction, read_view), writer
-        )
-        sign = OwnerSign(compaction, on_fenced=compactor.fence)
-        maintenance = Maintenance(writer, compactor, read_view, sign)
+        catalogue = self._make_catalogue(compaction, read_view)
+        components = make_components(self._view, read_view, catalogue, forgetter, writer)
+        sign = OwnerSign(compaction, on_fenced=compactor.fence, is_asked=forgetter.asks_for_sign)
+        maintenance = Maintenance(writer, compactor, read_view, sign, forgetter)
         components.writing = WritingComponents(
             writer=writer,
             remote=self._make_remote_flush(writer, maintenance),
@@ -174,7 +175,7 @@ class _OwnerOpening:
         if self._view.settings.background:
             scrubber = self._make_scrubber(compaction, compactor)
             flusher = PutFlusher(self._view.settings, writer)
-            tending = WriterTending(writer)
+            tending = WriterTending(writer, forgetter)
             workers = (
                 compactor.local,
                 compactor.store,
@@ -267,7 +268,7 @@ class _OwnerOpening:
         self._unpublished.watch(lambda: writer.has_buffered, self._quarantine.numbers)
         return writer
 
-    def _make_compaction(self, writer: Writer) -> CompactorComponents:
+    def _make_compaction(self, writer: Writer, forgetter: Forgetter) -> CompactorComponents:
         view, settings, seams = self._view, self._view.settings, self._view.seams
 
         def is_active(handle: FileHandle) -> bool:
@@ -300,6 +301,9 @@ class _OwnerOpening:
             note_number=self._folder_number.note,
             before_seal=already_durable if self._leader is None else self._leader.make_durable,
             publishes=self._leader is None,
+            forgotten=lambda: view.manifests.ages.forgotten,
+            files_to_rewrite=forgetter.files_to_rewrite,
+            end_forgettings=forgetter.end_what_is_done,
         )
 
     def _make_compactor(self, compaction: CompactorComponents, writer: Writer) -> Compactor:

@@ -16,8 +16,11 @@ from tierdex.index_service.query_guard import refuse_closed
 from tierdex.index_service.requests.entry_rules import check_integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tierdex.index_service.components import Components, WritingComponents
     from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.receipt import Receipt
 
 
 class OperatedIndex:
@@ -138,6 +141,57 @@ class OperatedIndex:
         """Drop published files of this node that were sealed before `before` (ms); return them."""
         self._writing()
         return self._components.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
+
+    @with_disk_errors
+    def forget(
+        self,
+        lookups: Sequence[Mapping[str, Any]],
+        *,
+        now: bool = False,
+        only: Sequence[tuple[int, int]] | None = None,
+        wait: float = 0.0,
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Hide what keys and message IDs have now, on every node, and leave it out of files from now on.
+
+        `lookups` are {topic, key} or {message_id, topic?}. What is put later shows. All entries under a
+        name's hash are meant: those that a query returns. When the messages themselves were compared,
+        `only` names theirs, (queue_id, offset), and no others are touched. With `now` the files are written
+        anew at once. Waits up to `wait` seconds until every owner has acknowledged; the receipt says
+        whether it is complete, and names who is missing. With `dry_run` it only looks.
+
+        Raises InvalidRequestError, UnavailableError; OwnershipError when the node `forgotten` has an owner.
+        """
+        self._refuse_closed()
+        forgetter = self._components.forgetter
+        receipt = forgetter.forget(lookups, rewrites=now, only=only, dry_run=dry_run)
+        return receipt if dry_run else self._see_through(receipt, wait)
+
+    @with_disk_errors
+    def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
+        """Go on with a request to forget, named or by its receipt.
+
+        Raises NotFoundError for a name of which no file holds entries any more.
+        """
+        self._refuse_closed()
+        forgetter = self._components.forgetter
+        if isinstance(forgetting, str):
+            return self._see_through(forgetter.resume(forgetting), wait)
+        return self._see_through(forgetter.go_on(forgetting), wait)
+
+    @with_disk_errors
+    def forgettings(self) -> list[str]:
+        """Return the requests to forget of which some file may still hold entries, oldest first."""
+        self._refuse_closed()
+        return self._components.forgetter.pending()
+
+    def _see_through(self, receipt: Receipt, wait: float) -> Receipt:
+        """Let our own compactor write files anew; wait for the others."""
+        forgetter, writing = self._components.forgetter, self._components.writing
+        if receipt.waits_for_files and writing is not None:
+            writing.maintenance.run_all()
+            receipt = forgetter.go_on(receipt)
+        return forgetter.wait(receipt, wait)
 
     @with_disk_errors
     def close(self) -> None:

@@ -38,6 +38,7 @@ from tierdex.lifecycle.topic_set import topic_hash
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tierdex.lifecycle.forgotten import Forgetting
     from tierdex.lifecycle.live_record import LiveRecord
     from tierdex.lifecycle.topic_set import TopicSet
 
@@ -195,6 +196,8 @@ class Change:
     outstanding: Mapping[Uuid, int] | None = None  # in place of the state's, see there
     retires: bool = False  # the operator gives up what the node's owners have not published
     adopts: tuple[NodeOwner, ...] = ()  # owners whose folder's files are published here
+    forgettings: tuple[Forgetting, ...] = ()  # begun, or as far as they have come
+    ends: tuple[Uuid, ...] = ()  # forgettings of which no file holds an entry any more
 
     @property
     def is_empty(self) -> bool:
@@ -203,7 +206,7 @@ class Change:
     @property
     def means_more(self) -> bool:
         """Say whether a program that knows manifest format 2 only would misread the change."""
-        return any(row.means_more for row in self.add)
+        return bool(self.forgettings) or any(row.means_more for row in self.add)
 
 
 NO_CHANGE: Final = Change()
@@ -281,16 +284,21 @@ class ManifestState:
     adopted: frozenset[NodeOwner] = (
         frozenset()
     )  # whose folder's files are, or will be, published here
+    forgettings: Mapping[Uuid, Forgetting] = field(default_factory=_nothing)
 
     @cached_property
     def means_more(self) -> bool:
         """Say whether a program that knows manifest format 2 only would misread the state."""
+        return bool(self.forgettings) or self._lists_more
+
+    @cached_property
+    def _lists_more(self) -> bool:
         return any(row.means_more for row in self.files.values())
 
     @cached_property
     def index_files(self) -> Mapping[Uuid, FileRow]:
         """The listed index files: what queries ask, and merges and retention of an index take up."""
-        if not self.means_more:
+        if not self._lists_more:
             return self.files
         index_rows = {uuid: row for uuid, row in self.files.items() if row.kind == INDEX_KIND}
         return MappingProxyType(index_rows)
@@ -406,7 +414,15 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         is_retired=change.retires
         or (state.is_retired and _says_nothing_of_its_owner(state, commit)),
         adopted=state.adopted.union(change.adopts),
+        forgettings=_forgettings(state, change),
     )
+
+
+def _forgettings(state: ManifestState, change: Change) -> Mapping[Uuid, Forgetting]:
+    if not change.forgettings and not change.ends:
+        return state.forgettings
+    known = {**state.forgettings, **{record.uuid: record for record in change.forgettings}}
+    return MappingProxyType({uuid: r for uuid, r in known.items() if uuid not in change.ends})
 
 
 def _published_through(state: ManifestState, commit: Commit) -> int | None:

@@ -11,19 +11,20 @@ spelling of every header: a flipped byte anywhere, a truncation or a tail is a C
 A newer version is an UnsupportedFormatError. Unknown fields of a known version are ignored.
 
 A commit is of format 2, and of format 3 when it says, or follows what says, something that a reader
-of format 2 would pass over and then answer wrongly: a file of another kind, a range of hashes
-(`means_more`). A node of which nothing of the kind is listed any more goes on in format 2.
+of format 2 would pass over and then answer wrongly: a file of another kind, a range of hashes,
+forgotten entries (`means_more`). A node of which nothing of the kind is listed any more goes on in format 2.
 
 Format 1 listed topics by name, in rows and for the node as a whole, and the end offset of every queue;
 it is read, and never written. Its end offsets stay until the first queue table holds them.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
-Depends on manifest, live_record, orjson, google_crc32c and topic_set.
+Depends on manifest, forgotten, live_record, orjson, google_crc32c and topic_set.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b64decode, b64encode
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ import google_crc32c
 import orjson
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.lifecycle.forgotten import ENTRY, AskedHash, Forgetting
 from tierdex.lifecycle.live_record import pack_live, unpack_live
 from tierdex.lifecycle.manifest import (
     INDEX_KIND,
@@ -217,6 +219,8 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "streams": dict(change.streams),
         "adopts": [[each.node, each.owner.hex()] for each in change.adopts],
         "retires": change.retires or None,
+        "forgettings": list(map(_pack_forgetting, change.forgettings)),
+        "ends": [uuid.hex() for uuid in change.ends],
     }
     if change.outstanding is not None:  # none left is said, too
         return _without_defaults(packed) | {"outstanding": _pack_outstanding(change.outstanding)}
@@ -259,8 +263,23 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
             "outstanding": _pack_outstanding(state.outstanding),
             "retired": state.is_retired or None,
             "adopted": [[each.node, each.owner.hex()] for each in sorted(state.adopted)],
+            "forgettings": list(map(_pack_forgetting, state.forgettings.values())),
         }
     )
+
+
+def _pack_forgetting(record: Forgetting) -> dict[str, Any]:
+    return {
+        "uuid": record.uuid.hex(),
+        "time": record.time_ms,
+        "asked": [list(each) for each in record.asked],
+        "waits": list(record.waits),
+        "rewrites": record.rewrites,
+        "entries": b64encode(record.entries).decode(),
+        "bounds": dict(record.bounds),
+        "files": _pack_refs(record.files),
+        "only": None if record.only is None else [list(each) for each in record.only],
+    }
 
 
 def _pack_outstanding(outstanding: Mapping[bytes, int]) -> dict[str, int]:
@@ -361,6 +380,8 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
         outstanding=_unpack_outstanding(packed.get("outstanding")),
         retires=_truth(packed.get("retires", False)),
         adopts=_unpack_owners(packed.get("adopts", ())),
+        forgettings=tuple(map(_unpack_forgetting, packed.get("forgettings", ()))),
+        ends=tuple(map(_uuid, packed.get("ends", ()))),
     )
 
 
@@ -399,7 +420,35 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         outstanding=_unpack_outstanding(packed.get("outstanding")) or NOTHING,
         is_retired=_truth(packed.get("retired", False)),
         adopted=frozenset(_unpack_owners(packed.get("adopted", ()))),
+        forgettings=_frozen(
+            {r.uuid: r for r in map(_unpack_forgetting, packed.get("forgettings", ()))}
+        ),
     )
+
+
+def _unpack_forgetting(packed: dict[str, Any]) -> Forgetting:
+    entries = b64decode(packed["entries"], validate=True)
+    if len(entries) % ENTRY.itemsize:
+        raise ValueError("entries")
+    bounds = {_text(node): _count(number) for node, number in packed["bounds"].items()}
+    only = packed.get("only")
+    return Forgetting(
+        uuid=_uuid(packed["uuid"]),
+        time_ms=_integer(packed["time"]),
+        asked=tuple(_unpack_asked(*each) for each in packed["asked"]),
+        waits=tuple(map(_text, packed["waits"])),
+        rewrites=_truth(packed["rewrites"]),
+        entries=entries,
+        bounds=bounds,
+        files=_unpack_refs(packed["files"]),
+        only=None if only is None else tuple((_count(queue), _count(at)) for queue, at in only),
+    )
+
+
+def _unpack_asked(topic: Any, kind: Any, key_hash: Any) -> AskedHash:
+    if kind not in (0, 1) or (topic is None and kind == 0):
+        raise ValueError(f"not a kind of name: {kind!r}")
+    return AskedHash(None if topic is None else _text(topic), int(kind), _hash(key_hash))
 
 
 def _unpack_outstanding(packed: dict[str, Any] | None) -> Mapping[bytes, int] | None:
@@ -461,10 +510,7 @@ def _unpack_groups(packed: list[Any] | None) -> HashGroups | None:
 def _unpack_hashes(packed: list[Any] | None) -> HashRange | None:
     if packed is None:
         return None
-    first, last = packed
-    for each in (first, last):
-        if type(each) is not int or not 0 <= each < _HASHES:
-            raise ValueError(f"not a hash: {each!r}")
+    first, last = map(_hash, packed)
     if first > last:
         raise ValueError("hashes")
     return HashRange(first, last)
@@ -541,6 +587,12 @@ def _optional_count(value: object) -> int | None:
 def _truth(value: object) -> bool:
     if type(value) is not bool:
         raise TypeError(f"neither true nor false: {value!r}")
+    return value
+
+
+def _hash(value: object) -> int:
+    if type(value) is not int or not 0 <= value < _HASHES:
+        raise ValueError(f"not a hash: {value!r}")
     return value
 
 

@@ -95,6 +95,10 @@ class LookupFile:
             self._add(lookups, rows.rows, found)
 
     def _add(self, lookups: np.ndarray, rows: np.ndarray, found: LookupMatches) -> None:
+        assert self._remote is not None
+        kept = self._head.file.remembered(self._remote.compacted, rows)
+        if kept is not None:
+            lookups, rows = lookups[kept], rows[kept]
         if self._head.file.is_fading and len(rows):
             lookups, rows = self._visible(lookups, rows)
         if len(rows):

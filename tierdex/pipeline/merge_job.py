@@ -95,13 +95,19 @@ def merge(
 
     def run_one(number: int) -> bytes:
         row = merge_group(
-            link.open(), groups[number], node=node, read_number=read_number, filter_bits=bits
+            link.open(),
+            groups[number],
+            node=node,
+            read_number=read_number,
+            filter_bits=bits,
+            forgotten=snapshot.forgotten,
         )
         return encode_row(row)
 
     rows = [decode_row(data) for data in run_numbered(spark, len(groups), run_one, "merge")]
     own = [[row.uuid for owner, row in group if owner == node] for group in groups]
-    listed = target.merge(list(zip(rows, own, strict=True))) if rows else []
+    merges = list(zip(rows, own, strict=True))
+    listed = target.merge(merges, snapshot.forgotten) if rows else []
     done = [group for group, row in zip(groups, rows, strict=True) if row.uuid in listed]
     _drop_replaced(store, node, done)
     target.collect()

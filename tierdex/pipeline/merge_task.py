@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
-from tierdex.compactor.merged_file import make_merged_row, open_published, plan_of_merge
+from tierdex.compactor.merged_file import make_merged_row, open_sources, plan_of_merge
 from tierdex.compactor.rewrite import CHUNK_ITEMS
 from tierdex.ids import SystemIds
 from tierdex.indexfile.compacted.merge_rows import RowMerge
@@ -20,6 +20,7 @@ from tierdex.pipeline.file_builder import upload_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierdex.lifecycle.forgotten import ForgottenEntries
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
@@ -31,15 +32,16 @@ def merge_group(
     node: str,
     read_number: int,
     filter_bits: int,
+    forgotten: ForgottenEntries,
 ) -> FileRow:
     """Write and upload the merge of `group`: (node, row), oldest first. Return its manifest row.
 
-    `read_number` is a manifest number of `node` that was read before. Every page of every source is
-    verified. Raises CorruptFileError and what the store raises.
+    What is `forgotten` is left out. `read_number` is a manifest number of `node` that was read before.
+    Every page of every source is verified. Raises CorruptFileError and what the store raises.
     """
     uuid = SystemIds().uuid()
     rows = [row for _, row in group]
-    merge = RowMerge([open_published(store, row) for row in reversed(rows)])
+    merge = RowMerge(open_sources(store, group, forgotten))
     key = StorePaths(node).file_object(read_number, uuid)
     summary = upload_file(
         store,

@@ -87,6 +87,8 @@ class Predicate:
             masks.append((times >= self.begin) & (times <= self.end))
         if self.hashes is not None:
             masks.append(_among(rows["key_hash"], self.hashes))
+        if (kept := listed.remembered(file, rows)) is not None:
+            masks.append(kept)
         if not masks:
             return None
         return np.asarray(np.logical_and.reduce(masks), bool)

@@ -23,12 +23,13 @@ from tierdex.lifecycle.garbage import plan_forget_replaced
 from tierdex.lifecycle.manifest import Change
 from tierdex.lifecycle.ownership import SharedNode
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.pipeline.snapshot import open_log
+from tierdex.pipeline.snapshot import open_log, read_forgotten
 from tierdex.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tierdex.lifecycle.forgotten import ForgottenEntries
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.storage_layer.base import Store
 
@@ -68,12 +69,20 @@ class JobNode:
 
         return self._commit(rows, build)
 
-    def merge(self, merges: Sequence[tuple[FileRow, Sequence[bytes]]]) -> frozenset[bytes]:
+    def merge(
+        self, merges: Sequence[tuple[FileRow, Sequence[bytes]]], forgotten: ForgottenEntries
+    ) -> frozenset[bytes]:
         """List merged files in place of their sources, all by one commit.
 
-        `merges` are pairs of a merged row and the uuids of its sources that this node lists.
+        `merges` are pairs of a merged row and the uuids of its sources that this node lists. Their rows
+        are without what was `forgotten` then; if there is more by now, none is listed.
         Returns the uuids that are listed now; a merge that lost a source meanwhile is left out.
         """
+        newest = read_forgotten(self._store)
+        if any(record not in forgotten.records for record in newest.records):
+            # A merged file has a new number, which no bound of what was forgotten meanwhile covers.
+            logger.warning("merges left out: more was forgotten", extra={"node": self.name})
+            merges = []
         merges = self._without_lost_sources(merges)
         parts = {row.uuid: tuple(uuids) for row, uuids in merges}
 

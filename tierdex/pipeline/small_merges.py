@@ -5,7 +5,7 @@ when there are enough of them, up to a size that takes the driver a few seconds;
 larger ones. A merge that fails or loses a race is left for the next batch: the batch itself is
 published.
 
-Depends on compactor and merge_task.
+Depends on compactor, merge_task and snapshot.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tierdex.compactor.merge import plan_merge
 from tierdex.errors import TierdexError
 from tierdex.pipeline.merge_task import merge_group
+from tierdex.pipeline.snapshot import read_forgotten
 from tierdex.settings import load_settings
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def merge_small_files(store: Store, node: JobNode) -> int:
         merge_below_items=min(base.merge_below_items, _MERGED_ITEMS_MAX // 2),
         item_capacity=min(base.item_capacity, _MERGED_ITEMS_MAX),
     )
-    state = node.shared.state
+    forgotten = read_forgotten(store)  # before the files that are merged
+    state = node.shared.refresh()
     run = plan_merge(state, settings)
     if not run:
         return 0
@@ -45,8 +47,9 @@ def merge_small_files(store: Store, node: JobNode) -> int:
             node=node.name,
             read_number=state.number,
             filter_bits=settings.filter_bits,
+            forgotten=forgotten,
         )
-        node.merge([(row, [part.uuid for part in run])])
+        node.merge([(row, [part.uuid for part in run])], forgotten)
     except (TierdexError, OSError):
         logger.exception("small files not merged", extra={"node": node.name, "files": len(run)})
         return 0

@@ -4,7 +4,7 @@ It is taken once, when the job is planned. The manifest numbers identify it; the
 the objects of files that leave the list meanwhile. Files that another node's merge replaced are
 left out.
 
-Depends on lifecycle.
+Depends on indexfile and lifecycle.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
 from tierdex.ids import SystemIds
+from tierdex.lifecycle.forgotten import (
+    FORGOTTEN_NODE,
+    NOTHING_FORGOTTEN,
+    ForgottenEntries,
+    forgotten_in,
+)
 from tierdex.lifecycle.manifest import FileRow, is_replaced, replaced_by, unexplained_drops
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
 from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
@@ -26,6 +32,9 @@ from tierdex.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+
+    from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.manifest import FileRef, ManifestState, Retention
     from tierdex.storage_layer.base import Store
 
@@ -41,6 +50,13 @@ class ListedFile:
     row: FileRow
     rules: Retention = KEEP_FOR_EVER
     now_ms: int = 0
+    forgotten: ForgottenEntries = NOTHING_FORGOTTEN
+
+    def remembered(self, file: CompactedFile, rows: np.ndarray) -> np.ndarray | None:
+        """Return which rows (b1[n]) of the opened file are not forgotten; None: all."""
+        place = self.node, self.row.number
+        gone = self.forgotten.hidden(place, file.schema, file.dictionaries, rows)
+        return None if gone is None else ~gone
 
     @property
     def file_id(self) -> str:
@@ -69,6 +85,7 @@ class Snapshot:
     files: tuple[ListedFile, ...]
     numbers: Mapping[str, int]
     retention: Mapping[str, Retention]
+    forgotten: ForgottenEntries = NOTHING_FORGOTTEN
 
 
 def open_log(store: Store, node: str) -> ManifestLog:
@@ -96,6 +113,11 @@ def take_snapshot(store: Store, nodes: Sequence[str] | None = None) -> Snapshot:
     return snapshot_of([reading.state for reading in readings], SystemClock().now_ms())
 
 
+def read_forgotten(store: Store) -> ForgottenEntries:
+    """Return what is forgotten now. Raises what the log raises."""
+    return ForgottenEntries(forgotten_in([open_log(store, FORGOTTEN_NODE).load()]))
+
+
 def read_store(store: Store, nodes: Sequence[str] | None = None) -> list[NodeReading]:
     """Read the manifests of all nodes, or of `nodes`; each reading has its error.
 
@@ -112,18 +134,29 @@ def read_store(store: Store, nodes: Sequence[str] | None = None) -> list[NodeRea
 
 
 def _read_nodes(store: Store, nodes: Sequence[str] | None) -> list[NodeReading]:
+    # Before all files, whichever nodes are read: a record goes after the last file that holds its entries.
+    forgotten = read_node(open_log(store, FORGOTTEN_NODE))
     names = list_nodes(store) if nodes is None else list(nodes)
+    others = [name for name in names if name != FORGOTTEN_NODE]
     with ThreadPoolExecutor(_LOADS_AT_ONCE) as pool:
-        readings = list(pool.map(lambda name: read_node(open_log(store, name)), names))
+        readings = list(pool.map(lambda name: read_node(open_log(store, name)), others))
     refuse_absent(readings, store.url, nodes)
-    return readings
+    is_there = forgotten.error is not None or forgotten.state.number
+    return [forgotten, *readings] if is_there else readings
 
 
 def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
     """Return the files that these states list together, as of `now_ms`."""
     replaced = replaced_by(states)
+    forgotten = ForgottenEntries(forgotten_in(states))
     files = [
-        ListedFile(state.node, row, state.retention, now_ms)
+        ListedFile(
+            state.node,
+            row,
+            state.retention,
+            now_ms,
+            forgotten if forgotten.may_be_in(state.node, row.number) else NOTHING_FORGOTTEN,
+        )
         for state in states
         for row in state.index_files.values()
         if row.item_count and not is_replaced(row, state.node, replaced)
@@ -133,4 +166,5 @@ def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
         tuple(files),
         {state.node: state.number for state in states},
         {state.node: state.retention for state in states},
+        forgotten,
     )

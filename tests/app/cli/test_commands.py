@@ -179,6 +179,26 @@ def test_expiry_names_files_and_then_drops_them(run, put):
     run("query", "-i", "M-1", code=3)
 
 
+def test_keys_are_forgotten_and_the_receipt_says_where_they_were(run, put, tmp_path):
+    put(*ONE)
+    run("compact", "--roll", *SMALL)
+    key = ("-t", ONE[ONE.index("-t") + 1], "-k", ONE[ONE.index("-k") + 1])
+    dry = orjson.loads(run("forget", *key, "--dry-run", "-o", "json", *SMALL).stdout)
+    assert len(dry["entries"]) == 1
+    run("query", *key)
+    done = orjson.loads(run("forget", *key, "--now", "-o", "json", *SMALL).stdout)
+    assert (done["complete"], done["holding"], len(done["rewritten"])) == (True, [], 1)
+    run("query", *key, code=3)
+    assert "it is done" in run("forget", "--resume", done["forgetting"], *SMALL, code=1).stderr
+    names = tmp_path / "names"
+    names.write_text('{"message_id": "M-1"}\nK\n')
+    told = run("forget", "-t", "orders", "--file", str(names), *SMALL)
+    assert "1 entries, sha256:" in told.stderr
+    run("query", "-i", "M-1", code=3)
+    for wrong in ((), ("-k", "K"), ("--resume", "x", *key), ("--at", "1", *key)):
+        run("forget", *wrong, *SMALL, code=2)
+
+
 def test_missing_data_folder_is_an_error_and_is_not_made(run, tmp_path):
     assert "no data folder" in run("query", "-t", "t", "-k", "k", code=1).stderr
     assert "no data folder" in run("files", "--data", "elsewhere", code=1).stderr

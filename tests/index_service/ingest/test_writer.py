@@ -437,7 +437,7 @@ def test_a_writer_heals_itself_when_the_file_made_ahead_lost_its_name(make_index
 
 def test_a_writer_that_can_open_no_file_says_so_until_its_tending_can(make_index, files):
     index = make_index(filesystem=files)
-    tending = WriterTending(index._components.writing.writer)
+    tending = WriterTending(index._components.writing.writer, index._components.forgetter)
     assert index.health() == []
     files.fail_renames = True
     with pytest.raises(BacklogFullError):

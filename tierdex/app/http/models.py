@@ -335,6 +335,64 @@ class ExpireOrder(Given):
     dry_run: Annotated[bool, Field(strict=True)] = False
 
 
+class NameToForget(TypedDict, total=False):
+    """A key of a topic, or a message ID of a topic or of any."""
+
+    __pydantic_config__ = ConfigDict(**_ROW)  # type: ignore[misc]
+    topic: Topic | None
+    key: Key | None
+    message_id: Key | None
+
+
+Seconds = Annotated[float, Field(ge=0, le=60)]
+
+
+class ForgetOrder(Given):
+    """Forget what these names have now; `only` are the [queue_id, offset] that are meant."""
+
+    lookups: Annotated[list[NameToForget], Field(min_length=1)]
+    now: Annotated[bool, Field(strict=True)] = False
+    only: list[tuple[QueueId, Offset]] | None = None
+    wait: Seconds = 0.0
+    dry_run: Annotated[bool, Field(strict=True)] = False
+
+
+class ResumeOrder(Given):
+    """Go on with a request to forget."""
+
+    forgetting: str
+    wait: Seconds = 0.0
+
+
+class ForgottenFile(BaseModel):
+    """A file that holds, or held, forgotten entries."""
+
+    file_id: str
+    node: str
+    uuid: str
+    object_key: str | None
+
+
+class Receipt(BaseModel):
+    """How far a request to forget has come; `entries` are where the messages lie."""
+
+    forgetting: str
+    time_ms: Int64
+    complete: bool
+    waiting: list[Missing]
+    entries: list[Entry]
+    holding: list[ForgottenFile]
+    rewritten: list[ForgottenFile]
+    manifest: dict[str, int]
+    digest: str
+
+
+class Forgettings(BaseModel):
+    """The requests to forget of which some file may still hold entries, oldest first."""
+
+    forgettings: list[str]
+
+
 class Expired(BaseModel):
     """The files that were expired, or with `dry_run` would be."""
 

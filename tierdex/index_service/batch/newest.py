@@ -56,7 +56,9 @@ def newest_table(executor: LookupExecutor, lookups: PlainLookups, *, at_once: bo
     `at_once` bounds the work for a caller that must not wait. Raises NotPlainError.
     """
     freshness = executor.read_view.freshness  # before the files: its `as_of` must not promise more
-    count = lookups.keys.key_count
+    forgotten, count = freshness.forgotten, lookups.keys.key_count
+    if forgotten and forgotten.are_asked(lookups.keys.hashes()).any():
+        return None
     most_items = (AT_ONCE if at_once else executor.settings.query_max_items) + 64 * count
     memory = pa.allocate_buffer(newest_bytes(count))
     columns = NewestColumns(lookups.keys, memory, memory.address, most_items)

@@ -129,11 +129,11 @@ class LookupExecutor:
         if self.peers is not None:
             return None
         freshness = self.read_view.freshness  # before the files: its `as_of` must not promise more
-        trace = Trace(self.clock)
+        forgotten, trace = freshness.forgotten, Trace(self.clock)
         with self.table.snapshot() as snapshot:
             files = snapshot.file_list
             budget = _budget(AT_ONCE, AT_ONCE, 0, lookups.count)
-            walk = Walk(self, lookups, files, trace, budget, may_replan=False)
+            walk = Walk(self, lookups, files, trace, budget, forgotten=forgotten, may_replan=False)
             if not walk.run_at_once():
                 return None
         # After the files: what is missing is named before it leaves the table.
@@ -175,11 +175,15 @@ class LookupExecutor:
 
     def _walk(self, run: _Run, *, may_replan: bool) -> Walk:
         for may_jump in (True, False):
-            run.round_.ages = self.read_view.ages  # before the snapshot: it must not promise more
+            # Before the snapshot: it must not promise more, nor forget what the files still hold.
+            run.round_.ages = self.read_view.ages
             with self.table.snapshot() as snapshot:
                 files = run.round_.added_to(snapshot.file_list)
                 budget = self._budget(run.lookups)
-                walk = Walk(self, run.lookups, files, run.trace, budget, may_replan=may_replan)
+                walk = Walk(
+                    self, run.lookups, files, run.trace, budget,
+                    forgotten=run.round_.ages.forgotten, may_replan=may_replan,
+                )  # fmt: skip
                 try:
                     walk.run(Page(run.cursor, files, may_jump=may_jump))
                     if run.explain:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.chained.reader import MessageFinder
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.forgotten import ForgottenEntries
     from tierdex.settings import Settings
 
 _new_tuple: Any = tuple.__new__
@@ -120,6 +121,8 @@ class LocalQueries:
             plan = self._prepare(topic)
             if plan is None:
                 return None
+        if freshness.forgotten and not self._is_remembered(plan, name, freshness.forgotten):
+            return None
         times = None
         if begin is not None or end is not None:
             times = _times_of(begin, end)
@@ -160,6 +163,13 @@ class LocalQueries:
         answer.next_cursor, answer.as_of, answer.explain = None, freshness.as_of, None
         answer.unasked = freshness.unasked
         return answer
+
+    @staticmethod
+    def _is_remembered(plan: _Plan, name: Any, forgotten: ForgottenEntries) -> bool:
+        """Say whether no entry of the name is forgotten, as far as its hash tells."""
+        if type(name) is not str or not name.isascii():
+            return False
+        return seeded_hash(name, plan.seed) not in forgotten.hashes
 
     def _shows_received(self) -> bool:
         """Write what was received; say whether that could be done."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList
+    from tierdex.lifecycle.forgotten import ForgottenEntries
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class Walk:
         trace: Trace,
         budget: Budget,
         *,
+        forgotten: ForgottenEntries,
         may_replan: bool,
     ) -> None:
         self.matches = Matches(lookups)
@@ -90,6 +92,7 @@ class Walk:
         self._look_ahead = owner.settings.look_ahead
         self._executor = owner.executor
         self._hides = owner.read_view.hides
+        self._forgotten = forgotten
         self._lookups = lookups
         self._trace = trace
         self._may_replan = may_replan
@@ -168,12 +171,18 @@ class Walk:
                 self._parked[number] = handle, place
 
     def _shown(self, found: FileMatches) -> FileMatches:
-        """Return the rows that retention shows, without repeats."""
+        """Return the rows that are not hidden, without repeats."""
         hidden = self._hidden(found)
         return self.matches.without_repeats(found if hidden is None else found.taken(~hidden))
 
     def _hidden(self, found: FileMatches) -> np.ndarray | None:
-        """Return which rows (b1) retention hides; None: no row."""
+        """Return which rows (b1) are forgotten, or hidden by retention; None: no row."""
+        faded, handle = self._faded(found), found.handle
+        file = handle.node, handle.number
+        gone = self._forgotten.hidden(file, found.schema, found.dictionaries, found.rows)
+        return faded if gone is None else gone if faded is None else faded | gone
+
+    def _faded(self, found: FileMatches) -> np.ndarray | None:
         if found.handle.sealed_at_ms is None or not len(found.rows):  # it counts from the sealing
             return None
         names = found.dictionaries.strings(TOPIC_DICTIONARY)

@@ -10,15 +10,13 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tierdex.index_service.answer import Entry
-from tierdex.index_service.requests.repeats import fingerprints, text_number
 from tierdex.indexfile.layout import TOPIC_MASK
+from tierdex.indexfile.row_identity import row_fingerprints
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import numpy as np
 
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.index_service.requests.repeats import Identity
@@ -31,9 +29,10 @@ _entry_of: Any = partial(tuple.__new__, Entry)  # from all of its fields; severa
 class RowDecoder:
     """Decodes rows of one file. The dictionaries may grow meanwhile; indices never change."""
 
-    __slots__ = ("_columns", "_topics", "names")
+    __slots__ = ("_columns", "_dictionaries", "_schema", "_topics", "names")
 
     def __init__(self, schema: Schema, dictionaries: Dictionaries) -> None:
+        self._schema, self._dictionaries = schema, dictionaries
         self.names = schema.field_names
         self._topics = dictionaries.strings(TOPIC_DICTIONARY)
         self._columns = [
@@ -52,23 +51,7 @@ class RowDecoder:
 
     def fingerprints(self, rows: np.ndarray) -> np.ndarray:
         """Return the fingerprints (u8[n, 2]) of the rows' identities, with no object a row."""
-        columns = [_text_numbers(self._topics, rows["tag"] & np.uint32(TOPIC_MASK))]
-        for name, strings in self._columns:
-            values = rows[name]
-            if strings is not None:
-                columns.append(_text_numbers(strings, values))
-            else:
-                wide = np.int64 if values.dtype.kind == "i" else np.uint64
-                columns.append(values.astype(wide).view(np.uint64))
-        columns.append(np.ascontiguousarray(rows["timestamp"]).view(np.uint64))
-        return fingerprints(np.column_stack(columns))
-
-
-def _text_numbers(strings: Sequence[str], indices: np.ndarray) -> np.ndarray:
-    """Return the numbers (u8) of `strings[indices]`; only those that occur are hashed."""
-    used, places = np.unique(indices, return_inverse=True)
-    numbers = np.array([text_number(strings[index]) for index in used.tolist()], np.uint64)
-    return numbers[places]
+        return row_fingerprints(self._schema, self._dictionaries, rows)
 
 
 def entries_of(

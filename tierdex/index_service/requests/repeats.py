@@ -14,12 +14,12 @@ Depends on indexfile.
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tierdex.indexfile.kernels.fingerprint import add_keys, mix_rows
+from tierdex.indexfile.kernels.fingerprint import add_keys
+from tierdex.indexfile.row_identity import fingerprints, text_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,28 +65,12 @@ def first_of_each(columns: Sequence[np.ndarray]) -> np.ndarray:
 # -- fingerprints -----------------------------------------------------------------------------------
 
 
-def fingerprints(values: np.ndarray) -> np.ndarray:
-    """Return 128 bits (u8[n, 2]) for each row of `values` (u8[n, c]): topic, the fields, the time.
-
-    Strings come as `text_number`, numbers by their bits.
-    """
-    found = np.empty((len(values), 2), np.uint64)
-    mix_rows(values, found)
-    return found
-
-
 def fingerprints_of(identities: Sequence[Identity]) -> np.ndarray:
     """Return the fingerprints (u8[n, 2]) of identities of one schema."""
     if not identities:
         return np.empty((0, 2), np.uint64)
     numbers = [_number(v) for location, timestamp in identities for v in (*location, timestamp)]
     return fingerprints(np.array(numbers, np.uint64).reshape(len(identities), -1))
-
-
-@lru_cache(maxsize=4096)
-def text_number(text: str) -> int:
-    """Return 64 bits that stand for a string in fingerprints."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _number(value: Any) -> int:

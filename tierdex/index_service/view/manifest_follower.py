@@ -34,6 +34,12 @@ from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.view.node_ages import NOBODY, UNREAD, NodeAges
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.forgotten import (
+    FORGOTTEN_NODE,
+    NOTHING_FORGOTTEN,
+    ForgottenEntries,
+    forgotten_in,
+)
 from tierdex.lifecycle.manifest import (
     ManifestState,
     NodeOwner,
@@ -75,8 +81,9 @@ _PASSES_MAX = 4  # each sees what was committed before the one before ended
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Up to `until` (ms) every manifest is fresh enough, and hides no entry. And nobody misses a file.
+    """Up to `until` (ms) every manifest is fresh enough, and hides none but `forgotten` entries.
 
+    And nobody misses a file.
     Everything acknowledged before `as_of` (ms) is in the files then; `unasked` nodes hold what came after.
     To be read before the files are asked, for what it promises, and again after them: a file is named
     as missing before it leaves the table.
@@ -86,6 +93,7 @@ class Freshness:
     until: int
     until_s: float
     unasked: tuple[Unasked, ...] = ()
+    forgotten: ForgottenEntries = NOTHING_FORGOTTEN
 
 
 NOT_FRESH = Freshness(0, 0, 0.0)
@@ -231,7 +239,8 @@ class ManifestFollower:
 
     def _read_manifests(self) -> int:
         requests = self._list_nodes()
-        for node, log in self._logs.items():
+        # What is forgotten before all files: a record goes after the last file that holds its entries.
+        for node, log in sorted(self._logs.items(), key=lambda each: each[0] != FORGOTTEN_NODE):
             requests += 1
             reading = read_node(log)
             if reading.error is None:
@@ -262,6 +271,8 @@ class ManifestFollower:
             if node not in self._logs and wanted is None:
                 self._absent_ms[node] = before
             self.log_of(node)
+        if wanted is not None:
+            self.log_of(FORGOTTEN_NODE)  # whichever nodes are read: it hides entries of theirs
         self._listed_ms = began_ms  # a node that came meanwhile may not be in it
         return 1 if wanted is None else 0
 
@@ -347,7 +358,8 @@ class ManifestFollower:
             return NOT_FRESH
         left_ms = known_ms + round(self._settings.max_staleness * 1000) - self.now_ms()
         until = self._clock.now_ms() + left_ms  # queries look at our own clock
-        return Freshness(self.ages.as_of(), until, until / 1000, self.ages.unasked())
+        ages = self.ages
+        return Freshness(ages.as_of(), until, until / 1000, ages.unasked(), ages.forgotten)
 
     def _make_ages(
         self,
@@ -367,7 +379,12 @@ class ManifestFollower:
             states=states,
             local=frozenset((local.node,)) if local is not None and is_here else NOBODY,
             local_ms=None if local is None else local.read_ms(),
+            forgotten=self._forgotten(states),
         )
+
+    def _forgotten(self, states: Mapping[str, ManifestState]) -> ForgottenEntries:
+        records, known = forgotten_in(states.values()), self.ages.forgotten
+        return known if known.records == records else ForgottenEntries(records)
 
     def _listed(self, states: Mapping[str, ManifestState]) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""

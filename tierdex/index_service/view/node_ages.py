@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tierdex.index_service.answer import Missing, Unasked
+from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
 from tierdex.lifecycle.live_record import OwnerAddress
 from tierdex.lifecycle.standing import LIVE, UNKNOWN, Standing
 
@@ -48,6 +49,7 @@ class NodeAges:
     states: Mapping[str, ManifestState] = field(default_factory=dict)
     local: frozenset[str] = NOBODY
     local_ms: int | None = None
+    forgotten: ForgottenEntries = NOTHING_FORGOTTEN  # that the files may still hold
 
     def as_of(self, answered: Set[str] = NOBODY) -> int:
         """Return the time before which everything acknowledged anywhere is in what the table shows.

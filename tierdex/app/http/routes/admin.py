@@ -1,4 +1,4 @@
-"""Routes of the operator: files, nodes, verify, compaction, roll, refresh, expire.
+"""Routes of the operator: files, nodes, verify, compaction, roll, refresh, expire, forget.
 
 Depends on documents, app.http and app.keys.
 """
@@ -20,8 +20,12 @@ from tierdex.app.http.models import (
     ExpireOrder,
     File,
     Files,
+    ForgetOrder,
+    Forgettings,
     Nodes,
     Nothing,
+    Receipt,
+    ResumeOrder,
     Rolled,
     Verified,
 )
@@ -170,3 +174,62 @@ async def expire(
         lambda: service.index.expire(before=order.before, dry_run=order.dry_run), slow=True
     )
     return json_response({"files": [file_document(f) for f in files], "dry_run": order.dry_run})
+
+
+@router.get(
+    "/v1/admin/forget",
+    summary="Requests to forget",
+    response_model=Forgettings,
+    responses=refusals(502),
+    **_READ,
+)
+async def get_forgettings(request: Request) -> Response:
+    """List the requests to forget of which some file may still hold entries."""
+    service = service_of(request)
+    names = await service.in_thread(service.index.forgettings, slow=True)
+    return json_response({"forgettings": names})
+
+
+@router.post(
+    "/v1/admin/forget",
+    summary="Forget keys",
+    response_model=Receipt,
+    responses=refusals(408, 409, 413, 415, 502, 507),
+    openapi_extra=request_body(ForgetOrder),
+    dependencies=[require(Scope.ADMIN)],
+)
+async def forget(
+    request: Request, order: Annotated[ForgetOrder, json_body(ForgetOrder)]
+) -> Response:
+    """Hide what keys and message IDs have now on every node; return where it was."""
+    service = service_of(request)
+    receipt = await service.in_thread(
+        lambda: service.index.forget(
+            order.lookups,
+            now=order.now,
+            only=order.only,
+            wait=order.wait,
+            dry_run=order.dry_run,
+        ),
+        slow=True,
+    )
+    return json_response(receipt.document())
+
+
+@router.post(
+    "/v1/admin/forget:resume",
+    summary="Go on forgetting",
+    response_model=Receipt,
+    responses=refusals(404, 408, 409, 413, 415, 502, 507),
+    openapi_extra=request_body(ResumeOrder),
+    dependencies=[require(Scope.ADMIN)],
+)
+async def resume_forgetting(
+    request: Request, order: Annotated[ResumeOrder, json_body(ResumeOrder)]
+) -> Response:
+    """Go on with a request to forget, until every owner has acknowledged it."""
+    service = service_of(request)
+    receipt = await service.in_thread(
+        lambda: service.index.resume_forgetting(order.forgetting, wait=order.wait), slow=True
+    )
+    return json_response(receipt.document())

@@ -1,0 +1,137 @@
+"""`tierdex forget`: hide what keys and message IDs have, and leave it out of files; print the receipt.
+
+Depends on the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, say
+from tierdex.app.cli.opening import (
+    DEFAULT_DATA,
+    Target,
+    opened_for_reading,
+    opened_for_writing,
+    parse_settings,
+)
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_rows
+from tierdex.errors import FolderInUseError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLUMNS = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "node")
+
+
+def forget(
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the keys.")] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None,
+    message_id: Annotated[
+        list[str] | None, typer.Option("--message-id", "-i", help="Message ID; repeatable.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="One name a line: a key of --topic, or {topic, key} or {message_id}."),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(metavar="QUEUE:OFFSET", help="Only the entry there; repeatable."),
+    ] = None,
+    now: Annotated[bool, typer.Option("--now", help="Write the files anew at once.")] = False,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for other owners.")] = 120.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the entries.")] = False,
+    resume: Annotated[
+        str | None, typer.Option(metavar="REQUEST", help="Go on with a request.")
+    ] = None,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Forget keys and message IDs on every node: what is put later shows.
+
+    Prints where the entries were, so that the messages themselves can be erased. Exit code 4 while an
+    owner has not acknowledged, or with --now a file was not written anew: go on with --resume.
+    """
+    names = _names(topic, key or [], message_id or [], file)
+    if bool(names) == (resume is not None):
+        raise InvalidRequestError("give --key, --message-id or --file; or --resume", field="--key")
+    target = Target(data, store, url, api_key)
+    with _opened(target, parse_settings(setting)) as index:
+        if resume is not None:
+            receipt = index.resume_forgetting(resume, wait=wait)
+        else:
+            only = None if at is None else [_place(each) for each in at]
+            receipt = index.forget(names, now=now, only=only, wait=wait, dry_run=dry_run)
+    document = receipt.document()
+    write_rows(output, document["entries"], COLUMNS, whole=document)
+    if output is Form.TABLE:
+        say(f"request {receipt.forgetting}, {len(receipt.entries)} entries, {receipt.digest}")
+    for missing in receipt.waiting:
+        say(f"incomplete: {missing.file}: {missing.reason}")
+    if not receipt.is_complete and not dry_run:
+        say(f"go on with: tierdex forget --resume {receipt.forgetting}")
+        raise typer.Exit(Exit.INCOMPLETE)
+
+
+@contextmanager
+def _opened(target: Target, settings: dict[str, Any]) -> Iterator[Any]:
+    """Open as the folder's owner if there is a folder and nobody has it; else beside its owner."""
+    if target.url is None and (target.data is not None or target.store is None):
+        if not (target.data or DEFAULT_DATA).is_dir():
+            raise InvalidRequestError("there is no such data folder", field="--data")
+        opening = opened_for_writing(target, {"background": False, **settings})
+        try:
+            index = opening.__enter__()
+        except FolderInUseError:
+            say("the folder's owner runs: it is asked to acknowledge")
+        else:
+            with index:
+                yield index
+            return
+    with opened_for_reading(target, settings) as index:
+        yield index
+
+
+def _names(
+    topic: str | None, keys: list[str], message_ids: list[str], file: Path | None
+) -> list[dict[str, Any]]:
+    names = [_with_topic({"key": key}, topic) for key in keys]
+    names += [_with_topic({"message_id": message_id}, topic) for message_id in message_ids]
+    if file is not None:
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError(f"{file} is no UTF-8: {error}", field="--file") from error
+        names += [_name_of_line(line, topic) for line in lines if line.strip()]
+    return names
+
+
+def _name_of_line(line: str, topic: str | None) -> dict[str, Any]:
+    if not line.startswith("{"):
+        return _with_topic({"key": line}, topic)
+    try:
+        return dict(orjson.loads(line))
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequestError(f"{line[:60]!r}: {error}", field="--file") from error
+
+
+def _with_topic(name: dict[str, Any], topic: str | None) -> dict[str, Any]:
+    return name if topic is None else {"topic": topic, **name}
+
+
+def _place(text: str) -> tuple[int, int]:
+    queue, colon, offset = text.partition(":")
+    if not colon or not queue.isdecimal() or not offset.isdecimal():
+        raise InvalidRequestError(f"{text!r} is not QUEUE:OFFSET", field="--at")
+    return int(queue), int(offset)

@@ -1,0 +1,410 @@
+"""Forgets entries: finds them, commits what readers hide, follows the request until it is done.
+
+::
+
+    forget   roll our own file -> read all manifests -> look in every file -> commit the record
+             durable before: nothing.  visible after, at each reader's next refresh: the entries are hidden
+    resume   the same, until every owner has acknowledged; then the record stays as long as a file holds
+             the entries, and a commit ends it
+
+Every step reads everything anew and is safe to repeat: after a crash the record says what was asked. An
+owner acknowledges by rolling: what it put before lies in files up to a number, the record's bound. Nodes
+whose owner does not tell that it published everything of before are in `waits` and named by the receipt.
+
+Depends on forgotten_search, receipt, requests, view, lifecycle, answer and errors.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from functools import partial
+from operator import is_
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tierdex.clock import Bell
+from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
+from tierdex.index_service.answer import Missing
+from tierdex.index_service.forgotten_search import Occurrences, search_all, union
+from tierdex.index_service.receipt import HeldFile, Receipt, RewrittenFile
+from tierdex.index_service.requests.entry_rules import INT64_MAX, INT64_MIN, check_integer
+from tierdex.index_service.requests.query import make_requests
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.forgotten import ENTRY, FORGOTTEN_NODE, AskedHash, Forgetting
+from tierdex.lifecycle.manifest import Change, FileRef
+from tierdex.lifecycle.node_reading import READING_ERRORS
+from tierdex.lifecycle.ownership import SharedNode
+from tierdex.lifecycle.paths import make_file_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.open_view import View
+    from tierdex.index_service.view.node_ages import NodeAges
+    from tierdex.index_service.view.read_view import ReadView
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_MAX = 1_000_000  # of one request: a record is 32 bytes of manifest an entry
+_PAUSE_S = 0.5
+
+
+class Look(NamedTuple):
+    """What one look at everything found for a record."""
+
+    ages: NodeAges
+    found: Occurrences
+    bounds: dict[str, int]  # the last file of each node that was looked at
+    waiting: list[tuple[str, Missing]]  # nodes that may hold more
+
+
+class Forgetter:
+    """Forgets entries of the store's nodes. Safe to share between threads."""
+
+    def __init__(self, view: View, read_view: ReadView, writer: Writer | None) -> None:
+        self._view = view
+        self._read_view = read_view
+        self._writer = writer
+        self._lock = threading.Lock()
+        self._node: SharedNode | None = None
+        self._acknowledged: set[bytes] = set()  # records for which our file was rolled
+        self._signed: set[bytes] = set()  # records since which we have signed
+        self._holds: dict[tuple[bytes, bytes], bool] = {}  # (record, published file)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def forget(
+        self, lookups: object, *, rewrites: bool, only: object = None, dry_run: bool = False
+    ) -> Receipt:
+        """Begin to forget what these names, {topic, key} or {message_id, topic?}, have now.
+
+        `only` are the [queue, offset] that are meant, None for all. With `dry_run` nothing is committed.
+        Raises InvalidRequestError, UnavailableError, and what the store raises.
+        """
+        requests = make_requests(self._view.settings, lookups)
+        if not requests:
+            raise InvalidRequestError("name at least one key or message ID", field="lookups")
+        if any(r.begin > INT64_MIN or r.end < INT64_MAX for r in requests):
+            raise InvalidRequestError("all times of a key are forgotten", field="lookups")
+        asked = dict.fromkeys(AskedHash(r.topic, r.kind, r.key_hash) for r in requests)
+        ids, now_ms = self._view.seams.ids, self._view.manifests.now_ms()
+        record = Forgetting(
+            uuid=ids.uuid(),
+            time_ms=now_ms,
+            asked=tuple(asked),
+            rewrites=rewrites,
+            only=None if only is None else _places(only),
+        )
+        return self._advance(record, is_dry=dry_run)
+
+    def resume(self, forgetting: str) -> Receipt:
+        """Go on with a request, and return how far it is. Raises NotFoundError once it has ended."""
+        self._read_view.refresh()
+        for record in self._read_view.ages.forgotten.records:
+            if record.uuid.hex() == forgetting:
+                return self._advance(record)
+        raise NotFoundError(
+            f"there is no request {forgetting} to forget: it is done, and no file holds its entries"
+        )
+
+    def pending(self) -> list[str]:
+        """Return the requests of which some file may still hold entries, oldest first."""
+        self._read_view.refresh()
+        self.end_what_is_done()
+        records = sorted(self._read_view.ages.forgotten.records, key=lambda each: each.time_ms)
+        return [record.uuid.hex() for record in records]
+
+    def wait(self, receipt: Receipt, seconds: float) -> Receipt:
+        """Resume until the request is complete, or so many seconds have passed."""
+        clock = self._view.seams.clock
+        deadline = clock.monotonic() + seconds
+        while not receipt.is_complete and clock.monotonic() < deadline:
+            clock.wait(Bell(), _PAUSE_S)
+            receipt = self.go_on(receipt)
+        return receipt
+
+    def go_on(self, receipt: Receipt) -> Receipt:
+        """Resume the request of a receipt, also when somebody ended it meanwhile: then it is done."""
+        try:
+            return self.resume(receipt.forgetting)
+        except NotFoundError:  # the record goes after the last file that holds its entries
+            states = self._read_view.ages.states
+            gone = [
+                RewrittenFile(*file[:3], _holder_of(bytes.fromhex(file.uuid), states))
+                for file in receipt.holding
+            ]
+            return replace(
+                receipt,
+                is_complete=True,
+                waiting=[],
+                entries=[],
+                holding=[],
+                rewritten=receipt.rewritten + gone,
+                manifest=_numbers(states),
+            )
+
+    def _advance(self, record: Forgetting, *, is_dry: bool = False) -> Receipt:
+        with self._lock:
+            if self._writer is not None:
+                self._writer.roll()  # what was put before lies in files of lower numbers from here on
+            self._hear_owners(record.waits)
+            self._read_view.refresh()
+            known = {each.uuid: each for each in self._read_view.ages.forgotten.records}
+            look = self._look(known.get(record.uuid, record))
+            if is_dry:
+                return self._receipt(record, look)
+            state = self._commit(record, look)
+            return self._receipt(state.forgettings.get(record.uuid, record), look)
+
+    def _hear_owners(self, nodes: Sequence[str]) -> None:
+        """Read what the owners of these nodes last said; the next refresh takes it up."""
+        for node in nodes:
+            try:
+                self._view.manifests.log_of(node).refresh_live()
+            except READING_ERRORS as error:
+                # Not swallowed: the refresh meets it again, and the receipt names the node.
+                logger.debug("not heard", extra={"node": node, "error": str(error)})
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def _look(self, record: Forgetting) -> Look:
+        """Look for the record's entries in every file that may hold what was put before it."""
+        ages = self._read_view.ages  # before the files: these are as new, or newer
+        with self._view.table.snapshot() as snapshot:
+            handles = list(snapshot.file_list)
+            bounds, waiting = self._bounds(record, ages, handles)
+            fixed = _fixed(record)
+            waiting = [(node, missing) for node, missing in waiting if node not in fixed]
+            limits = {**bounds, **fixed}
+            if record.bounds and not record.is_open:
+                limits = dict(record.bounds)  # no node that came since held any of it
+
+            def is_wanted(handle: FileHandle) -> bool:
+                return handle.number <= limits.get(handle.node, -1)
+
+            found = search_all(snapshot.file_list, record, is_wanted)
+        waiting += [(handle.node, missing) for handle, missing in found.missing]
+        if sum(len(file.packed) for file in found.holding) > ENTRIES_MAX * ENTRY.itemsize:
+            raise InvalidRequestError(
+                f"more than {ENTRIES_MAX:,} entries: forget fewer keys at a time", field="lookups"
+            )
+        return Look(ages, found, limits, waiting)
+
+    def _bounds(
+        self, record: Forgetting, ages: NodeAges, handles: list[FileHandle]
+    ) -> tuple[dict[str, int], list[tuple[str, Missing]]]:
+        """Return the last file of each node that grows no more, and the nodes that may hold more."""
+        older = ages.older_than(record.time_ms)
+        for missing in older:
+            if not missing.file.startswith("node:"):  # nobody knows which nodes there are
+                raise UnavailableError(f"{missing.file}: {missing.reason}; try again")
+        waiting = [(missing.file.removeprefix("node:"), missing) for missing in older]
+        bounds = {node: state.highest_number for node, state in ages.states.items()}
+        newest: dict[str, FileHandle] = {}
+        for handle in handles:
+            if handle.row is None and handle.node in ages.local:
+                newest[handle.node] = max(newest.get(handle.node, handle), handle, key=_number)
+        active = None if self._writer is None else self._writer.active
+        for handle in handles:
+            if handle.row is not None or handle.node not in ages.local:
+                continue
+            if active is not None and handle.key == active.key:
+                continue  # ours, begun after the roll
+            if self._writer is None and _grows(handle) and handle is newest[handle.node]:
+                if handle.item_count and handle.begin_ms <= record.time_ms:
+                    reason = (
+                        f"its open file {handle.file_id} began before: its owner has not rolled yet"
+                    )
+                    waiting.append((handle.node, Missing(f"node:{handle.node}", reason)))
+                continue
+            bounds[handle.node] = max(bounds.get(handle.node, 0), handle.number)
+        return bounds, waiting
+
+    # -- committing --------------------------------------------------------------------------------
+
+    def _commit(self, record: Forgetting, look: Look) -> ManifestState:
+        """Commit what was found; end the record when every owner acknowledged and no file holds any."""
+        if self._node is None:
+            log = self._view.manifests.log_of(FORGOTTEN_NODE)
+            self._node = SharedNode.open(log, self._view.seams.ids)
+
+        def change(state: ManifestState) -> Change | None:
+            known = state.forgettings.get(record.uuid)
+            if known is None and record.uuid in {r.uuid for r in look.ages.forgotten.records}:
+                return None  # somebody else has ended it
+            newer = _advanced(known or record, look)
+            if not look.waiting and not look.found.holding:
+                return None if known is None else Change(ends=(record.uuid,))
+            return None if newer == known else Change(forgettings=(newer,))
+
+        state = self._node.commit(change)
+        self._view.manifests.show()  # our own queries hide it from here on
+        return state
+
+    def end_what_is_done(self) -> int:
+        """End the requests of which no file holds an entry any more; return how many."""
+        ended = 0
+        for record in self._read_view.ages.forgotten.records:
+            if record.is_open or self._holding(record):
+                continue
+            with self._lock:
+                state = self._commit(record, self._look(record))
+            ended += record.uuid not in state.forgettings
+        return ended
+
+    def _holding(self, record: Forgetting) -> list[FileHandle]:
+        """Return the files that hold some of a record's entries, or cannot be read, newest first.
+
+        What a published file holds is remembered: it never changes.
+        """
+        holding = []
+        with self._view.table.snapshot() as snapshot:
+            for handle in snapshot.file_list:
+                if not record.may_be_in(handle.node, handle.number):
+                    continue
+                key = record.uuid, handle.uuid
+                holds = None if handle.row is None else self._holds.get(key)
+                if holds is None:
+                    found = search_all(snapshot.file_list, record, partial(is_, handle))
+                    holds = any(_shares(file.packed, record) for file in found.holding)
+                    if handle.row is not None and not found.missing:
+                        self._holds[key] = holds
+                    holds |= bool(found.missing)
+                if holds:
+                    holding.append(handle)
+        return holding
+
+    # -- what owners do ------------------------------------------------------------------------------
+
+    def acknowledge(self) -> None:
+        """Roll our file, once for each request that waits for this node."""
+        if self._writer is not None and (fresh := self._waiting_here() - self._acknowledged):
+            self._writer.roll()
+            self._acknowledged |= fresh
+
+    def asks_for_sign(self) -> bool:
+        """Say whether a request waits, and did not at the last call, for what our next sign says."""
+        fresh = self._waiting_here() - self._signed
+        self._signed |= fresh
+        return bool(fresh)
+
+    def _waiting_here(self) -> set[bytes]:
+        node, forgotten = self._view.settings.node, self._read_view.ages.forgotten
+        return {record.uuid for record in forgotten.open_records if node in record.waits}
+
+    def files_to_rewrite(self) -> list[FileRow]:
+        """Return the published files of our node that hold what is to be left out at once, oldest first."""
+        node, ages = self._view.settings.node, self._read_view.ages
+        records = [record for record in ages.forgotten.records if record.rewrites]
+        if not records or node not in ages.states:
+            return []
+        listed = ages.states[node].index_files
+        rows = {
+            handle.uuid: listed[handle.uuid]
+            for record in records
+            for handle in self._holding(record)
+            if handle.node == node and handle.uuid in listed
+        }
+        return sorted(rows.values(), key=lambda row: row.number)
+
+    # -- the receipt -------------------------------------------------------------------------------
+
+    def _receipt(self, record: Forgetting, look: Look) -> Receipt:
+        states = look.ages.states
+        holding = [
+            HeldFile(f.handle.file_id, f.handle.node, f.handle.uuid.hex(), f.handle.object_key)
+            for f in look.found.holding
+        ]
+        held = {f.handle.uuid for f in look.found.holding}
+        rewritten = [
+            RewrittenFile(
+                make_file_id(ref.number, ref.node),
+                ref.node,
+                ref.uuid.hex(),
+                _holder_of(ref.uuid, states),
+            )
+            for ref in record.files
+            if ref.uuid not in held
+        ]
+        waiting = [missing for _, missing in look.waiting]
+        if record.rewrites:
+            waiting += [Missing(f.file_id, "not written anew yet") for f in holding]
+        return Receipt(
+            forgetting=record.uuid.hex(),
+            time_ms=record.time_ms,
+            is_complete=not waiting,
+            waiting=waiting,
+            entries=[entry for file in look.found.holding for entry in file.entries],
+            holding=holding,
+            rewritten=rewritten,
+            manifest=_numbers(states),
+        )
+
+
+def _advanced(record: Forgetting, look: Look) -> Forgetting:
+    """Return the record with what a look found. The bound of a node that waits no more stays."""
+    fixed = _fixed(record)
+    waits = {node for node, _ in look.waiting if node not in fixed}
+    refs = {
+        FileRef(f.handle.node, f.handle.uuid, f.handle.number) for f in look.found.holding
+    }.union(record.files)
+    return replace(
+        record,
+        waits=tuple(sorted(waits)),
+        entries=union(record.entries, look.found.packed()),
+        bounds=look.bounds,
+        files=tuple(sorted(refs)),
+    )
+
+
+def _fixed(record: Forgetting) -> dict[str, int]:
+    """Return the bounds of the nodes that wait no more."""
+    return {node: bound for node, bound in record.bounds.items() if node not in record.waits}
+
+
+def _places(only: object) -> tuple[tuple[int, int], ...]:
+    """Check [queue, offset] pairs. Raises InvalidRequestError."""
+    if not isinstance(only, list | tuple) or not all(
+        isinstance(each, list | tuple) and len(each) == 2 for each in only
+    ):
+        raise InvalidRequestError("must be a list of [queue_id, offset]", field="only")
+    return tuple(
+        (
+            check_integer(queue, f"only[{i}][0]", 0, INT64_MAX),
+            check_integer(offset, f"only[{i}][1]", 0, INT64_MAX),
+        )
+        for i, (queue, offset) in enumerate(only)
+    )
+
+
+def _shares(packed: bytes, record: Forgetting) -> bool:
+    """Say whether some of these entries are the record's."""
+    mine = np.frombuffer(record.entries, ENTRY)
+    return bool(np.isin(np.frombuffer(packed, ENTRY), mine).any())
+
+
+def _numbers(states: Mapping[str, ManifestState]) -> dict[str, int]:
+    return {node: state.number for node, state in sorted(states.items())}
+
+
+def _holder_of(uuid: bytes, states: Mapping[str, ManifestState]) -> str | None:
+    """Return the object that was written in place of a file, None when no listed one was."""
+    for state in states.values():
+        for row in state.files.values():
+            if any(part.uuid == uuid for part in row.parts):
+                return row.object_key
+    return None
+
+
+def _number(handle: FileHandle) -> int:
+    return handle.number
+
+
+def _grows(handle: FileHandle) -> bool:
+    return handle.state is FileState.UNSEALED

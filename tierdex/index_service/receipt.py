@@ -1,0 +1,79 @@
+"""What a request to forget has done so far, for the one who asked: plain values, and their digest.
+
+Depends on answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tierdex.index_service.answer import Entry, Missing
+
+
+class HeldFile(NamedTuple):
+    """A file that still holds forgotten entries; `object_key` is None while it is not published."""
+
+    file_id: str
+    node: str
+    uuid: str  # hex
+    object_key: str | None
+
+
+class RewrittenFile(NamedTuple):
+    """A file that held some, and the object (None: it is gone) that was written without them."""
+
+    file_id: str
+    node: str
+    uuid: str  # hex
+    object_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The state of one request. `time_ms` is when it was made: nothing put later is forgotten by it.
+
+    `entries` are where the messages lie, each occurrence in a file once. `is_complete` says that every
+    owner has acknowledged, and, where the files were to be written anew at once, that they are;
+    `waiting` names what is missing. `manifest` are the numbers that were read: {node: number}.
+    """
+
+    forgetting: str
+    time_ms: int
+    is_complete: bool
+    waiting: list[Missing] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    holding: list[HeldFile] = field(default_factory=list)
+    rewritten: list[RewrittenFile] = field(default_factory=list)
+    manifest: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def waits_for_files(self) -> bool:
+        """Say whether files are to be written anew that are not yet."""
+        held = {file.file_id for file in self.holding}
+        return any(missing.file in held for missing in self.waiting)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the canonical JSON of everything else."""
+        text = json.dumps(self._content(), sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def document(self) -> dict[str, Any]:
+        """Return plain JSON values, the digest with them."""
+        return {**self._content(), "digest": self.digest}
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "forgetting": self.forgetting,
+            "time_ms": self.time_ms,
+            "complete": self.is_complete,
+            "waiting": [each._asdict() for each in self.waiting],
+            "entries": [entry.to_dict() for entry in self.entries],
+            "holding": [each._asdict() for each in self.holding],
+            "rewritten": [each._asdict() for each in self.rewritten],
+            "manifest": self.manifest,
+        }

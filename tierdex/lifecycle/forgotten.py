@@ -1,0 +1,139 @@
+"""Forgotten entries: what manifests say of them, and which rows of a file they are. Pure.
+
+::
+
+    asked: (topic, kind, hash) --look in every file--> entries: (hash, fingerprint), in files <= bounds
+
+An entry is forgotten by what it is: its key's hash, its location and its time, and by the files that
+may hold it: those of a node up to the number in `bounds`. The hash alone never hides anything. So an
+entry that was put later shows, though its key, or a key with the same hash, was forgotten before; and
+the caller decides which of the entries under a hash are meant
+(docs/decisions/0038-identity-of-forgotten-entries.md).
+
+The records lie in the manifest of one shared node, `FORGOTTEN_NODE`, that every reader reads, before
+all others: a record goes when no listed file holds its entries any more.
+
+Depends on indexfile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from tierdex.indexfile.row_identity import row_fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tierdex.fileparts.dictionary import Dictionaries
+    from tierdex.indexfile.schema import Schema
+    from tierdex.lifecycle.manifest import FileRef, ManifestState
+
+FORGOTTEN_NODE: Final = "forgotten"
+ENTRY: Final = np.dtype([("key_hash", "<u8"), ("low", "<u8"), ("high", "<u8")])
+
+
+class AskedHash(NamedTuple):
+    """What is to be forgotten, as index files know it; a message ID may be of any topic (None)."""
+
+    topic: str | None
+    kind: int  # 0: a key, 1: a message ID
+    key_hash: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgetting:
+    """One request to forget, and how far it has come.
+
+    `entries` are rows of `ENTRY`, as bytes; `files` those that held them when they were looked for.
+    `only` are the (queue, offset) that are meant; None: every entry under the hashes is.
+    `bounds` are the last file of each node that may hold what was acknowledged before `time_ms`; nodes
+    in `waits` may hold more: their owners have not published, or rolled, all of that yet.
+    """
+
+    uuid: bytes
+    time_ms: int
+    asked: tuple[AskedHash, ...]
+    waits: tuple[str, ...] = ()
+    only: tuple[tuple[int, int], ...] | None = None
+    rewrites: bool = False  # owners write the files anew at once, not when they are merged next
+    entries: bytes = b""
+    bounds: Mapping[str, int] = field(default_factory=dict)  # node -> file number
+    files: tuple[FileRef, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.waits)
+
+    def may_be_in(self, node: str, number: int) -> bool:
+        """Say whether the file of this number existed when the entries were looked for."""
+        return number <= self.bounds.get(node, -1)
+
+
+class ForgottenEntries:
+    """All forgotten entries of a store, as of one reading. Immutable, safe to share."""
+
+    def __init__(self, records: Iterable[Forgetting] = ()) -> None:
+        self.records = tuple(records)
+        self._holders: dict[tuple[int, int, int], list[Forgetting]] = {}
+        for record in self.records:
+            for entry in np.frombuffer(record.entries, ENTRY).tolist():
+                self._holders.setdefault(entry, []).append(record)
+        self.hashes = frozenset(entry[0] for entry in self._holders)
+        self._sorted = np.array(sorted(self.hashes), np.uint64)
+
+    def __bool__(self) -> bool:
+        return bool(self._holders)
+
+    @property
+    def open_records(self) -> list[Forgetting]:
+        """Return the requests that owners have not all acknowledged."""
+        return [record for record in self.records if record.is_open]
+
+    def may_be_in(self, node: str, number: int) -> bool:
+        """Say whether any forgotten entry may be in a file."""
+        return any(record.may_be_in(node, number) for record in self.records)
+
+    def are_asked(self, hashes: np.ndarray) -> np.ndarray:
+        """Return which hashes (b1[n] of u8[n]) some forgotten entry has."""
+        if not len(self._sorted):
+            return np.zeros(len(hashes), bool)
+        places = np.searchsorted(self._sorted, hashes)
+        found: np.ndarray = self._sorted[np.minimum(places, len(self._sorted) - 1)] == hashes
+        return found
+
+    def hidden(
+        self, file: tuple[str, int], schema: Schema, dictionaries: Dictionaries, rows: np.ndarray
+    ) -> np.ndarray | None:
+        """Return which rows (b1[n]) of a file, given as (node, number), are forgotten; None: none."""
+        if not self or not len(rows):
+            return None
+        some = np.flatnonzero(self.are_asked(rows["key_hash"]))
+        if not len(some) or not self.may_be_in(*file):
+            return None
+        prints = row_fingerprints(schema, dictionaries, rows[some])
+        entries = zip(rows["key_hash"][some].tolist(), *prints.T.tolist(), strict=True)
+        mask = np.zeros(len(rows), bool)
+        mask[some] = [
+            any(record.may_be_in(*file) for record in self._holders.get(entry, ()))
+            for entry in entries
+        ]
+        return mask if mask.any() else None
+
+
+NOTHING_FORGOTTEN: Final = ForgottenEntries()
+
+
+def pack_entries(key_hashes: np.ndarray, prints: np.ndarray) -> bytes:
+    """Return `Forgetting.entries` of hashes (u8[n]) and fingerprints (u8[n, 2]), each entry once."""
+    rows = np.empty(len(key_hashes), ENTRY)
+    rows["key_hash"], rows["low"], rows["high"] = key_hashes, prints[:, 0], prints[:, 1]
+    return np.unique(rows).tobytes()
+
+
+def forgotten_in(states: Iterable[ManifestState]) -> tuple[Forgetting, ...]:
+    """Return the records that these manifests list."""
+    return tuple(record for state in states for record in state.forgettings.values())
