@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import socket
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -38,6 +38,9 @@ def node_of_host(name: str) -> str:
 
 def _own_node() -> str:
     return node_of_host(socket.gethostname())
+
+
+IdForm = Annotated[str, Field(pattern=r"^(off|uuidv7|ulid|snowflake:(0|[1-9][0-9]{0,14}))$")]
 
 
 class Settings(BaseSettings):
@@ -107,6 +110,19 @@ class Settings(BaseSettings):
         gt=0,
         description="an answer that is older (seconds, see `as_of`) is incomplete and names the nodes; "
         "none: any age",
+    )
+    id_time: IdForm = Field(
+        "off",
+        description="message IDs with their time inside narrow the times of their lookup: `uuidv7`, `ulid`, "
+        "`snowflake:EPOCH_MS`, or `off`",
+    )
+    topic_id_time: dict[str, IdForm] = Field(
+        default_factory=dict, description="`id_time` of single topics, for lookups that name them"
+    )
+    id_time_slack: float = Field(
+        300.0,
+        ge=0,
+        description="seconds between an ID's time and its entry's, at most, before or behind",
     )
     remote_timeout: float = Field(
         120.0, gt=0, description="seconds that a `remote` acknowledgement waits for the store"

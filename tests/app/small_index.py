@@ -95,6 +95,7 @@ class SmallIndex:
         explain=False,
         on_error="partial",
         fresh_within=None,
+        id_time=None,
     ):
         self._maybe_fail()
         request = make_request(

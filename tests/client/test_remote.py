@@ -130,6 +130,17 @@ def test_operation_has_the_verbs_of_the_index(client):
     assert client.expire(before=0, dry_run=True) == []
 
 
+def test_id_with_its_time_inside_narrows_when_it_is_asked_to(client):
+    name = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    client.put(**{**ENTRY, "timestamp": 1469922850259 + 10}, message_id=name)
+    answer = client.query(message_id=name, id_time="ulid", explain=True)
+    assert len(answer.entries) == 1
+    assert answer.explain.id_time["form"] == "ulid"
+    assert client.query(message_id=name, explain=True).explain.id_time is None
+    with pytest.raises(errors.InvalidRequestError, match="id_time"):
+        client.query(message_id=name, id_time="ksuid")
+
+
 def test_a_key_is_forgotten_and_its_receipt_is_that_of_the_index(client, app):
     client.put(**ENTRY, keys=["forgotten"])
     dry = client.forget([{"topic": "orders", "key": "forgotten"}], dry_run=True)

@@ -206,12 +206,13 @@ class Client(_Connection, LogVerbs):
         explain: bool = False,
         on_error: str = "partial",
         fresh_within: float | None = None,
+        id_time: str | None = None,
     ) -> Answer:
         """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
         call = calls.query(
             topic=topic, key=key, message_id=message_id, begin=begin, end=end,
             max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
-            fresh_within=fresh_within,
+            fresh_within=fresh_within, id_time=id_time,
         )  # fmt: skip
         return self._send(call)
 
@@ -392,12 +393,13 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         explain: bool = False,
         on_error: str = "partial",
         fresh_within: float | None = None,
+        id_time: str | None = None,
     ) -> Answer:
         """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
         call = calls.query(
             topic=topic, key=key, message_id=message_id, begin=begin, end=end,
             max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
-            fresh_within=fresh_within,
+            fresh_within=fresh_within, id_time=id_time,
         )  # fmt: skip
         return await self._send(call)
 

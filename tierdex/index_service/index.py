@@ -23,6 +23,7 @@ from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.query.answers import answer_query
 from tierdex.index_service.query_guard import QueryGuard
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
+from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, make_request
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
@@ -62,6 +63,9 @@ class Index(OperatedIndex):
         self._guard = QueryGuard(components, self._writer)
         self._age = AnswerAge(components.settings, components.read_view)
         self._fresh_within = components.settings.fresh_within
+        self._has_id_time = components.settings.id_time != OFF or bool(
+            components.settings.topic_id_time
+        )
         self._asks_peers = components.queries.peers is not None
         # What a plain put goes through: see DirectPuts.
         puts = None if self._writer is None else self._writer.puts
@@ -265,6 +269,7 @@ class Index(OperatedIndex):
         explain: bool = False,
         on_error: str = "partial",
         fresh_within: float | None = None,
+        id_time: str | None = None,
     ) -> Answer:
         """Find the messages of one key or message ID, newest file and newest arrival first.
 
@@ -272,7 +277,15 @@ class Index(OperatedIndex):
         file that could not be read makes `answer.complete` false, or with ``on_error="fail"``
         raises IncompleteAnswerError. So does an answer that is older than `fresh_within` seconds
         (None: the setting; see `Answer.as_of`).
+
+        With `id_time` (`uuidv7`, `ulid`, `snowflake:EPOCH_MS`, `off`; None: the setting) a message ID of
+        that form narrows the times to its own, widened by `id_time_slack`; explain says so.
         """
+        narrowed = None
+        if message_id is not None and (id_time is not None or self._has_id_time):
+            narrowed = narrow(self._settings, topic, message_id, (begin, end), id_time)
+            if narrowed is not None:
+                begin, end = narrowed.begin, narrowed.end
         is_plain = (
             cursor is None
             and not explain
@@ -306,6 +319,7 @@ class Index(OperatedIndex):
             if answer.explain is not None:
                 nodes = self._components.catalogue.nodes()
                 answer.explain.nodes = [node._asdict() for node in nodes]
+                answer.explain.id_time = None if narrowed is None else narrowed._asdict()
         if topic is not None:
             self._components.local_queries.learn(topic)
         return answer
@@ -323,6 +337,7 @@ class Index(OperatedIndex):
         explain: bool = False,
         on_error: str = "partial",
         fresh_within: float | None = None,
+        id_time: str | None = None,
     ) -> Answer | None:
         """Return the answer of `query` if memory alone has it, in microseconds; else None.
 
@@ -330,6 +345,8 @@ class Index(OperatedIndex):
         """
         if self._asks_peers or cursor is not None or explain:
             return None
+        if message_id is not None and (id_time is not None or self._has_id_time):
+            return None  # its times have to be narrowed first
         if on_error not in ("partial", "fail"):
             return None
         if (fresh_within is not None or self._fresh_within is not None) and not self._is_within(

@@ -56,6 +56,10 @@ def query(
         float | None,
         typer.Option(help="Seconds; an older answer is incomplete and names the nodes."),
     ] = None,
+    id_time: Annotated[
+        str | None,
+        typer.Option(help="The ID has its time inside: uuidv7, ulid, snowflake:EPOCH_MS or off."),
+    ] = None,
     rocketmq: Annotated[
         Path | None, typer.Option(help="Look into RocketMQ's tiered index files in this folder.")
     ] = None,
@@ -80,7 +84,7 @@ def query(
     with opened_for_reading(target, parse_settings(setting)) as index:
         answer: Answer = index.query(
             topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
-            explain=explain, on_error=on_error, fresh_within=fresh_within,
+            explain=explain, on_error=on_error, fresh_within=fresh_within, id_time=id_time,
         )  # fmt: skip
     shown = [_bytes_of(data, entry, key, message_id) for entry in answer.entries] if show else None
     _write(output, answer, shown)

@@ -110,6 +110,12 @@ class EntriesQuery(BaseModel):
     fresh_within: Seconds | None = Field(
         None, description="seconds; an older answer (see `as_of`) is incomplete and names the nodes"
     )
+    id_time: str | None = Field(
+        None,
+        description="a message ID of this form narrows the times: `uuidv7`, `ulid`, `snowflake:EPOCH_MS`, "
+        "`off`; none: the setting",
+        pattern=r"^(off|uuidv7|ulid|snowflake:(0|[1-9][0-9]{0,14}))$",
+    )
 
 
 class LookupsQuery(BaseModel):
