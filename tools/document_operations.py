@@ -12,7 +12,7 @@ from tierdex import errors
 from tierdex.app.http.metrics import Metrics
 from tierdex.app.http.problems import kind_of
 from tierdex.app.http.server_settings import ServerSettings
-from tierdex.index_service.index import Index
+from tierdex.log_service.message_log import MessageLog
 from tierdex.settings import Settings
 from tools.generated_parts import fill, table
 
@@ -93,12 +93,12 @@ def _error_rows() -> Iterator[list[str]]:
 
 
 def metrics_table() -> str:
-    """Return every family that a service over an empty index shows."""
+    """Return every family that a service over an empty message log and its index shows."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        Index.open(Path(folder), background=False) as index,
+        MessageLog.open(Path(folder), background=False) as log,
     ):
-        families = list(Metrics(index, "0").registry.collect())
+        families = list(Metrics(lambda: log.index, "0", log).registry.collect())
     rows = [
         [
             f"`{family.name}{'_total' if family.type == 'counter' else ''}`",

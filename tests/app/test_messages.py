@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from tests.app.conftest import Caller, assert_problem
+from tests.app.conftest import ENTRY, Caller, assert_problem
 from tests.app.small_index import SmallIndex
 from tests.app.test_service import ARROW, NDJSON, arrow_stream
 from tests.patience import PATIENCE_S
@@ -343,3 +343,55 @@ def test_log_that_another_process_writes_is_waited_for_too(tmp_path, topic):
 
         assert [m["body"] for m in together(caller, main).json()["messages"]] == ["x"]
         assert_problem(append(caller, A), 409, "read-only")
+
+
+# -- keys --------------------------------------------------------------------------------------------------
+
+
+def test_messages_of_a_key_and_of_a_message_id_are_answered_newest_first(caller, topic):
+    for body in ("one", "two"):
+        append(
+            caller, {"topic": topic, "queue_id": 1, "body": body, "keys": ["k"], "message_id": body}
+        )
+    answer = caller.get("/v1/messages", params={"topic": topic, "key": "k"}).json()
+    assert [m["body"] for m in answer["messages"]] == ["two", "one"]
+    assert (answer["complete"], answer["missing"]) == (True, [])
+    by_id = caller.get("/v1/messages", params={"message_id": "one", "encoding": "base64"}).json()
+    assert [(m["body"], m["offset"]) for m in by_id["messages"]] == [("b25l", 0)]
+    one = caller.get("/v1/messages", params={"topic": topic, "key": "k", "max_count": 1}).json()
+    rest = {"topic": topic, "key": "k", "cursor": one["next_cursor"]}
+    assert [m["body"] for m in caller.get("/v1/messages", params=rest).json()["messages"]] == [
+        "one"
+    ]
+    absent = caller.get("/v1/messages", params={"topic": topic, "key": "none"}).json()
+    assert (absent["messages"], absent["complete"]) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("topic=a&key=k&queue_id=0", "queue_id"), ("topic=a&key=k&wait_ms=1", "wait_ms"),
+        ("topic=a&queue_id=0&begin=1", "begin"), ("topic=a&queue_id=0&cursor=x", "cursor"),
+        ("key=k", "topic"), ("topic=a&key=k&message_id=m", "key"),
+    ],
+)  # fmt: skip
+def test_queue_and_key_are_not_mixed(caller, query, field):
+    assert_problem(caller.get(f"/v1/messages?{query}"), 400, "invalid-request", field)
+
+
+def test_index_that_the_log_writes_is_served_with_it(log, topic):
+    caller = Caller(None, log=log)
+    append(caller, {"topic": topic, "queue_id": 3, "body": "x", "keys": ["k"]})
+    (entry,) = caller.get("/v1/entries", params={"topic": topic, "key": "k"}).json()["entries"]
+    assert (entry["queue_id"], entry["offset"]) == (3, 0)
+    lookups = {"lookups": [{"topic": topic, "key": "k"}] * 2}
+    answers = caller.post("/v1/entries:batchGet", json=lookups).json()["answers"]
+    assert [len(answer["entries"]) for answer in answers] == [1, 1]
+    assert topic in caller.get("/v1/topics").json()["topics"]
+    refused = caller.post("/v1/entries", json={"entries": [ENTRY]})
+    assert "append the message to the log" in refused.json()["detail"]
+    journal = log.files()[0].file_id
+    assert caller.post("/v1/admin/roll", json={}).json() == {"rolled": True}
+    append(caller, {"topic": topic, "queue_id": 3, "body": "y"})
+    assert log.files()[0].file_id != journal
+    assert "tierdex_log_index_waiting_bytes" in caller.get("/metrics").text

@@ -107,6 +107,19 @@ def test_offsets_queues_and_topics_are_those_of_the_log(client, log, topic):
     assert client.offset_at(topic, 4, 11) == log.offset_at(topic, 4, 11) == 1
 
 
+def test_messages_of_a_key_come_back_with_all_they_carry(client, log, topic):
+    client.append_batch(
+        topic=topic, queue_id=0, body=[b"\x00", b"y", b"z"], keys=[["k"], ["k"], None],
+        headers=[[("h", b"\xff")], None, None],
+    )  # fmt: skip
+    found = client.get(topic, key="k", max_count=1)
+    assert found == log.get(topic, key="k", max_count=1)
+    assert [m.body for m in found] == [b"y"]
+    rest = client.get(topic, key="k", cursor=found.next_cursor)
+    assert (rest.messages[0].headers, rest.complete) == ((("h", b"\xff"),), True)
+    assert not len(client.get(message_id="none"))
+
+
 def test_refusals_of_the_log_are_raised_as_they_are(client, topic):
     client.append(topic=topic, queue_id=0, body=b"x")
     with pytest.raises(errors.OffsetMismatchError) as mismatch:
@@ -162,6 +175,7 @@ def test_asynchronous_client_has_the_same_verbs_and_answers(app, log, topic):
             assert (await client.read(topic, 0, 3, wait=0.01)).messages == []
             assert (await client.read_arrow(topic, 0, 1)).num_rows == 2
             assert await client.queues(topic) == [0]
+            assert not len(await client.get(topic, key="k"))
             assert topic in await client.log_topics()
             assert await client.begin_offset(topic, 0) == 0
             assert await client.end_offset(topic, 0) == 3

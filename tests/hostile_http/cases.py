@@ -574,3 +574,4 @@ FAMILIES = (
     repeated_names, compressed_body, odd_media_type, odd_ndjson, odd_arrow_bytes, odd_arrow_column,
     oversized_body, body_where_none_belongs,
 )  # fmt: skip
+MESSAGE_FAMILIES = (odd_message, odd_read, odd_document, odd_arrow_bytes, odd_arrow_column)

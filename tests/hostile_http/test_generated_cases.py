@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.hostile_http.campaign import GROWTH_LIMIT_BYTES, LIMITS, run_cases
-from tests.hostile_http.cases import FAMILIES, make_case
+from tests.hostile_http.cases import FAMILIES, MESSAGE_FAMILIES, make_case
 from tests.servers.tierdex_server import running_tierdex
 
 SEED = 20260
@@ -27,6 +27,15 @@ def test_hostile_requests_get_no_5xx_and_leave_the_server_well(server):
     assert {200, 404, 405, 413, 415, 421, 431} <= set(statuses)
     assert server.memory_bytes() - before < GROWTH_LIMIT_BYTES
     assert server.open_files() <= files_before + 40
+
+
+def test_hostile_requests_to_a_message_log_get_no_5xx(tmp_path):
+    of_messages = [n for n, family in enumerate(FAMILIES) if family in MESSAGE_FAMILIES]
+    numbers = [n + len(FAMILIES) * turn for turn in range(60) for n in of_messages]
+    with running_tierdex(tmp_path, **LIMITS, log=True, journal_bytes=16 << 20) as server:
+        statuses = run_cases(server, SEED, numbers)
+        assert {200, 400} <= set(statuses)
+        assert server.stop() == 0
 
 
 def test_case_is_the_same_for_the_same_seed():

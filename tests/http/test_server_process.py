@@ -161,3 +161,39 @@ def shared_server(tmp_path_factory):
     with running(tmp_path_factory.mktemp("server")) as server:
         yield server
         assert server.stop() == 0
+
+
+LOG = ("--set", "log=true", "--set", "journal_bytes=16777216")
+
+
+def test_message_log_is_served_with_its_index_and_found_again_without_being_asked_for(tmp_path):
+    with running(tmp_path, *LOG) as server, server.client() as client:
+        assert client.append(topic="orders", queue_id=7, body=b"\x00x", keys=["k"]) == 0
+        assert client.append_batch(topic="orders", queue_id=7, body=[b"y"]).offsets.tolist() == [1]
+        assert [m.body for m in client.get("orders", key="k")] == [b"\x00x"]
+        assert client.query("orders", key="k").entries[0].queue_id == 7
+        assert server.stop() == 0
+    with running(tmp_path, *LOG[2:]) as server, server.client() as client:
+        assert [m.body for m in client.read("orders", 7, 0).messages] == [b"\x00x", b"y"]
+        assert client.append(topic="orders", queue_id=7, body=b"z", expect_offset=2) == 2
+        assert server.stop() == 0
+
+
+def test_wait_for_messages_ends_when_the_service_stops(tmp_path):
+    with running(tmp_path, *LOG) as server, socket.create_connection(server.address) as caller:
+        caller.settimeout(PATIENCE_S)
+        caller.sendall(
+            b"GET /v1/messages?topic=a&queue_id=0&wait_ms=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
+        with server.client() as client:
+            waits = "tierdex_message_waits 1.0"
+            while waits not in client._connected().get("/metrics").text:
+                pass
+        server.process.send_signal(signal.SIGTERM)
+        answer = b""
+        while b'"messages":[]' not in answer:
+            received = caller.recv(65536)
+            assert received, answer
+            answer += received
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert server.stop() == 0

@@ -8,7 +8,7 @@ Depends on calls, answers, log_service, logfile and pyarrow.
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import orjson
 from tierdex.client.answers import read_json
 from tierdex.client.calls import ARROW_STREAM, Call, arrow_body, json_body, query_string, read_table
 from tierdex.errors import InvalidRequestError
-from tierdex.log_service.answer import MissingMessages, ReadAnswer, Receipt
+from tierdex.log_service.answer import FoundMessages, Message, MissingMessages, ReadAnswer, Receipt
 from tierdex.log_service.levels import Level, level_of
 from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
@@ -140,7 +140,7 @@ def read_messages(body: bytes) -> ReadAnswer:
     return ReadAnswer(
         about["topic"], about["queue_id"], about["first_offset"], about["begin_offset"],
         about["end_offset"], _batch(table, about["next_offset"] - len(table)), about["from_begin"],
-        tuple(MissingMessages(m["file"], m["reason"], m["offset"]) for m in about["missing"]),
+        _missing(about),
         about["generation"],
     )  # fmt: skip
 
@@ -165,6 +165,29 @@ def _batch(table: Any, first_offset: int) -> MessageBatch:
         batch.extra_offsets[:] = extra_offsets
         batch.extras[:] = extra_bytes
     return batch
+
+
+def get(asked: dict[str, Any]) -> Call[FoundMessages]:
+    """Return the call for the messages of a key or message ID."""
+    return Call("GET", PATH, read_found, query_string({**asked, "encoding": "base64"}))
+
+
+def read_found(body: bytes) -> FoundMessages:
+    """Return the messages of a key from a JSON answer."""
+    document = read_json(body)
+    messages = tuple(
+        Message(
+            row["topic"], row["queue_id"], row["offset"], row["timestamp"], b64decode(row["body"]),
+            tuple(row["keys"]), row["message_id"],
+            tuple((header["name"], b64decode(header["value"])) for header in row["headers"]),
+        )
+        for row in document["messages"]
+    )  # fmt: skip
+    return FoundMessages(messages, _missing(document), document["next_cursor"])
+
+
+def _missing(document: dict[str, Any]) -> tuple[MissingMessages, ...]:
+    return tuple(MissingMessages(m["file"], m["reason"], m["offset"]) for m in document["missing"])
 
 
 def log_topics() -> Call[list[str]]:

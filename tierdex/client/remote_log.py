@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tierdex.client.calls import Call
     from tierdex.clock import Clock
-    from tierdex.log_service.answer import Message, ReadAnswer, Receipt
+    from tierdex.log_service.answer import FoundMessages, Message, ReadAnswer, Receipt
 
 T = TypeVar("T")
 _WAIT_STEP_S = 10.0  # of one request, below the client's timeout
@@ -126,6 +126,25 @@ class LogVerbs:
             )  # fmt: skip
 
         return QueueReader(read, offset, generation)
+
+    def get(
+        self: _Sends,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        max_count: int = 64,
+        cursor: str | None = None,
+        visible: str = "disk",
+    ) -> FoundMessages:
+        """Return the messages of a topic's key, or of a message ID, newest first, with their bodies."""
+        asked = {
+            "topic": topic, "key": key, "message_id": message_id, "begin": begin, "end": end,
+            "max_count": max_count, "cursor": cursor, "visible": visible,
+        }  # fmt: skip
+        return self._send(calls.get(asked))
 
     def begin_offset(self: _Sends, topic: str, queue_id: int) -> int:
         """Return the offset of the first message of a queue that is still there."""
@@ -254,6 +273,25 @@ class AsyncLogVerbs:
             refuse_missing(answer, offset)
             if not len(answer):
                 return
+
+    async def get(
+        self: _SendsAsync,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        max_count: int = 64,
+        cursor: str | None = None,
+        visible: str = "disk",
+    ) -> FoundMessages:
+        """Return the messages of a topic's key, or of a message ID, newest first, with their bodies."""
+        asked = {
+            "topic": topic, "key": key, "message_id": message_id, "begin": begin, "end": end,
+            "max_count": max_count, "cursor": cursor, "visible": visible,
+        }  # fmt: skip
+        return await self._send(calls.get(asked))
 
     async def begin_offset(self: _SendsAsync, topic: str, queue_id: int) -> int:
         """Return the offset of the first message of a queue that is still there."""

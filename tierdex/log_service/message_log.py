@@ -388,10 +388,22 @@ class MessageLog:
     def index(self) -> Index:
         """The index of the log's keys, for queries: locations, without bodies. Puts are refused.
 
-        Raises InvalidRequestError in a log without one.
+        It has what was written up to the last `catch_up`; the newest messages may not be there yet. Take
+        it anew for each use. Raises InvalidRequestError in a log without one.
         """
         self._components.check_open()
         return self._log_index().index
+
+    @with_disk_errors
+    def catch_up(self) -> None:
+        """Bring everything that is written into the index. Raises UnavailableError when it takes nothing."""
+        self._components.check_open()
+        self._log_index().catch_up()
+
+    def waiting_bytes(self) -> int:
+        """Return how many bytes of journals are written and not indexed yet."""
+        self._components.check_open()
+        return self._log_index().waiting_bytes()
 
     # -- the log as a whole ------------------------------------------------------------------------------
 

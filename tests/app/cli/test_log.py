@@ -89,6 +89,18 @@ def test_tail_writes_the_newest_messages_a_line_each(run, append):
     assert "--output" in run("log", "tail", *QUEUE, "-o", "csv", code=2).stderr
 
 
+def test_messages_of_a_key_are_found(run, append):
+    for body in ("one", "two"):
+        append(*QUEUE, body, "-k", "K", "-i", f"id-{body}")
+    found = messages(run("log", "get", "-t", "orders", "-k", "K", "-o", "json", *SMALL))
+    assert [(m["body"], m["queue_id"]) for m in found] == [("two", 1), ("one", 1)]
+    assert "id-one" in run("log", "get", "-i", "id-one", *SMALL).stdout
+    first = run("log", "get", "-t", "orders", "-k", "K", "-m", "1", *SMALL)
+    assert "--cursor" in first.stderr
+    assert "not found" in run("log", "get", "-t", "orders", "-k", "none", *SMALL, code=3).stderr
+    assert "no message log" in run("log", "get", "-i", "x", "--data", "nowhere", code=1).stderr
+
+
 def test_topics_queues_and_offsets_are_listed(run, append):
     append(*QUEUE, "a", "--timestamp", "10")
     append(*QUEUE, "b", "--timestamp", "20")

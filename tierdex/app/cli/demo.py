@@ -17,7 +17,7 @@ from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import open_key_file
 from tierdex.app.cli.opening import DEFAULT_DATA, parse_settings
 from tierdex.app.cli.progress_bar import progress_bar
-from tierdex.app.cli.serve import ServedIndex, run, server_settings
+from tierdex.app.cli.serve import Served, run, server_settings
 
 TRY = """
 Try, in another terminal:
@@ -47,7 +47,7 @@ def demo(
             say(f"serving on {url}")
             say(TRY.format(url=url, data=folder, tierdex=_command()))
 
-        run(ServedIndex(folder, store, settings), server, open_key_file(folder, None), announce)
+        run(Served(folder, store, settings), server, open_key_file(folder, None), announce)
 
 
 def _command() -> str:

@@ -15,11 +15,11 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, reporting, say
 from tierdex.app.cli.log_bench import bench
-from tierdex.app.cli.opening import Target, opened_log, parse_settings
+from tierdex.app.cli.opening import DEFAULT_DATA, Target, holds_log, opened_log, parse_settings
 from tierdex.app.cli.options import Encoding, Form, LogLevel
 from tierdex.app.cli.output import write_fields, write_rows
 from tierdex.app.times import format_time, parse_time
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from tierdex.log_service.answer import Message, ReadAnswer
@@ -44,7 +44,7 @@ def make_cli() -> typer.Typer:
     cli = typer.Typer(
         help="Append to a message log; read, follow and list its queues.", no_args_is_help=True
     )
-    for command in (append, read, tail, queues, offsets, bench):
+    for command in (append, read, tail, get, queues, offsets, bench):
         cli.command(command.__name__)(reporting(command))
     return cli
 
@@ -182,12 +182,14 @@ def _tell_missing(answer: ReadAnswer) -> None:
         say(f"incomplete: offset {answer.next_offset} could not be read: {file}: {reason}")
 
 
-def _write(form: Form, rows: list[dict[str, Any]], *, whole: Any) -> None:
+def _write(
+    form: Form, rows: list[dict[str, Any]], *, whole: Any, columns: tuple[str, ...] = COLUMNS
+) -> None:
     if form is Form.TABLE:
         if rows:
             for row in rows:
                 row["time"] = format_time(row["timestamp"])
-            write_rows(form, rows, COLUMNS)
+            write_rows(form, rows, columns)
         return
     write_rows(form, rows, CSV_COLUMNS if form is Form.CSV else COLUMNS, whole=whole)
 
@@ -231,6 +233,60 @@ def _line(form: Form, message: Message, encoding: str) -> bytes:
         return orjson.dumps(message_document(message, encoding))
     written = message_document(message, encoding)["body"].encode()
     return b"%d %s %s" % (message.offset, format_time(message.timestamp).encode(), written)
+
+
+def get(
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the key.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key to look up.")] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Message ID to look up.")
+    ] = None,
+    begin: Annotated[
+        str | None, typer.Option("--begin", "-b", help="Earliest time: milliseconds or RFC 3339.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")] = None,
+    max_count: MaxCount = 64,
+    cursor: Annotated[
+        str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")
+    ] = None,
+    visible: Visible = LogLevel.DISK,
+    encoding: Written = Encoding.TEXT,
+    data: options.Data = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Find the messages of a key or message ID, newest first, with their bodies.
+
+    Exit code 0 found, 3 not found, 4 incomplete. A folder is opened as its owner does: while a service
+    holds it, ask that with --url.
+    """
+    times = {
+        "begin": None if begin is None else parse_time(begin, field="--begin"),
+        "end": None if end is None else parse_time(end, field="--end"),
+    }
+    if url is None and not holds_log(data or DEFAULT_DATA):  # a question must not make one
+        raise NotFoundError(f"{data or DEFAULT_DATA} holds no message log: is the path right?")
+    target = Target(data, None, url, api_key)
+    with opened_log(target, parse_settings(setting), writing=True) as log:
+        found = log.get(
+            topic, key=key, message_id=message_id, max_count=max_count, cursor=cursor,
+            visible=visible.value, **times,
+        )  # fmt: skip
+    from tierdex.app.http.codecs.messages_out import found_document
+
+    document = found_document(found, encoding.value)
+    _write(output, document["messages"], whole=document, columns=("topic", "queue_id", *COLUMNS))
+    if found.next_cursor is not None and output is not Form.JSON:
+        say(f"there may be more: --cursor {found.next_cursor}")
+    for file, reason, _ in found.missing:
+        say(f"incomplete: {file}: {reason}")
+    if found.missing:
+        raise typer.Exit(Exit.INCOMPLETE)
+    if not len(found):
+        say("not found")
+        raise typer.Exit(Exit.NOT_FOUND)
 
 
 def queues(

@@ -1,6 +1,6 @@
 """Opens the index or message log that a command works on: a data folder, a store, or a service.
 
-Depends on client, index_service and log_service.
+Depends on client, index_service, lifecycle and log_service.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.lifecycle.paths import LOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,6 +113,11 @@ def opened_log(
     options = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
     with MessageLog.open(data, **options) as log:
         yield log
+
+
+def holds_log(data: Path) -> bool:
+    """Say whether a data folder holds a message log, which then writes the index as well."""
+    return (data / LOG_FOLDER).is_dir()
 
 
 def _client(target: Target) -> Client:

@@ -1,6 +1,6 @@
 """`tierdex serve`: the HTTP service.
 
-Depends on app.http, index_service and the other modules of this folder.
+Depends on app.http, index_service, log_service and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import KeysPath, open_key_file
-from tierdex.app.cli.opening import DEFAULT_DATA, parse_settings
+from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings
 from tierdex.app.cli.options import ScopeName
 from tierdex.errors import InvalidRequestError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.keys import KeyFile
     from tierdex.index_service.index import Index
+    from tierdex.log_service.message_log import MessageLog
 
 
 def serve(
@@ -46,19 +47,23 @@ def serve(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Serve the index over HTTP, with the console at `/`."""
+    """Serve the index over HTTP, with the console at `/`.
+
+    A message log in the folder is served with it; `--set log=true` makes one.
+    """
     settings = parse_settings(setting)
     server = server_settings(host, port, allow_anonymous, settings)
     if read_only:
         if data is None and store is None:
             raise InvalidRequestError("give the store that is read", field="--store")
         settings = {"warm_up": True, **settings, "read_only": True}
-    served = ServedIndex(
+    served = Served(
         data if read_only else data or DEFAULT_DATA,
         store,
         settings,
-        takeover=take_over,
-        accept_rollback=accept_rollback,
+        take_over,
+        accept_rollback,
+        log=server.log,
     )
     run(served, server, open_key_file(data, keys))
 
@@ -83,35 +88,49 @@ def server_settings(
     return load_server_settings(**given)
 
 
-class ServedIndex(NamedTuple):
-    """The index that a service opens; the fields are arguments of `Index.open`."""
+class Served(NamedTuple):
+    """What a service opens for writing: an index, or a message log with the index that it writes.
+
+    The fields are arguments of `Index.open` and `MessageLog.open`; `log` as the setting says.
+    """
 
     data: Path | None
     store: str | None
     settings: dict[str, Any]
     takeover: bool = False
     accept_rollback: bool = False
+    log: bool | None = None
 
-    def open(self) -> Index:
-        """Open it. Raises what `Index.open` raises."""
+    def open(self) -> tuple[Index | None, MessageLog | None]:
+        """Open it: the one that writes, or both for reading. Raises what the openings raise."""
         from tierdex.index_service.index import Index
+        from tierdex.log_service.message_log import MessageLog
 
-        return Index.open(
-            self.data,
-            store=self.store,
-            takeover=self.takeover,
-            accept_rollback=self.accept_rollback,
-            **self.settings,
-        )
+        has_log = self.data is not None and holds_log(self.data)
+        is_reader = self.settings.get("read_only", False)
+        if self.data is None or is_reader or not (has_log if self.log is None else self.log):
+            index = Index.open(
+                self.data, store=self.store, takeover=self.takeover,
+                accept_rollback=self.accept_rollback, **self.settings,
+            )  # fmt: skip
+            if not (self.data is not None and is_reader and has_log):
+                return index, None
+            return index, MessageLog.open(self.data, **self.settings)
+        if self.takeover or self.accept_rollback:
+            raise InvalidRequestError(
+                "is not for a folder with a message log: what it holds is published nowhere yet",
+                field="--take-over" if self.takeover else "--accept-rollback",
+            )
+        return None, MessageLog.open(self.data, store=self.store, **self.settings)
 
 
 def run(
-    served: ServedIndex,
+    served: Served,
     server: ServerSettings,
     keys: KeyFile,
     announce: Callable[[str], None] = lambda url: say(f"serving on {url}"),
 ) -> None:
-    """Open the index and serve it until a signal arrives; call `announce` with the service's URL."""
+    """Open index or log and serve it until a signal arrives; call `announce` with the service's URL."""
     try:
         from tierdex.app.http.server import check_exposure
         from tierdex.app.http.server import serve as serve_index
@@ -121,10 +140,10 @@ def run(
 
     check_exposure(server, keys)  # before the folder is locked and recovered
     limits = load_settings(**served.settings)
-    index = served.open()
+    index, log = served.open()
     # In a thread: the first requests wait for the kernels they call, and for no others.
     threading.Thread(target=_load_kernels, name="tierdex-warm-up", daemon=True).start()
-    serve_index(index, server, keys, limits=limits, announce=announce)
+    serve_index(index, server, keys, limits=limits, log=log, announce=announce)
 
 
 def _load_kernels() -> None:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def create_app(
-    index: Index,
+    index: Index | None,
     settings: ServerSettings | None = None,
     keys: KeyFile | None = None,
     *,
@@ -72,19 +72,21 @@ def create_app(
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> FastAPI:
-    """Return the application. `limits` are the settings with which `index` was opened, and `log`.
+    """Return the application. `limits` are the settings with which index and log were opened.
+
+    Without `index` the one of `log` is served, which the log itself writes.
 
     `add_middleware` of the application puts CORS or tracing around all routes.
     """
     settings = settings or load_server_settings()
     logger = logger or make_logger()
     service = Service(
-        index=index,
+        own_index=index,
         settings=settings,
         limits=limits or load_settings(),
         keys=keys,
-        metrics=Metrics(index, __version__, log),
-        readiness=Readiness(index, logger),
+        metrics=Metrics(lambda: service.index, __version__, log),
+        readiness=Readiness(lambda: service.index, logger),
         logger=logger,
         clock=clock or SystemClock(),
         ids=ids or SystemIds(),

@@ -130,6 +130,18 @@ class Messages(BaseModel):
     missing: list[MissingMessages]
 
 
+class MessagesFound(BaseModel):
+    """The messages of a key or message ID, newest first.
+
+    Not `complete`: `missing` names what could not be read, or is not indexed yet.
+    """
+
+    messages: list[Message]
+    complete: bool
+    missing: list[MissingMessages]
+    next_cursor: str | None
+
+
 class LogQueue(BaseModel):
     """A queue of a topic, and which offsets it holds: `begin_offset` to below `end_offset`."""
 

@@ -11,6 +11,7 @@ Depends on prometheus_client, documents and index_service.
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from prometheus_client.core import (
 )
 
 from tierdex.app.documents import file_document
+from tierdex.errors import InvalidRequestError
 from tierdex.index_service.health import REASONS
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Metrics:
     """The metrics of one application. Safe to share between threads, but for `count_request`."""
 
-    def __init__(self, index: Index, version: str, log: MessageLog | None = None) -> None:
+    def __init__(
+        self, index: Callable[[], Index], version: str, log: MessageLog | None = None
+    ) -> None:
+        """`index` returns the index of now: that of a log may be opened anew."""
         self.registry = CollectorRegistry()
         self._requests = _RequestCollector()
         self.registry.register(self._requests)
@@ -148,7 +153,7 @@ class _RequestCollector:
 class _IndexCollector:
     """Reads files and compaction at each scrape."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Callable[[], Index]) -> None:
         self._index = index
 
     def describe(self) -> list[GaugeMetricFamily]:
@@ -156,14 +161,14 @@ class _IndexCollector:
 
     def collect(self) -> Iterable[Metric]:
         totals: dict[str, list[int]] = {}
-        for file in self._index.files():
+        for file in self._index().files():
             row = file_document(file)
             _add(totals, row, int(row.get("item_count") or 0))
         yield from _by_state(
             "index", totals, (("files", "index files"), ("items", "items"), ("bytes", "bytes of index files"))
         )  # fmt: skip
         yield self._not_ready()
-        yield from _compaction_families(self._index.compaction_status())
+        yield from _compaction_families(self._index().compaction_status())
 
     def _not_ready(self) -> GaugeMetricFamily:
         family = GaugeMetricFamily(
@@ -171,7 +176,7 @@ class _IndexCollector:
             "1 for each reason why the index is not ready (see /readyz), else 0",
             labels=["reason"],
         )
-        found = {problem.reason for problem in self._index.health()}
+        found = {problem.reason for problem in self._index().health()}
         for reason in REASONS:
             family.add_metric([reason], reason in found)
         return family
@@ -191,6 +196,13 @@ class _LogCollector:
         for file in self._log.files():
             row = file_document(file)
             _add(totals, row, int(row["message_count"]))
+        waiting = GaugeMetricFamily(
+            "tierdex_log_index_waiting_bytes",
+            "bytes of journals that are written and not indexed yet",
+        )
+        with suppress(InvalidRequestError):  # a log without an index, or opened read-only
+            waiting.add_metric([], self._log.waiting_bytes())
+            yield waiting
         yield from _by_state(
             "log", totals, (("files", "log files"), ("messages", "messages"), ("bytes", "bytes of log files"))
         )  # fmt: skip

@@ -151,18 +151,27 @@ class AppendQuery(BaseModel):
 
 
 class MessagesQuery(BaseModel):
-    """A part of one queue."""
+    """A part of one queue; or the messages of a key or message ID."""
 
-    topic: Topic = Field(description="topic")
-    queue_id: LogQueueId = Field(description="queue")
-    offset: LogOffset = Field(
-        0, description="first offset; one below the begin is answered from there"
+    topic: Topic | None = Field(None, description="topic of the queue, or of `key`")
+    queue_id: LogQueueId | None = Field(None, description="queue; or `key`, or `message_id`")
+    offset: LogOffset | None = Field(
+        None, description="first offset of the queue; none: its begin, as for one below that"
     )
-    max_count: MaxMessages = Field(100, description="most messages to answer")
-    max_bytes: MaxMessageBytes = Field(
-        1 << 20, description="most bytes of bodies, after the first message"
+    key: Key | None = Field(None, description="key whose messages to answer, newest first")
+    message_id: Key | None = Field(None, description="message ID whose messages to answer")
+    begin: Time | None = Field(None, description="of a key: earliest time, inclusive")
+    end: Time | None = Field(None, description="of a key: latest time, inclusive")
+    cursor: str | None = Field(None, description="of a key: `next_cursor` of the answer before")
+    max_count: MaxMessages | None = Field(
+        None, description="most messages to answer; none: 100, of a key 64"
     )
-    wait_ms: WaitMs = Field(0, description="milliseconds to wait for more at the end of the queue")
+    max_bytes: MaxMessageBytes | None = Field(
+        None, description="of a queue: most bytes of bodies after the first message; none: 1 MiB"
+    )
+    wait_ms: WaitMs | None = Field(
+        None, description="of a queue: milliseconds to wait for more at its end"
+    )
     visible: LogLevel = Field("disk", description="the level that a message needs to be seen")
     encoding: Encoding = Field(
         "text", description="how JSON writes bodies; what is not UTF-8 is `base64` in any case"

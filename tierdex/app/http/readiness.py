@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from tierdex.index_service.health import NotReady
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierdex.app.logs import JsonLogger
     from tierdex.index_service.index import Index
 
@@ -17,9 +19,12 @@ NOT_SERVING = NotReady("not-serving", "the service is starting or stopping")
 
 
 class Readiness:
-    """Lives on the event loop. `is_serving` is set while the application runs."""
+    """Lives on the event loop. `is_serving` is set while the application runs.
 
-    def __init__(self, index: Index, logger: JsonLogger) -> None:
+    `index` returns the index of now.
+    """
+
+    def __init__(self, index: Callable[[], Index], logger: JsonLogger) -> None:
         self._index = index
         self._logger = logger
         self._told: frozenset[str] = frozenset()
@@ -27,7 +32,7 @@ class Readiness:
 
     def reasons(self) -> list[NotReady]:
         """Return the reasons why no request should be sent here; empty when ready."""
-        reasons = self._index.health() if self.is_serving else [NOT_SERVING]
+        reasons = self._index().health() if self.is_serving else [NOT_SERVING]
         self._tell(reasons)
         return reasons
 

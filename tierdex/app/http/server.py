@@ -64,7 +64,7 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(
-    index: Index,
+    index: Index | None,
     settings: ServerSettings,
     keys: KeyFile,
     *,
@@ -105,7 +105,8 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
     try:
         server.run(sockets=[listener])
     finally:
-        service.index.close()
+        if service.own_index is not None:
+            service.own_index.close()
         if service.log is not None:
             service.log.close()
         logger.note("stopped")

@@ -37,6 +37,11 @@ class ServerSettings(BaseSettings):
         default_factory=list,
         description="further origins (`https://ui.example`) whose pages may POST without a key",
     )
+    log: bool | None = Field(
+        None,
+        description="serve the message log of the data folder, which then writes the index: true makes "
+        "one, none: where there is one",
+    )
     max_body_bytes: int = Field(64 * MIB, gt=0, description="longest request body")
     max_json_bytes: int = Field(
         16 * MIB, gt=0, description="longest JSON or ndjson body; it unfolds in memory"

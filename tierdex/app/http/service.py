@@ -42,7 +42,7 @@ _SLOW_THREADS = 16
 class Service:
     """The components of one service. `limits` are the settings of the index behind it."""
 
-    index: Index
+    own_index: Index | None  # None: that of the log
     settings: ServerSettings
     limits: Settings
     keys: KeyFile | None
@@ -72,10 +72,27 @@ class Service:
         return self.keys is not None and self.keys.had_keys
 
     @property
+    def index(self) -> Index:
+        """The index. Beside a log it may lack what was appended last, and may be opened anew."""
+        return self.message_log.index if self.own_index is None else self.own_index
+
+    @property
+    def index_to_query(self) -> Index:
+        """The index with everything that the log has written. Raises UnavailableError."""
+        if self.own_index is None:
+            self.message_log.catch_up()
+        return self.index
+
+    @property
+    def owner(self) -> Index | MessageLog:
+        """What writes the data folder: its files are rolled and compacted by this one."""
+        return self.message_log if self.own_index is None else self.own_index
+
+    @property
     def message_log(self) -> MessageLog:
         """The message log. Raises NotFoundError when the service has none."""
         if self.log is None:
-            raise NotFoundError("this service has no message log")
+            raise NotFoundError("this service has no message log: start it with `--set log=true`")
         return self.log
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any, slow: bool = False) -> Any:

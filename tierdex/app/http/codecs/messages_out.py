@@ -17,7 +17,9 @@ import orjson
 from tierdex.app.http.codecs.arrow_stream import write_stream
 
 if TYPE_CHECKING:
-    from tierdex.log_service.answer import Message, ReadAnswer
+    from collections.abc import Iterable
+
+    from tierdex.log_service.answer import FoundMessages, Message, MissingMessages, ReadAnswer
 
 ANSWER = b"answer"
 
@@ -26,6 +28,16 @@ def messages_document(answer: ReadAnswer, encoding: str) -> dict[str, Any]:
     """Return a read's answer as a JSON object, bodies as `text` where they are, or as `base64`."""
     messages = [message_document(message, encoding) for message in answer.messages]
     return {**_about(answer), "messages": messages}
+
+
+def found_document(found: FoundMessages, encoding: str) -> dict[str, Any]:
+    """Return the messages of a key as a JSON object."""
+    return {
+        "messages": [message_document(message, encoding) for message in found],
+        "complete": found.complete,
+        "missing": _missing(found.missing),
+        "next_cursor": found.next_cursor,
+    }
 
 
 def messages_stream(answer: ReadAnswer) -> memoryview:
@@ -71,8 +83,9 @@ def _about(answer: ReadAnswer) -> dict[str, Any]:
         "from_begin": answer.from_begin,
         "generation": answer.generation,
         "complete": answer.complete,
-        "missing": [
-            {"file": missing.file, "reason": missing.reason, "offset": missing.offset}
-            for missing in answer.missing
-        ],
+        "missing": _missing(answer.missing),
     }
+
+
+def _missing(rows: Iterable[MissingMessages]) -> list[dict[str, Any]]:
+    return [{"file": row.file, "reason": row.reason, "offset": row.offset} for row in rows]

@@ -125,7 +125,7 @@ async def get_compaction(request: Request) -> Response:
 async def run_compaction(request: Request) -> Response:
     """Compact and publish all that is due, and wait for it."""
     service = service_of(request)
-    done = await service.in_thread(service.index.run_compaction, slow=True)
+    done = await service.in_thread(service.owner.run_compaction, slow=True)
     status = await service.in_thread(service.index.compaction_status)
     return json_response({**status, "done": done})
 
@@ -140,7 +140,7 @@ async def run_compaction(request: Request) -> Response:
 async def roll(request: Request) -> Response:
     """Seal the file that is being written and go on in the next."""
     service = service_of(request)
-    return json_response({"rolled": await service.in_thread(service.index.roll)})
+    return json_response({"rolled": await service.in_thread(service.owner.roll)})
 
 
 @router.post(

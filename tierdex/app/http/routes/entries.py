@@ -79,9 +79,10 @@ async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()])
     if query.max_count is None:
         asked["max_count"] = service.settings.default_max_count
     # A key in local files is answered on the event loop; a query of the store takes a thread.
-    answer = service.index.query_local(**asked)
+    # Beside a log, too: what it has written must be in the index first.
+    answer = None if service.own_index is None else service.own_index.query_local(**asked)
     if answer is None:
-        answer = await service.in_thread(lambda: service.index.query(**asked))
+        answer = await service.in_thread(lambda: service.index_to_query.query(**asked))
     service.metrics.count_lookups(1, found=bool(answer.entries), complete=answer.complete)
     return json_response(answer_document(answer))
 
@@ -152,7 +153,9 @@ async def look_many_up(request: Request, query: Annotated[LookupsQuery, Query()]
         )
     # On the event loop where memory alone has the answers: that takes no longer than to start a thread.
     lookups = read(service, body)
-    response = answer(service, lookups, query, local=True)
+    response = None
+    if service.own_index is not None:
+        response = answer(service, lookups, query, local=True)
     if response is None:
         response = await service.in_thread(answer, service, lookups, query)
     return response
@@ -175,7 +178,7 @@ def _answer_json(
     on_error = query.on_error or "partial"
     if asked.columns is not None:
         answered = answer_columns(
-            service.index,
+            service.index_to_query,
             asked.columns,
             query.max_count,
             on_error,
@@ -188,7 +191,7 @@ def _answer_json(
     if local:
         return None
     answers = answer_each(
-        service.index, asked.lookups, query.max_count, on_error, query.fresh_within
+        service.index_to_query, asked.lookups, query.max_count, on_error, query.fresh_within
     )
     _count_lookups(service, len(answers), sum(bool(answer["entries"]) for answer in answers))
     return json_response({"answers": answers})
@@ -209,13 +212,13 @@ def _answer_arrow(
     """Return the answers; None when `local` and memory alone does not have them."""
     max_count = query.max_count or 1
     if local:
-        answers = service.index.query_batch_local(
+        answers = service.index_to_query.query_batch_local(
             lookups, max_count=max_count, fresh_within=query.fresh_within
         )
         if answers is None:
             return None
     else:
-        answers = service.index.query_batch_arrow(
+        answers = service.index_to_query.query_batch_arrow(
             lookups,
             max_count=max_count,
             on_error=query.on_error or "fail",
@@ -242,7 +245,7 @@ async def get_unpublished(request: Request) -> Response:
     service = service_of(request)
     _kind, body = await read_body(request, ARROW_STREAM)
     question = read_stream(body, max_rows=service.limits.max_lookups, field="question")
-    answer = await service.in_thread(service.index.unpublished, question)
+    answer = await service.in_thread(lambda: service.index_to_query.unpublished(question))
     return Response(answer, media_type=ARROW_STREAM)
 
 
@@ -256,7 +259,9 @@ async def get_unpublished(request: Request) -> Response:
 async def get_topics(request: Request) -> Response:
     """List the topics that have entries."""
     service = service_of(request)
-    return json_response({"topics": sorted(await service.in_thread(service.index.topics))})
+    return json_response(
+        {"topics": sorted(await service.in_thread(lambda: service.index_to_query.topics()))}
+    )
 
 
 @router.get(
@@ -269,5 +274,7 @@ async def get_topics(request: Request) -> Response:
 async def get_watermark(request: Request, query: Annotated[WatermarkQuery, Query()]) -> Response:
     """Return the offset below which everything put is at each level."""
     service = service_of(request)
-    marks = await service.in_thread(service.index.watermark, query.topic, query.queue_id)
+    marks = await service.in_thread(
+        lambda: service.index_to_query.watermark(query.topic, query.queue_id)
+    )
     return json_response({**dict(query), **marks})

@@ -2,7 +2,7 @@
 
 No thread is held while a message is on its way to the disk, or while a caller waits for messages.
 
-Depends on app.http, codecs, app.keys and log_service.
+Depends on app.http, codecs, errors, app.keys and log_service.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from tierdex.app.http.codecs.messages_in import (
     read_message_table,
     read_messages,
 )
-from tierdex.app.http.codecs.messages_out import messages_document, messages_stream
+from tierdex.app.http.codecs.messages_out import found_document, messages_document, messages_stream
 from tierdex.app.http.message_models import (
     Appended,
     LogOffsets,
     LogQueues,
     Messages,
+    MessagesFound,
     MessagesToAppend,
 )
 from tierdex.app.http.openapi import operation_id, refusals
@@ -37,16 +38,22 @@ from tierdex.app.http.routes.entries import NDJSON
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, service_of
 from tierdex.app.keys import Scope
+from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tierdex.app.http.codecs.messages_in import MessageColumns
     from tierdex.app.http.service import Service
-    from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.answer import FoundMessages, ReadAnswer
     from tierdex.log_service.commit import Commit
     from tierdex.log_service.message_log import MessageLog, PendingBatch
 
 _SMALL_BODY_BYTES = 16 * 1024  # parsed on the event loop: a thread costs more
 _FEW_BYTES = 64 * 1024  # written as JSON on the event loop
+_READ_MOST, _READ_BYTES, _FOUND_MOST = 100, 1 << 20, 64
+_OF_QUEUE = ("queue_id", "offset", "max_bytes", "wait_ms")
+_OF_KEY = ("begin", "end", "cursor")
 _ARROW = {"type": "string", "format": "binary"}
 _ARROW_OFFSETS = {ARROW_STREAM: {"schema": {**_ARROW, "description": "a column `offset`"}}}
 _ARROW_MESSAGES = {
@@ -130,20 +137,44 @@ def _wants_arrow(request: Request) -> bool:
 @router.get(
     "/v1/messages",
     summary="Read messages",
-    response_model=Messages,
+    response_model=Messages | MessagesFound,
     dependencies=[require(Scope.READ, MessagesQuery)],
-    responses={200: {"content": _ARROW_MESSAGES}, **refusals(404)},
+    responses={200: {"content": _ARROW_MESSAGES}, **refusals(404, 410)},
 )
 async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()]) -> Response:
-    """Read messages of a queue from an offset on; at its end wait for more, if wanted.
+    """Read messages of a queue from an offset on, and wait for more at its end; or those of a key.
 
-    Arrow where `Accept` names it, else JSON.
+    A queue's messages come as Arrow where `Accept` names it, else as JSON.
     """
     service = service_of(request)
     log = service.message_log
+    if query.key is None and query.message_id is None:
+        return await _queue_messages(request, service, query)
+    _refuse(query, _OF_QUEUE, "is for a queue, not for a key")
+    find = partial(
+        log.get, query.topic, key=query.key, message_id=query.message_id, begin=query.begin,
+        end=query.end, max_count=query.max_count or _FOUND_MOST, cursor=query.cursor, visible=query.visible,
+    )  # fmt: skip
+    found: FoundMessages = await service.in_thread(find)
+    service.metrics.count_read(len(found))
+    return json_response(found_document(found, query.encoding))
+
+
+def _refuse(query: MessagesQuery, names: Iterable[str], why: str) -> None:
+    for name in names:
+        if getattr(query, name) is not None:
+            raise InvalidRequestError(why, field=name)
+
+
+async def _queue_messages(request: Request, service: Service, query: MessagesQuery) -> Response:
+    _refuse(query, _OF_KEY, "is for a key, not for a queue")
+    if query.topic is None or query.queue_id is None:
+        field = "topic" if query.topic is None else "queue_id"
+        raise InvalidRequestError("is required, or `key`, or `message_id`", field=field)
     read = partial(
-        log.read, query.topic, query.queue_id, query.offset,
-        max_count=query.max_count, max_bytes=query.max_bytes, visible=query.visible,
+        service.message_log.read, query.topic, query.queue_id, query.offset or 0,
+        max_count=query.max_count or _READ_MOST, max_bytes=query.max_bytes or _READ_BYTES,
+        visible=query.visible,
     )  # fmt: skip
     answer: ReadAnswer
     if query.wait_ms and service.arrivals is not None:
