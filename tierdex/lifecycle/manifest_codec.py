@@ -18,14 +18,12 @@ Format 1 listed topics by name, in rows and for the node as a whole, and the end
 it is read, and never written. Its end offsets stay until the first queue table holds them.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
-Depends on manifest, forgotten, live_record, orjson, google_crc32c and topic_set.
+Depends on manifest, forgotten, live_record, packed_values, orjson, google_crc32c and topic_set.
 """
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
@@ -55,6 +53,17 @@ from tierdex.lifecycle.manifest import (
     Tombstone,
     apply,
 )
+from tierdex.lifecycle.packed_values import (
+    frozen,
+    to_count,
+    to_hash,
+    to_integer,
+    to_kind,
+    to_optional_count,
+    to_text,
+    to_truth,
+    to_uuid,
+)
 from tierdex.lifecycle.topic_set import decode_topics, encode_topics, topic_set
 
 if TYPE_CHECKING:
@@ -63,10 +72,7 @@ if TYPE_CHECKING:
 MAGIC: Final = b"tierdex-manifest"
 FORMAT_VERSION: Final = 3  # the highest of commits; tombstones and hints are as they were in 1
 _PLAIN_VERSION: Final = 2  # of a commit that means no more than programs of format 2 know
-_KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _HEADER_BYTES_MAX: Final = 128
-_INT64: Final = 1 << 63
-_HASHES: Final = 1 << 64
 
 
 # -- objects ----------------------------------------------------------------------------------
@@ -343,16 +349,16 @@ def _pack_offsets(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str,
 def _unpack_commit(packed: dict[str, Any]) -> Commit:
     checkpoint = packed.get("checkpoint")
     commit = Commit(
-        node=_text(packed["node"]),
-        number=_count(packed["number"]),
+        node=to_text(packed["node"]),
+        number=to_count(packed["number"]),
         kind=NodeKind(packed["kind"]),
-        epoch=_count(packed["epoch"]),
-        owner=_uuid(packed["owner"]),
-        commit_id=_uuid(packed["commit_id"]),
-        time_ms=_integer(packed["time_ms"]),
-        base=_count(packed["base"]),
+        epoch=to_count(packed["epoch"]),
+        owner=to_uuid(packed["owner"]),
+        commit_id=to_uuid(packed["commit_id"]),
+        time_ms=to_integer(packed["time_ms"]),
+        base=to_count(packed["base"]),
         change=_unpack_change(packed["change"]),
-        published_through=_optional_count(packed.get("published_through")),
+        published_through=to_optional_count(packed.get("published_through")),
         checkpoint=None if checkpoint is None else _unpack_state(checkpoint),
     )
     if (commit.checkpoint is not None) != (commit.base == commit.number):
@@ -363,64 +369,65 @@ def _unpack_commit(packed: dict[str, Any]) -> Commit:
 
 
 def _unpack_change(packed: dict[str, Any]) -> Change:
-    remove = {_uuid(uuid): RemoveReason(why) for uuid, why in packed.get("remove", {}).items()}
+    remove = {to_uuid(uuid): RemoveReason(why) for uuid, why in packed.get("remove", {}).items()}
     numbers = {name: packed.get(name) for name in ("floor", "collected", "rollback")}
     retention = packed.get("retention")
     return Change(
         add=tuple(map(_unpack_row, packed.get("add", ()))),
-        remove=_frozen(remove),
-        forget=tuple(map(_uuid, packed.get("forget", ()))),
+        remove=frozen(remove),
+        forget=tuple(map(to_uuid, packed.get("forget", ()))),
         forget_replaced=_unpack_refs(packed.get("forget_replaced", ())),
-        **{name: None if number is None else _count(number) for name, number in numbers.items()},
+        **{name: None if number is None else to_count(number) for name, number in numbers.items()},
         retention=None if retention is None else _unpack_retention(retention),
         queue_table=_unpack_table(packed.get("queue_table")),
-        covers=tuple(map(_uuid, packed.get("covers", ()))),
+        covers=tuple(map(to_uuid, packed.get("covers", ()))),
         end_offsets=_unpack_offsets(packed.get("end_offsets", {})),
         streams=_unpack_streams(packed.get("streams", {})),
         outstanding=_unpack_outstanding(packed.get("outstanding")),
-        retires=_truth(packed.get("retires", False)),
+        retires=to_truth(packed.get("retires", False)),
         adopts=_unpack_owners(packed.get("adopts", ())),
         forgettings=tuple(map(_unpack_forgetting, packed.get("forgettings", ()))),
-        ends=tuple(map(_uuid, packed.get("ends", ()))),
+        ends=tuple(map(to_uuid, packed.get("ends", ()))),
     )
 
 
 def _unpack_state(packed: dict[str, Any]) -> ManifestState:
     rows = list(map(_unpack_row, packed["files"]))
     dropped = [
-        Dropped(_text(key), _uuid(uuid), _count(number), RemoveReason(why), _integer(at))
+        Dropped(to_text(key), to_uuid(uuid), to_count(number), RemoveReason(why), to_integer(at))
         for key, uuid, number, why, at in packed["dropped"]
     ]
     kind = packed["kind"]
     return ManifestState(
-        node=_text(packed["node"]),
-        number=_count(packed["number"]),
+        node=to_text(packed["node"]),
+        number=to_count(packed["number"]),
         kind=None if kind is None else NodeKind(kind),
-        epoch=_count(packed["epoch"]),
-        owner=_uuid(packed["owner"]),
-        time_ms=_integer(packed["time_ms"]),
-        base=_count(packed["base"]),
-        base_ms=_integer(packed["base_ms"]),
+        epoch=to_count(packed["epoch"]),
+        owner=to_uuid(packed["owner"]),
+        time_ms=to_integer(packed["time_ms"]),
+        base=to_count(packed["base"]),
+        base_ms=to_integer(packed["base_ms"]),
         checkpoints=tuple(
-            Checkpoint(_count(number), _integer(at)) for number, at in packed.get("checkpoints", ())
+            Checkpoint(to_count(number), to_integer(at))
+            for number, at in packed.get("checkpoints", ())
         ),
-        collected=_count(packed["collected"]),
-        rollback=_count(packed.get("rollback", 0)),
-        floor=_count(packed["floor"]),
-        highest_number=_count(packed["highest_number"]),
-        files=_frozen({row.uuid: row for row in rows}),
-        dropped=_frozen({d.uuid: d for d in dropped}),
+        collected=to_count(packed["collected"]),
+        rollback=to_count(packed.get("rollback", 0)),
+        floor=to_count(packed["floor"]),
+        highest_number=to_count(packed["highest_number"]),
+        files=frozen({row.uuid: row for row in rows}),
+        dropped=frozen({d.uuid: d for d in dropped}),
         replaced=frozenset(_unpack_refs(packed["replaced"])),
         retention=_unpack_retention(packed["retention"]),
         queue_table=_unpack_table(packed.get("queue_table")),
-        uncovered=frozenset(map(_uuid, packed.get("uncovered", ()))),
+        uncovered=frozenset(map(to_uuid, packed.get("uncovered", ()))),
         end_offsets=_unpack_offsets(packed["end_offsets"]),
         streams=_unpack_streams(packed["streams"]),
-        published_through=_optional_count(packed.get("published_through")),
+        published_through=to_optional_count(packed.get("published_through")),
         outstanding=_unpack_outstanding(packed.get("outstanding")) or NOTHING,
-        is_retired=_truth(packed.get("retired", False)),
+        is_retired=to_truth(packed.get("retired", False)),
         adopted=frozenset(_unpack_owners(packed.get("adopted", ()))),
-        forgettings=_frozen(
+        forgettings=frozen(
             {r.uuid: r for r in map(_unpack_forgetting, packed.get("forgettings", ()))}
         ),
     )
@@ -430,59 +437,59 @@ def _unpack_forgetting(packed: dict[str, Any]) -> Forgetting:
     entries = b64decode(packed["entries"], validate=True)
     if len(entries) % ENTRY.itemsize:
         raise ValueError("entries")
-    bounds = {_text(node): _count(number) for node, number in packed["bounds"].items()}
+    bounds = {to_text(node): to_count(number) for node, number in packed["bounds"].items()}
     only = packed.get("only")
     return Forgetting(
-        uuid=_uuid(packed["uuid"]),
-        time_ms=_integer(packed["time"]),
+        uuid=to_uuid(packed["uuid"]),
+        time_ms=to_integer(packed["time"]),
         asked=tuple(_unpack_asked(*each) for each in packed["asked"]),
-        waits=tuple(map(_text, packed["waits"])),
-        rewrites=_truth(packed["rewrites"]),
+        waits=tuple(map(to_text, packed["waits"])),
+        rewrites=to_truth(packed["rewrites"]),
         entries=entries,
         bounds=bounds,
         files=_unpack_refs(packed["files"]),
-        only=None if only is None else tuple((_count(queue), _count(at)) for queue, at in only),
+        only=None if only is None else tuple((to_count(queue), to_count(at)) for queue, at in only),
     )
 
 
 def _unpack_asked(topic: Any, kind: Any, key_hash: Any) -> AskedHash:
     if kind not in (0, 1) or (topic is None and kind == 0):
         raise ValueError(f"not a kind of name: {kind!r}")
-    return AskedHash(None if topic is None else _text(topic), int(kind), _hash(key_hash))
+    return AskedHash(None if topic is None else to_text(topic), int(kind), to_hash(key_hash))
 
 
 def _unpack_outstanding(packed: dict[str, Any] | None) -> Mapping[bytes, int] | None:
     if packed is None:
         return None
-    return _frozen({_uuid(owner): _count(through) for owner, through in packed.items()})
+    return frozen({to_uuid(owner): to_count(through) for owner, through in packed.items()})
 
 
 def _unpack_owners(packed: Iterable[Any]) -> tuple[NodeOwner, ...]:
-    return tuple(NodeOwner(_text(node), _uuid(owner)) for node, owner in packed)
+    return tuple(NodeOwner(to_text(node), to_uuid(owner)) for node, owner in packed)
 
 
 def _unpack_row(packed: dict[str, Any]) -> FileRow:
     topics = packed["topics"]
     row = FileRow(
-        uuid=_uuid(packed["uuid"]),
-        number=_count(packed["number"]),
-        object_key=_text(packed["key"]),
-        bytes=_count(packed["bytes"]),
-        item_count=_count(packed["items"]),
-        slot_count=_count(packed["slots"]),
-        min_time=_integer(packed["min"]),
-        max_time=_integer(packed["max"]),
-        begin_ms=_integer(packed["begin"]),
-        sealed_at_ms=_integer(packed["sealed"]),
-        sidecar_position=_count(packed["sidecar"]),
-        tail_crc=_count(packed["crc"]),
+        uuid=to_uuid(packed["uuid"]),
+        number=to_count(packed["number"]),
+        object_key=to_text(packed["key"]),
+        bytes=to_count(packed["bytes"]),
+        item_count=to_count(packed["items"]),
+        slot_count=to_count(packed["slots"]),
+        min_time=to_integer(packed["min"]),
+        max_time=to_integer(packed["max"]),
+        begin_ms=to_integer(packed["begin"]),
+        sealed_at_ms=to_integer(packed["sealed"]),
+        sidecar_position=to_count(packed["sidecar"]),
+        tail_crc=to_count(packed["crc"]),
         # Format 1 listed the names.
         topics=topic_set(topics) if isinstance(topics, list) else decode_topics(topics),
-        schema=_text(packed["schema"]),
+        schema=to_text(packed["schema"]),
         tells=bool(packed.get("tells", False)),
         replaces=_unpack_refs(packed.get("replaces", ())),
         parts=_unpack_refs(packed.get("parts", ())),
-        kind=_kind(packed.get("kind", INDEX_KIND)),
+        kind=to_kind(packed.get("kind", INDEX_KIND)),
         hash_range=_unpack_hashes(packed.get("hashes")),
         groups=_unpack_groups(packed.get("groups")),
     )
@@ -504,41 +511,41 @@ def _unpack_row(packed: dict[str, Any]) -> FileRow:
 
 
 def _unpack_groups(packed: list[Any] | None) -> HashGroups | None:
-    return None if packed is None else HashGroups(*map(_count, packed))
+    return None if packed is None else HashGroups(*map(to_count, packed))
 
 
 def _unpack_hashes(packed: list[Any] | None) -> HashRange | None:
     if packed is None:
         return None
-    first, last = map(_hash, packed)
+    first, last = map(to_hash, packed)
     if first > last:
         raise ValueError("hashes")
     return HashRange(first, last)
 
 
 def _unpack_refs(packed: Iterable[Any]) -> tuple[FileRef, ...]:
-    return tuple(FileRef(_text(node), _uuid(uuid), _count(n)) for node, uuid, n in packed)
+    return tuple(FileRef(to_text(node), to_uuid(uuid), to_count(n)) for node, uuid, n in packed)
 
 
 def _unpack_retention(packed: dict[str, Any]) -> Retention:
     def limit(value: object) -> int | None:
-        return None if value is None else _count(value)
+        return None if value is None else to_count(value)
 
-    topics = {_text(topic): limit(value) for topic, value in packed["topics"].items()}
-    return Retention(limit(packed["default"]), _frozen(topics))
+    topics = {to_text(topic): limit(value) for topic, value in packed["topics"].items()}
+    return Retention(limit(packed["default"]), frozen(topics))
 
 
 def _unpack_table(packed: list[Any] | None) -> QueueTableRef | None:
     if packed is None:
         return None
     key, uuid, size, crc = packed
-    return QueueTableRef(_text(key), _uuid(uuid), _count(size), _count(crc))
+    return QueueTableRef(to_text(key), to_uuid(uuid), to_count(size), to_count(crc))
 
 
 def _unpack_offsets(packed: dict[str, dict[str, Any]]) -> Mapping[tuple[str, int], int]:
-    return _frozen(
+    return frozen(
         {
-            (topic, int(queue_id)): _integer(end)
+            (topic, int(queue_id)): to_integer(end)
             for topic, queues in packed.items()
             for queue_id, end in queues.items()
         }
@@ -546,66 +553,16 @@ def _unpack_offsets(packed: dict[str, dict[str, Any]]) -> Mapping[tuple[str, int
 
 
 def _unpack_streams(packed: dict[str, Any]) -> Mapping[str, int]:
-    return _frozen({query_id: _integer(batch_id) for query_id, batch_id in packed.items()})
+    return frozen({query_id: to_integer(batch_id) for query_id, batch_id in packed.items()})
 
 
 def _unpack_tombstone(packed: dict[str, Any]) -> Tombstone:
-    found = Tombstone(_text(packed["node"]), _count(packed["number"]), _count(packed["newest"]))
+    found = Tombstone(
+        to_text(packed["node"]), to_count(packed["number"]), to_count(packed["newest"])
+    )
     if found.newest <= found.number:
         raise ValueError("newest")
     return found
-
-
-def _frozen(mapping: dict[Any, Any]) -> Mapping[Any, Any]:
-    return MappingProxyType(mapping) if mapping else NOTHING
-
-
-def _uuid(value: str) -> bytes:
-    uuid = bytes.fromhex(value)
-    if len(uuid) != 16:
-        raise ValueError("uuid")
-    return uuid
-
-
-def _integer(value: object) -> int:
-    if type(value) is not int or not -_INT64 <= value < _INT64:
-        raise ValueError(f"not an int64: {value!r}")
-    return value
-
-
-def _count(value: object) -> int:
-    number = _integer(value)
-    if number < 0:
-        raise ValueError(f"negative: {number}")
-    return number
-
-
-def _optional_count(value: object) -> int | None:
-    return None if value is None else _count(value)
-
-
-def _truth(value: object) -> bool:
-    if type(value) is not bool:
-        raise TypeError(f"neither true nor false: {value!r}")
-    return value
-
-
-def _hash(value: object) -> int:
-    if type(value) is not int or not 0 <= value < _HASHES:
-        raise ValueError(f"not a hash: {value!r}")
-    return value
-
-
-def _kind(value: object) -> str:
-    if not isinstance(value, str) or not _KIND.fullmatch(value):
-        raise ValueError(f"not a kind of file: {value!r}")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"not a text: {value!r}")
-    return value
 
 
 _UNPACK: Final[dict[bytes, Any]] = {
