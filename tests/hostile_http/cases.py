@@ -15,6 +15,8 @@ from typing import NamedTuple
 import orjson
 import pyarrow as pa
 
+from tests.hostile_http.peer_questions import odd_question
+
 ENTRY = {
     "topic": "orders",
     "keys": ["k"],
@@ -34,7 +36,7 @@ MESSAGE = {
 ARROW = "application/vnd.apache.arrow.stream"
 PATHS = (
     "/v1/entries", "/v1/entries:batchGet", "/v1/topics", "/v1/watermark", "/v1/messages", "/v1/queues",
-    "/v1/offsets", "/v1/admin/files",
+    "/v1/offsets", "/v1/entries:unpublished", "/v1/admin/nodes", "/v1/admin/files",
     "/v1/admin/files/00000001700000000000-local", "/v1/admin/files/x:verify",
     "/v1/admin/compaction", "/v1/admin/compaction:run", "/v1/admin/roll", "/v1/admin/refresh",
     "/v1/admin/expire", "/healthz", "/readyz", "/version", "/metrics", "/openapi.json", "/docs",
@@ -42,6 +44,7 @@ PATHS = (
 )  # fmt: skip
 BODY_PATHS = (
     "/v1/entries", "/v1/entries:batchGet", "/v1/messages", "/v1/admin/expire", "/v1/admin/refresh",
+    "/v1/entries:unpublished",
 )  # fmt: skip
 
 
@@ -496,7 +499,9 @@ def odd_arrow_bytes(rng):
     else:
         for _ in range(rng.randint(1, 20)):
             data[rng.randrange(len(data))] = rng.choice((0, 0xFF, 0x7F, 0x80, rng.randrange(256)))
-    path = rng.choice(("/v1/entries", "/v1/entries:batchGet", "/v1/messages"))
+    path = rng.choice(
+        ("/v1/entries", "/v1/entries:batchGet", "/v1/messages", "/v1/entries:unpublished")
+    )
     return request("POST", path, bytes(data), (f"Content-Type: {ARROW}",))
 
 
@@ -548,6 +553,11 @@ def odd_arrow_column(rng):
     return request("POST", path, body, (f"Content-Type: {ARROW}",))
 
 
+def odd_peer_question(rng):
+    head = (f"Content-Type: {ARROW}",)
+    return request("POST", "/v1/entries:unpublished", odd_question(rng), head)
+
+
 def oversized_body(rng):
     size = rng.randint(70_000, 300_000)  # the server under test takes 64 KiB
     body = rng.choice((b" ", b"[", b"a", b"\x00")) * size
@@ -572,6 +582,6 @@ FAMILIES = (
     odd_cursor, odd_entry, odd_message, odd_read, odd_document, odd_lookup, odd_numbers, deep_json,
     broken_json, surrogates,
     repeated_names, compressed_body, odd_media_type, odd_ndjson, odd_arrow_bytes, odd_arrow_column,
-    oversized_body, body_where_none_belongs,
+    odd_peer_question, oversized_body, body_where_none_belongs,
 )  # fmt: skip
 MESSAGE_FAMILIES = (odd_message, odd_read, odd_document, odd_arrow_bytes, odd_arrow_column)

@@ -20,6 +20,7 @@ from tests.torture import (
     corruption,
     damaged_index,
     false_matches,
+    fleet,
     forgery,
     http,
     interleaved_index,
@@ -116,6 +117,10 @@ def _stopped_owners(seed):
     return stopped_owners.take_over_from_stopped_owners(seed)
 
 
+def _fleet(seed):
+    return fleet.live_in_a_fleet(seed)
+
+
 def _simulation(seed):
     simulation.simulate(seed, steps=random.Random(seed).choice((30, 45, 90)))
     return 1
@@ -195,6 +200,10 @@ EXPERIMENTS = (
     Experiment(
         "stopped-owners", "owners in real processes, stopped (SIGSTOP) and going on after others",
         "takeovers", _stopped_owners, dose=600, small_dose=9, minutes=5,
+    ),
+    Experiment(
+        "fleet", "twenty services over one store: killed, stopped, cut off, answering late or wrongly",
+        "answers", _fleet, dose=300_000, small_dose=200, minutes=20,
     ),
     Experiment(
         "lost-manifest", "a store that loses manifest objects, and a rollback accepted", "losses",

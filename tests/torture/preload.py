@@ -15,9 +15,14 @@ from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 _MODULES = (
     "tests.crash.real_process",
+    "tests.torture.fleet",
     "tests.torture.stopped_owners",
     "tests.torture.writers",
+    "tierdex.app.cli.serve",
     "tierdex.app.http.server",
+    "tierdex.index_service.batch.batch_queries",
+    "tierdex.index_service.peers.answering",
+    "tierdex.index_service.peers.asking",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
 )

@@ -15,6 +15,7 @@ from tests.torture import (
     corruption,
     damaged_index,
     false_matches,
+    fleet,
     interleaved_index,
     lost_manifest,
     many_queues,
@@ -106,6 +107,10 @@ def test_store_that_loses_manifests_never_answers_completely_without_them():
 @pytest.mark.parametrize("seed", range(8))
 def test_owner_stopped_and_going_on_after_another_harms_nothing(seed):
     assert stopped_owners.take_over_from_stopped_owners(seed) > 0
+
+
+def test_fleet_of_services_lacks_nothing_before_its_as_of_without_naming_the_node():
+    assert fleet.live(5, owners=2, readers=2, harms=3) >= DOSES["fleet"]
 
 
 def test_simulation_agrees_with_the_model_and_reaches_everything():

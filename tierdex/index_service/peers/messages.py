@@ -2,16 +2,16 @@
 
 ::
 
-    question   {version, node, epoch, owner, number, limit}   a row a lookup: hash, kind, topic, times
-    answer     {version, node, epoch, owner, number, files, cut, missing, refresh_to}
+    question   {version, crc, node, epoch, owner, number, limit}   a row a lookup: hash, kind, topic, times
+    answer     {version, crc, node, epoch, owner, number, files, missing, refresh_to}
                a row an entry: file, lookup, place, and the item's fields; newest first in file and lookup
 
 A question is for one owner of one node, as the manifest named it at `number`. The answer says who gave
 it, and is complete for what the manifest does not list at that number, unless it says `refresh_to`: then
-files were listed since, and may be in neither. Whatever does not fit is refused: another version, another
-owner, a row that nobody asked for.
+files were listed since, and may be in neither. `crc` is of the rows and the rest of the JSON text. Whatever
+does not fit is refused: another version, another owner, a damaged byte, a row that nobody asked for.
 
-Depends on requests, indexfile, lifecycle, errors, numpy, orjson and pyarrow.
+Depends on requests, indexfile, lifecycle, fileparts, errors, numpy, orjson and pyarrow.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import orjson
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
+from tierdex.fileparts.checksums import checksum
 from tierdex.index_service.requests.lookups import NO_TOPIC, Lookups
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.lifecycle.paths import NUMBER_LIMIT
@@ -244,7 +245,21 @@ def _said(table: Any, schema: Any) -> dict[str, Any]:
         if name != "topic"
     ):
         raise PeerRefusedError("nulls", field="columns")
+    if said.pop("crc", None) != _checksum(table, said):
+        raise PeerRefusedError("was damaged on its way", field="crc")
     return said
+
+
+def _checksum(table: Any, said: dict[str, Any]) -> int:
+    """Return the CRC32C of all that a message says, whatever the layout of its batches."""
+    crc = checksum(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), 0)
+    for column in table.columns:
+        if pa.types.is_string(column.type):
+            data = orjson.dumps(column.to_pylist())
+        else:
+            data = np.ascontiguousarray(column.to_numpy()).tobytes()
+        crc = checksum(data, crc)
+    return crc
 
 
 def _numbers(table: Any, name: str, dtype: Any) -> np.ndarray:
@@ -256,7 +271,9 @@ def _no_text(number: int) -> str:
 
 
 def _write(table: Any, said: dict[str, Any]) -> bytes:
-    told = table.replace_schema_metadata({_KEY: orjson.dumps({"version": VERSION, **said})})
+    said = orjson.loads(orjson.dumps({"version": VERSION, **said}))
+    said["crc"] = _checksum(table, said)
+    told = table.replace_schema_metadata({_KEY: orjson.dumps(said)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, told.schema) as writer:
         writer.write_table(told)
