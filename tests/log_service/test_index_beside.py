@@ -11,9 +11,8 @@ from tests.log_service.keyed_world import KeyedWorld, copy_of
 from tests.log_service.log_world import DATA, open_log
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.index_service.index import Index
-from tierdex.indexfile.columns import ItemRows
+from tierdex.indexfile.columns import ItemColumns
 from tierdex.indexfile.hashing import key_hash
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.source import Source
 from tierdex.log_service.levels import Level
 from tierdex.testing.simulated_disk import ANY, SimulatedCrash
@@ -182,12 +181,14 @@ def test_entry_of_another_message_is_never_shown_as_the_answer():
     world = KeyedWorld()
     log = world.open()
     world.append(log, ("a", 0), b"of another key", ["other"])
-    item = np.zeros(1, MESSAGE_SCHEMA.dtype)
-    item["key_hash"] = key_hash("a", "wanted")  # as if the two keys had one hash
+    hashes = np.array([key_hash("a", "wanted")], np.uint64)  # as if the two keys had one hash
+    zero = np.zeros(1, np.int64)
+    fields = {"offset": zero, "size": zero, "queue_id": zero}
+    item = ItemColumns(topics="a", timestamp=zero, fields=fields, hashes=hashes)
     log_index = log._components.writing.log_index
     log_index.catch_up()
     put = log_index._index._components.writing.writer.append_led
-    put(ItemRows(item, ["a"]), Source(bytes(16), 0, 0))
+    put([item], Source(bytes(16), 0, 0))
     assert len(log.index.query("a", key="wanted").entries) == 1
     found = log.get("a", key="wanted")
     assert found.complete

@@ -26,13 +26,13 @@ from tierdex.log_service.key_walk import KeyWalk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.indexfile.columns import ItemRows
+    from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.log_service.key_walk import KeyedPiece
 
-    Put = Callable[[ItemRows, Source], None]
+    Put = Callable[[list[ItemColumns], Source], None]
 
 logger = logging.getLogger(__name__)
 

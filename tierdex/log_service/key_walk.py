@@ -9,17 +9,16 @@ Depends on errors, fileparts, indexfile, logfile, log_file and kernels.keyed_row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.fileparts.memory import address
-from tierdex.indexfile.columns import ItemRows
+from tierdex.indexfile.columns import ItemColumns
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, signed_bits, topic_seed
-from tierdex.indexfile.layout import TOPIC_MASK
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.indexfile.source import Source
 from tierdex.log_service.kernels import keyed_rows as k
 from tierdex.log_service.log_file import GroupedLogFile, SealedFile
@@ -34,13 +33,36 @@ if TYPE_CHECKING:
 PIECE_ITEMS = 65_536  # of one piece: more than one message's keys and IDs, which are at most 32 KiB
 
 _GROUPED_MESSAGES = 8192  # that are opened at once
+_COLUMN_WORDS = (
+    k.K_HASHES, k.K_TIMES, k.K_OFFSETS, k.K_SIZES, k.K_IDS_OF_QUEUES, k.K_TOPICS, k.K_KINDS,
+)  # fmt: skip
 
 
 class KeyedPiece(NamedTuple):
-    """Items, and up to where a log has the messages that they and all before them come from."""
+    """Items by kind, and up to where a log has the messages that they and all before them come from."""
 
-    items: ItemRows
+    items: list[ItemColumns]
     source: Source
+
+
+class _Columns(NamedTuple):
+    """The columns of a piece, one element an item."""
+
+    hashes: np.ndarray  # u8
+    times: np.ndarray  # i8
+    offsets: np.ndarray  # i8
+    sizes: np.ndarray  # u4
+    queue_ids: np.ndarray  # i4
+    topics: np.ndarray  # u4: numbers in the file
+    kinds: np.ndarray  # u1: 1 a message ID
+
+    @classmethod
+    def of(cls, count: int) -> _Columns:
+        codes = ("<u8", "<i8", "<i8", "<u4", "<i4", "<u4", "u1")
+        return cls(*(np.empty(count, code) for code in codes))
+
+    def picked(self, places: Any) -> _Columns:
+        return _Columns(*(column[places] for column in self))
 
 
 class _Queues(NamedTuple):
@@ -69,7 +91,7 @@ class KeyWalk:
         self._seeds = np.zeros(0, np.int64)  # of each topic
         self._reader: object = None  # whose topics these are
         self._sealed_states = np.zeros(0, STATE)
-        self._room = np.empty(0, MESSAGE_SCHEMA.dtype)
+        self._room: _Columns | None = None
         self._message = 0  # of a compacted file, that comes next
         self.has_ended = False  # all of it was given, and there will be no more
 
@@ -85,8 +107,8 @@ class KeyWalk:
         queues = self._bind(reader)
         words = self._words
         while self.position < queues.end:
-            at = self._room_address()
-            count = int(k.items_of_rows(words, queues.end, at, PIECE_ITEMS))
+            self._make_room()
+            count = int(k.items_of_rows(words, queues.end, PIECE_ITEMS))
             if words[k.K_BROKEN]:
                 raise CorruptFileError(
                     reader.journal.path, f"a row of batch {words[k.K_NUMBER]} breaks a rule"
@@ -112,9 +134,8 @@ class KeyWalk:
             rows = source.rows(first, count)
             topics, ids, offsets = source.queues.of_messages(first, count)
             columns = np.array([address(a) for a in (rows.addresses, topics, ids, offsets)])
-            taken, items = k.items_of_listed(
-                words, columns, count, self._room_address(), PIECE_ITEMS
-            )
+            self._make_room()
+            taken, items = k.items_of_listed(words, columns, count, PIECE_ITEMS)
             self._message += int(taken)
             if items:
                 is_last = self._message == file.message_count
@@ -124,10 +145,11 @@ class KeyWalk:
 
     # -- private ------------------------------------------------------------------------------------------
 
-    def _room_address(self) -> int:
-        if not len(self._room):
-            self._room = np.empty(PIECE_ITEMS, MESSAGE_SCHEMA.dtype)
-        return address(self._room.view(np.uint8))
+    def _make_room(self) -> None:
+        if self._room is None:
+            self._room = _Columns.of(PIECE_ITEMS)
+            for word, column in zip(_COLUMN_WORDS, self._room, strict=True):
+                self._words[word] = address(column)
 
     def _source(self, queues: _Queues) -> Source:
         words = self._words
@@ -136,17 +158,33 @@ class KeyWalk:
             return Source(self.uuid, number, crc)
         return Source(self.uuid, number + 1, 0, partial=True)
 
-    def _items(self, reader: LogFile, count: int) -> ItemRows:
-        """Return the first items of the room, with the names of their topics alone."""
-        rows = self._room[:count]
-        if len(self._seeds) == 1:
-            return ItemRows(rows, [self._name(reader, 0)])
-        topics = rows["tag"] & np.uint32(TOPIC_MASK)
-        used = np.zeros(len(self._seeds), np.bool_)
-        used[topics] = True
-        places = np.cumsum(used, dtype=np.uint32) - np.uint32(1)
-        rows["tag"] += places[topics] - topics  # the kind bit stays
-        return ItemRows(rows, [self._name(reader, int(topic)) for topic in np.flatnonzero(used)])
+    def _items(self, reader: LogFile, count: int) -> list[ItemColumns]:
+        """Return the first items of the room: keys, then message IDs."""
+        assert self._room is not None
+        items = self._room.picked(slice(0, count))
+        ids = int(self._words[k.K_IDS])
+        if ids in (0, count):
+            return [self._of_kind(reader, items, KIND_MESSAGE_ID if ids else KIND_KEY)]
+        keys, with_ids = (np.flatnonzero(items.kinds == kind) for kind in (0, 1))
+        return [
+            self._of_kind(reader, items.picked(keys), KIND_KEY),
+            self._of_kind(reader, items.picked(with_ids), KIND_MESSAGE_ID),
+        ]
+
+    def _of_kind(self, reader: LogFile, items: _Columns, kind: int) -> ItemColumns:
+        """Return items of one kind, with the names of their topics alone."""
+        first = int(items.topics[0])
+        topics, index = [first], None
+        if len(self._seeds) > 1 and (items.topics != first).any():
+            used = np.zeros(len(self._seeds), np.bool_)
+            used[items.topics] = True
+            topics = np.flatnonzero(used).tolist()
+            index = (np.cumsum(used, dtype=np.int32) - np.int32(1))[items.topics]
+        return ItemColumns(
+            topics=[self._name(reader, topic) for topic in topics], topic_index=index, kind=kind,
+            hashes=items.hashes, timestamp=items.times,
+            fields={"offset": items.offsets, "size": items.sizes, "queue_id": items.queue_ids},
+        )  # fmt: skip
 
     @staticmethod
     def _name(reader: LogFile, topic: int) -> str:

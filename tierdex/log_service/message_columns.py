@@ -1,7 +1,8 @@
 """What a caller appends, checked and made uniform: one message, or Arrow, numpy and list columns.
 
 Everything is checked before anything is appended; a refusal names the first offending row the way a caller
-sees it: ``messages[17].queue_id``. Nothing here runs a row in Python, but for lists of keys and headers.
+sees it: ``messages[17].queue_id``. Nothing here runs a row in Python, but for headers
+and what is no Arrow column.
 
 Depends on value_rules, logfile and the other modules of this folder; pyarrow and numpy.
 """
@@ -14,6 +15,7 @@ import numpy as np
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
 from tierdex.log_service.appender import AppendRows
+from tierdex.log_service.name_columns import plain_extras
 from tierdex.log_service.queue_table import RowQueues
 from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
@@ -191,6 +193,11 @@ def _extras(settings: Settings, given: GivenMessages, count: int) -> BinaryColum
     """Return the extra of each message, or None when no message has one."""
     if given.keys is None and given.message_id is None and given.headers is None:
         return None
+    if given.headers is None:
+        plain = plain_extras(settings, given.keys, given.message_id, count)
+        if plain is not None:
+            _check_extras(settings, plain)
+            return plain
     columns = []
     for name, values in (
         ("keys", given.keys), ("message_id", given.message_id), ("headers", given.headers),

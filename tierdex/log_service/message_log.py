@@ -204,9 +204,10 @@ class MessageLog:
         """Append many messages by column, in order of rows; return their offsets.
 
         `body` is Arrow binary or a list of bytes; `topic`, `queue_id` and `timestamp` are one value for all
-        rows or a column; `keys` a list of strings a row, `message_id` a string a row, `headers` a list of
-        (name, bytes) a row. All or none: the whole call is checked first. What fits one stage (4 MiB) is
-        atomic across a crash; of more, a prefix of each queue may survive one. Raises as `append` does.
+        rows or a column; `keys` a list of strings or one a row, `message_id` a string a row (both quick as
+        Arrow columns), `headers` a list of (name, bytes) a row. All or none: the whole call is checked
+        first. What fits one stage (4 MiB) is atomic across a crash; of more, a prefix of each queue may
+        survive one. Raises as `append` does.
         """
         given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
         pending = self._append_batch_nowait(given, durability)

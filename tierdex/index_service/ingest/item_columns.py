@@ -9,6 +9,7 @@ Depends on indexfile.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierdex.indexfile.columns import ItemColumns, StringColumn
@@ -54,6 +55,19 @@ def items_of_columns(columns: EntryColumns, first: int, count: int) -> list[Item
             )
         )
     return items
+
+
+def sliced(items: ItemColumns, first: int, count: int) -> ItemColumns:
+    """Return rows [first, first + count) of items that are given by hash and by number alone."""
+    assert items.hashes is not None
+    rows = slice(first, first + count)
+    return replace(
+        items,
+        hashes=items.hashes[rows],
+        timestamp=items.timestamp[rows],
+        fields={name: values[rows] for name, values in items.fields.items()},
+        topic_index=None if items.topic_index is None else items.topic_index[rows],
+    )
 
 
 def item_count(items: Sequence[ItemColumns | ItemRows]) -> int:

@@ -37,7 +37,7 @@ from tierdex.index_service.ingest.active_file import ActiveFile
 from tierdex.index_service.ingest.direct_puts import DirectPuts
 from tierdex.index_service.ingest.disk_budget import DiskBudget
 from tierdex.index_service.ingest.group_commit import GroupCommit
-from tierdex.index_service.ingest.item_columns import item_count, items_of_columns
+from tierdex.index_service.ingest.item_columns import item_count, items_of_columns, sliced
 from tierdex.index_service.ingest.next_file import NextFile, reserve_ahead
 from tierdex.indexfile.chained.file import FileFullError
 from tierdex.indexfile.columns import ItemRows
@@ -196,23 +196,28 @@ class Writer:
                 self._append_locked(items_of_columns(columns, first, count), schema)
                 first += count
 
-    def append_led(self, items: ItemRows, source: Source) -> None:
+    def append_led(self, items: Sequence[ItemColumns], source: Source) -> None:
         """Write the items of messages that a log has, up to `source`, at level `os`.
 
         Raises as a put does; then a prefix may be there, which the next attempt writes again.
         """
         with self._lock:
             self.check_accepts()
-            first = 0
-            while first < items.row_count:
-                left = items.row_count - first
-                count = self._rows_for_next_append(1, left, MESSAGE_SCHEMA)
-                rows = ItemRows(items.rows[first : first + count], items.topics)
-                is_last = count == left
-                self._append_locked(
-                    [rows], MESSAGE_SCHEMA, source if is_last else source._replace(partial=True)
-                )
-                first += count
+            count = item_count(items)
+            if self._rows_for_next_append(1, count, MESSAGE_SCHEMA) == count:
+                self._append_locked(items, MESSAGE_SCHEMA, source)
+                return
+            partial = source._replace(partial=True)
+            for each in items:
+                first = 0
+                while first < each.row_count:
+                    left = each.row_count - first
+                    count = self._rows_for_next_append(1, left, MESSAGE_SCHEMA)
+                    is_last = count == left and each is items[-1]
+                    self._append_locked(
+                        [sliced(each, first, count)], MESSAGE_SCHEMA, source if is_last else partial
+                    )
+                    first += count
 
     def _refuse_led(self) -> None:
         if self._is_led:

@@ -5,7 +5,7 @@
 
 Reads a journal's bytes in place: batches that this process wrote, or that were verified before. A row's
 offset is the first one of its queue in the file and how many rows of that queue came before it, which is
-counted here. Depends on logfile, indexfile, hashing, intrinsics and the kernel decorator.
+counted here. Depends on logfile, hashing, intrinsics and the kernel decorator.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from tierdex.fileparts.kernels.intrinsics import (
     load_u8,
     load_u32,
     store_i64,
+    store_u8,
     store_u32,
     store_u64,
 )
-from tierdex.indexfile import layout as index_layout
-from tierdex.indexfile import schema
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels.scan import row_length
 from tierdex.logfile.journal.kernels.state import S_FIRST, S_ID, S_TOPIC, STATE_BYTES
@@ -39,8 +38,10 @@ from tierdex.logfile.kernels.rows import open_row
     K_BASE_TIME, K_ID_SEED, K_QUEUE_COUNT,
     K_BASE, K_STATES, K_SEEN, K_SEEDS,  # addresses: byte 0, queues' states, rows seen of each (u4), seeds
     K_BROKEN,  # 1: a row breaks a rule
-) = range(13)  # fmt: skip
-WALK_WORDS: Final = 13
+    K_IDS,  # items of message IDs among those of the last call
+    K_HASHES, K_TIMES, K_OFFSETS, K_SIZES, K_IDS_OF_QUEUES, K_TOPICS, K_KINDS,  # addresses: columns of items
+) = range(21)  # fmt: skip
+WALK_WORDS: Final = 21
 
 _RECORD = layout.places(layout.RECORD)
 _R_CRC, _R_ENTRIES, _R_ROWS = _RECORD["crc"], _RECORD["entry_bytes"], _RECORD["row_bytes"]
@@ -55,11 +56,6 @@ _EXTRA = layout.places(layout.EXTRA)
 _E_TAG, _E_NAME, _E_VALUE = _EXTRA["tag"], _EXTRA["name_bytes"], _EXTRA["value_bytes"]
 _EXTRA_ITEM: Final = layout.EXTRA_ITEM_BYTES
 _IS_ID, _IS_KEY = int(layout.ExtraTag.MESSAGE_ID), int(layout.ExtraTag.KEY)
-_HASH_AT, _LINK_AT = index_layout.ITEM_HASH_POSITION, index_layout.ITEM_LINK_POSITION
-_TAG_AT, _TIME_AT = index_layout.ITEM_TAG_POSITION, index_layout.ITEM_TIME_POSITION
-_OFFSET_AT, _SIZE_AT = schema.MESSAGE_OFFSET_POSITION, schema.MESSAGE_SIZE_POSITION
-_QUEUE_AT, _ITEM_BYTES = schema.MESSAGE_QUEUE_POSITION, schema.MESSAGE_BYTES
-_KIND_BIT = np.uint32(index_layout.KIND_BIT)
 _U2: Final = 0xFFFF
 
 
@@ -88,40 +84,34 @@ def _keys_of(extra: int, extra_bytes: int) -> Any:
 
 
 @kernel
-def _write_item(out: int, opened: Any, queue_id: Any, offset: int, name: Any, tag: Any) -> None:
-    time, _, _, body_bytes, _, _ = opened
-    store_u64(out + _HASH_AT, name)
-    store_u32(out + _LINK_AT, np.uint32(0))
-    store_u32(out + _TAG_AT, tag)
-    store_i64(out + _TIME_AT, time)
-    store_i64(out + _OFFSET_AT, offset)
-    store_u32(out + _SIZE_AT, np.uint32(body_bytes))
-    store_u32(out + _QUEUE_AT, queue_id)
-
-
-@kernel
 def _write_items(
-    walk: Any, opened: Any, topic: Any, queue_id: Any, offset: int, out: int, count: int
+    walk: Any, opened: Any, topic: Any, queue_id: Any, offset: int, taken: int, count: int
 ) -> None:
-    """Write the items of a row, whose extra has `count` keys and message IDs, to `out`."""
-    extra, extra_bytes = opened[4], opened[5]
+    """Write the items of a row, whose extra has `count` keys and message IDs, behind `taken` others."""
+    time, _, _, body_bytes, extra, extra_bytes = opened
     seed = np.uint64(load_i64(walk[K_SEEDS] + 8 * np.int64(topic)))
     at = np.int64(0)
-    for _ in range(count):
+    for i in range(taken, taken + count):
         length, begin = _item_length(extra + at, extra_bytes - at)
         value, value_bytes = extra + at + begin, length - begin
-        if load_u8(extra + at) == _IS_ID:
-            found = xxh64(value, value_bytes, np.uint64(walk[K_ID_SEED]))
-            _write_item(out, opened, queue_id, offset, found, topic | _KIND_BIT)
+        is_id = load_u8(extra + at) == _IS_ID
+        if is_id:
+            walk[K_IDS] += 1
+            name = xxh64(value, value_bytes, np.uint64(walk[K_ID_SEED]))
         else:
-            found = xxh64(value, value_bytes, seed)
-            _write_item(out, opened, queue_id, offset, found, topic)
-        out += _ITEM_BYTES
+            name = xxh64(value, value_bytes, seed)
+        store_u64(walk[K_HASHES] + 8 * i, name)
+        store_i64(walk[K_TIMES] + 8 * i, time)
+        store_i64(walk[K_OFFSETS] + 8 * i, offset)
+        store_u32(walk[K_SIZES] + 4 * i, np.uint32(body_bytes))
+        store_u32(walk[K_IDS_OF_QUEUES] + 4 * i, queue_id)
+        store_u32(walk[K_TOPICS] + 4 * i, topic)
+        store_u8(walk[K_KINDS] + i, np.uint8(is_id))
         at += length
 
 
 @kernel
-def _take_rows(walk: Any, rows_end: int, out: int, taken: int, room: int) -> Any:
+def _take_rows(walk: Any, rows_end: int, taken: int, room: int) -> Any:
     """Take the rows from K_ROW to `rows_end`, while there is room; return how many items there are."""
     base, place = walk[K_BASE], walk[K_ROW]
     emits = walk[K_NUMBER] >= walk[K_EMIT_FROM]
@@ -143,8 +133,7 @@ def _take_rows(walk: Any, rows_end: int, out: int, taken: int, room: int) -> Any
             state = walk[K_STATES] + STATE_BYTES * queue
             offset = load_i64(state + S_FIRST) + before
             topic, queue_id = load_u32(state + S_TOPIC), load_u32(state + S_ID)
-            place_out = out + _ITEM_BYTES * taken
-            _write_items(walk, opened, topic, queue_id, offset, place_out, count)
+            _write_items(walk, opened, topic, queue_id, offset, taken, count)
             taken += count
         store_u32(seen, np.uint32(before + 1))
         place += (length + (_UNIT - 1)) & ~np.int64(_UNIT - 1)
@@ -153,12 +142,12 @@ def _take_rows(walk: Any, rows_end: int, out: int, taken: int, room: int) -> Any
 
 
 @kernel
-def items_of_rows(walk: Any, end: int, out: int, room: int) -> Any:
+def items_of_rows(walk: Any, end: int, room: int) -> Any:
     """Write the items of rows from where the walk is to byte `end`, at most `room`; return how many.
 
     Ends behind a batch where it can. A row's items are never parted: `room` is for those of any one.
     """
-    taken = np.int64(0)
+    taken = walk[K_IDS] = np.int64(0)
     while walk[K_POSITION] < end:
         if walk[K_ROW] == 0:
             if 4 * taken > 3 * room:
@@ -167,7 +156,7 @@ def items_of_rows(walk: Any, end: int, out: int, room: int) -> Any:
         record = walk[K_BASE] + walk[K_POSITION]
         rows, entries = load_i64(record + _R_ROWS), np.int64(load_u32(record + _R_ENTRIES))
         rows_end = walk[K_POSITION] + _RECORD_BYTES + rows
-        taken = _take_rows(walk, rows_end, out, taken, room)
+        taken = _take_rows(walk, rows_end, taken, room)
         if walk[K_ROW] < rows_end:
             return taken
         length = (_RECORD_BYTES + rows + entries + _BATCH_UNIT - 1) & ~np.int64(_BATCH_UNIT - 1)
@@ -179,12 +168,12 @@ def items_of_rows(walk: Any, end: int, out: int, room: int) -> Any:
 
 
 @kernel
-def items_of_listed(walk: Any, rows: Any, count: int, out: int, room: int) -> Any:
-    """Write the items of `count` rows to `out`, at most `room`; return (rows taken, items).
+def items_of_listed(walk: Any, rows: Any, count: int, room: int) -> Any:
+    """Write the items of `count` rows, at most `room`; return (rows taken, items).
 
     `rows` are four addresses: those of the rows, topics (u4), queue ids (u4), offsets (i8).
     """
-    taken = np.int64(0)
+    taken = walk[K_IDS] = np.int64(0)
     for i in range(count):
         opened = open_row(load_i64(rows[0] + 8 * i), 0)
         keys = _keys_of(opened[4], opened[5]) if opened[1] == 0 else np.int64(0)
@@ -193,6 +182,6 @@ def items_of_listed(walk: Any, rows: Any, count: int, out: int, room: int) -> An
         if keys > 0:
             topic, queue_id = load_u32(rows[1] + 4 * i), load_u32(rows[2] + 4 * i)
             offset = load_i64(rows[3] + 8 * i)
-            _write_items(walk, opened, topic, queue_id, offset, out + _ITEM_BYTES * taken, keys)
+            _write_items(walk, opened, topic, queue_id, offset, taken, keys)
             taken += keys
     return np.int64(count), taken
