@@ -6,7 +6,15 @@ import pytest
 
 from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
+from tierdex.clock import ManualClock
 from tierdex.compactor.scrub import Scrubber
+from tierdex.errors import TierdexError
+from tierdex.fileparts.layout import Part
+from tierdex.filesystem import LocalFileSystem
+from tierdex.ids import SeededIds
+from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import FaultyStore
 
 
 @pytest.fixture
@@ -62,6 +70,40 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path, clock):
     scrubber.step()
     assert not path.exists()
     assert offsets(index.query("orders", key="K9")) == [9]
+
+
+def test_damaged_filter_of_a_local_file_makes_that_file_missing(make_index, tmp_path):
+    """One query, the rest of a page and a batch go on without the file, and name it."""
+    store = FaultyStore(MemoryStore(), ids=SeededIds(1), clock=ManualClock())
+    index = make_index(store=store, filter_bits=16)
+    for number in range(3):
+        put(index, "A", number)
+        index.roll()
+    with store.outage(), pytest.raises(TierdexError):
+        index.run_compaction()
+    handles = index._components.table.snapshot().files
+    compacted = [handle for handle in handles if handle.state.value == "compacted"]
+    assert len(compacted) == 3
+    damaged = compacted[1]
+    index.close()
+    file = CompactedFile.open_local(LocalFileSystem(), damaged.path)
+    position = file.footer.part(Part.FILTER, damaged.path).position
+    file.close()
+    damage(damaged.path, position)
+    index = make_index(store=store, filter_bits=16)
+    with store.outage():
+        for _ in range(2):  # also as a topic that the fast path knows
+            first = index.query("orders", key="A", max_count=1)
+            assert (offsets(first), first.complete) == ([2], True)
+            rest = index.query("orders", key="A", cursor=first.next_cursor)
+            (batch,) = index.query_batch([{"topic": "orders", "key": "A"}])
+            for answer, expected in (
+                (index.query("orders", key="A"), [2, 0]),
+                (rest, [0]),
+                (batch, [2, 0]),
+            ):
+                assert offsets(answer) == expected
+                assert [missing.file for missing in answer.missing] == [damaged.file_id]
 
 
 def test_scrub_quarantines_a_damaged_local_file(make_index, tmp_path):

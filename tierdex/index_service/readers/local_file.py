@@ -1,7 +1,7 @@
 """A local file as a query sees it: the chained form (unsealed, sealed) or the compacted one.
 
-`query_reader` is the one place that knows which reader a handle may have. Depends on file_reader and
-indexfile.
+`query_reader` is the one place that knows which reader a handle may have. Depends on file_reader,
+indexfile and errors.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tierdex.errors import CorruptFileError
 from tierdex.index_service.readers.file_reader import FileRows
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
@@ -34,7 +35,10 @@ class LocalReader:
 
     def excludes(self, key_hash: int) -> bool:
         file = self._file
-        return isinstance(file, CompactedFile) and not file.may_contain(key_hash)
+        try:
+            return isinstance(file, CompactedFile) and not file.may_contain(key_hash)
+        except CorruptFileError:
+            return False  # the search meets it again, where it is this file's error and nobody else's
 
     def search(
         self, wanted: FileSearch, meter: FileMeter, executor: Executor | None = None
@@ -42,7 +46,8 @@ class LocalReader:
         del meter, executor  # no request is sent
         file = self._file
         tags = wanted.tags(file.dictionaries)
-        which: Any = slice(None) if (tags != TAG_NONE).all() else np.flatnonzero(tags != TAG_NONE)
+        has_topic = tags != TAG_NONE
+        which: Any = slice(None) if has_topic.all() else np.flatnonzero(has_topic)
         if isinstance(file, CompactedFile):
             which = in_hash_order(wanted, which)
         found = file.search(wanted.columns(which, tags))
