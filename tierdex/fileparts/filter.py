@@ -22,7 +22,7 @@ from tierdex.fileparts.checksums import checksum, part_seed, unit_seed
 from tierdex.fileparts.kernels import fuse_filter as kernels
 from tierdex.fileparts.kernels.fuse_build import Scratch, build_partition
 from tierdex.fileparts.layout import FILTER_PARTITION, Part
-from tierdex.fileparts.memory import thread_buffer
+from tierdex.fileparts.memory import address, thread_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -239,7 +239,7 @@ class FuseFilter:
         answers = np.ones(len(hashes), bool)
         if self.bits:
             damaged = kernels.contains_many(
-                self.address, hashes.ctypes.data, len(hashes), answers.ctypes.data
+                self.address, address(hashes), len(hashes), address(answers)
             )
             if damaged >= 0:
                 self._fail(damaged)
