@@ -36,7 +36,7 @@ Programmer errors are AssertionError and IllegalTransitionError. Depends on noth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -237,3 +237,13 @@ class ClosedError(TierdexError):
 
 class IllegalTransitionError(AssertionError):
     """A file was moved between states without a transition: a bug of Tierdex."""
+
+
+FILE_ERRORS: Final = (
+    CorruptFileError,
+    UnavailableError,
+    NotFoundError,
+    StoreRefusedError,
+    OSError,
+)
+"""Errors that concern one file: an answer may go on without it, and says so."""

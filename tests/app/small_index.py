@@ -13,7 +13,7 @@ from tierdex.index_service.answer import Answer, Entry, Explain, Missing
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.put_columns import make_entry_columns
-from tierdex.index_service.requests.query import make_request, make_requests
+from tierdex.index_service.requests.query import QueryValues, make_request, make_requests
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.settings import Settings
 
@@ -98,16 +98,8 @@ class SmallIndex:
         id_time=None,
     ):
         self._maybe_fail()
-        request = make_request(
-            self.settings,
-            topic=topic,
-            key=key,
-            message_id=message_id,
-            begin=begin,
-            end=end,
-            max_count=max_count,
-            cursor=cursor,
-        )
+        values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
+        request = make_request(self.settings, values)
         return self._answer(request, explain, on_error)
 
     def _answer(self, request, explain=False, on_error="partial"):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
+from tierdex.index_service.answer import Answer
 from tierdex.index_service.answer_age import AnswerAge
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.peers.peer_round import PeerRound
@@ -24,7 +25,7 @@ from tierdex.index_service.query.answers import answer_query
 from tierdex.index_service.query_guard import QueryGuard
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.id_time import OFF, narrow
-from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, make_request
+from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
-    from tierdex.index_service.answer import Answer
     from tierdex.index_service.components import Components
     from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.query.memory_search import Begun
     from tierdex.indexfile.schema import Schema
     from tierdex.storage_layer.base import Store
 
@@ -292,28 +293,28 @@ class Index(OperatedIndex):
             and not self._asks_peers
             and on_error in ("partial", "fail")
         )
+        begun: Begun | None = None
         if is_plain and (
             (fresh_within is None and self._fresh_within is None) or self._is_within(fresh_within)
         ):
-            answer = self._from_memory(topic, key, message_id, begin, end, max_count)
-            if answer is not None:
-                return answer
-        request = make_request(
-            self._settings,
-            topic=topic,
-            key=key,
-            message_id=message_id,
-            begin=begin,
-            end=end,
-            max_count=max_count,
-            cursor=cursor,
-        )
+            told = self._from_memory(topic, key, message_id, begin, end, max_count)
+            if isinstance(told, Answer):
+                return told
+            begun = told
+        values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
+        key_hash = None if begun is None else begun.key_hash
+        request = make_request(self._settings, values, key_hash=key_hash)
         fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
             peer_round = PeerRound()
             answer = answer_query(
-                self._queries, request, explain=explain, fail=fail, peer_round=peer_round
+                self._queries,
+                request,
+                begun,
+                explain=explain,
+                fail=fail,
+                peer_round=peer_round,
             )
             self._age.tell((answer,), limit, peer_round, fail=fail)
             if answer.explain is not None:
@@ -353,7 +354,8 @@ class Index(OperatedIndex):
             fresh_within
         ):
             return None
-        return self._from_memory(topic, key, message_id, begin, end, max_count)
+        told = self._from_memory(topic, key, message_id, begin, end, max_count)
+        return told if isinstance(told, Answer) else None
 
     def query_batch(
         self,

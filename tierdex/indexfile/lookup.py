@@ -105,6 +105,18 @@ class Search(NamedTuple):
         )
 
 
+class Few(NamedTuple):
+    """What one lookup found in one step: its rows as tuples in the order of the dtype, newest first."""
+
+    rows: list[tuple[int, ...]]
+    places: bytes  # i8, one a row
+    following: int  # the place where the search goes on, or DONE
+
+
+NOTHING: Final = Few([], b"", DONE)
+NOT_SEARCHED: Final = Few([], b"", START)
+
+
 class Found(NamedTuple):
     """Lookup i has the rows `rows[offsets[i] : offsets[i + 1]]`, newest arrival first.
 

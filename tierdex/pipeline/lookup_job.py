@@ -13,7 +13,7 @@ brought by the driver and travels with the job. What a lookup costs is the pages
 times files. All of a key's files are asked by one task, so `max_count` stops early there.
 
 Depends on lookup_task, snapshot, remote_file, indexfile, arrow_columns, job_store, lookup_batch,
-lookup_file, reader, scan_report and storage_layer.
+lookup_file, scan_report and storage_layer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import FILE_ERRORS, InvalidRequestError
 from tierdex.indexfile.hashing import MESSAGE_ID_TOPIC
 from tierdex.pipeline.arrow_columns import COLUMN_DDL
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.lookup_batch import ORDER
 from tierdex.pipeline.lookup_file import FileHead
 from tierdex.pipeline.lookup_task import COMPLETE, LookupJob, LookupTask
-from tierdex.pipeline.reader import FILE_ERRORS
 from tierdex.pipeline.remote_file import RemoteFile
 from tierdex.pipeline.scan_report import (
     ScanReport,

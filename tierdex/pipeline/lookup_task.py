@@ -3,7 +3,7 @@
 For each batch the files are asked newest first, those lookups only that still want entries. An
 entry that several files hold (a broker replayed it) is given once.
 
-Depends on lookup_batch, lookup_file, lookup_matches, reader, scan_report and storage_layer.
+Depends on lookup_batch, lookup_file, lookup_matches, scan_report and storage_layer.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from tierdex.errors import FILE_ERRORS
 from tierdex.pipeline.lookup_batch import ORDER, LookupBatch
 from tierdex.pipeline.lookup_file import READS_AT_ONCE, LookupFile
 from tierdex.pipeline.lookup_matches import LookupMatches
-from tierdex.pipeline.reader import FILE_ERRORS
 from tierdex.pipeline.scan_report import ScanReport
 from tierdex.storage_layer.metered import RequestCounts
 

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
+from tierdex.errors import FILE_ERRORS, CorruptFileError
 from tierdex.indexfile.compacted.page_groups import NEAR_PAGES
 from tierdex.pipeline.arrow_columns import RowColumns
 from tierdex.pipeline.predicate import Predicate
@@ -48,13 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FILE_ERRORS: Final = (
-    CorruptFileError,
-    UnavailableError,
-    NotFoundError,
-    StoreRefusedError,
-    OSError,
-)
 _SPAN_PAGES: Final = 512  # of at most 4 KiB each: the pages of one request and one batch
 _LOOK_AHEAD: Final = 2
 

@@ -1,8 +1,9 @@
-"""Lookups that memory alone answers give what the full query gives, from both local forms."""
+"""Lookups that memory answers, alone or in part, give what the general path gives."""
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,13 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import BacklogFullError, TierdexError
 from tierdex.ids import SeededIds
+from tierdex.index_service.query import in_memory
 from tierdex.index_service.query.answers import answer_query
-from tierdex.index_service.requests.query import make_request
+from tierdex.index_service.readers.published_file import PublishedFile
+from tierdex.index_service.requests.query import QueryValues, make_request
+from tierdex.indexfile import hashing
+from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
 
@@ -41,7 +47,7 @@ def index(make_index, store):
 
 
 def full_answer(index, **lookup):
-    request = make_request(index._settings, **lookup)
+    request = make_request(index._settings, QueryValues(**lookup))
     return answer_query(index._queries, request, explain=False, fail=False)
 
 
@@ -90,15 +96,20 @@ TIMES = st.none() | st.integers(999, 1005)
 @given(
     files=histories(),
     published=st.integers(1, 4),
+    sealed=st.integers(0, 1),
+    drop_pages=st.booleans(),
     names=st.sampled_from([("a", "x"), ("a", "z"), ("b", "y"), ("c", "x"), (None, "m1")]),
     begin=TIMES,
     end=TIMES,
     max_count=st.sampled_from([1, 2, 64]),
 )
 def test_cached_pages_answer_what_the_full_query_answers(
-    files, published, names, begin, end, max_count
+    files, published, sealed, drop_pages, names, begin, end, max_count
 ):
-    """A lookup whose pages the full query has read is answered without the store, and equally."""
+    """A lookup whose pages the full query has read is answered without the store, and equally.
+
+    So is one that memory can only begin.
+    """
     topic, name = names
     lookup = {"topic": topic, "key" if topic else "message_id": name, "max_count": max_count}
     if begin is None or end is None or begin <= end:
@@ -115,6 +126,8 @@ def test_cached_pages_answer_what_the_full_query_answers(
             if number < published:
                 index.roll()
                 index.run_compaction()
+            elif number < published + sealed:
+                index.roll()
         expected = index.query(**lookup)  # teaches the topic, reads the pages
         with store.outage():
             answer = index.query_local(**lookup)
@@ -126,6 +139,11 @@ def test_cached_pages_answer_what_the_full_query_answers(
         else:
             assert answer is None  # the cursor's business
         assert index.query_local(**lookup, cursor="") is None
+        if drop_pages:
+            index._components.read_view._manifests._pages._ranges.clear()
+        begun = index.query(**lookup)
+        assert (begun.entries, begun.next_cursor) == (full.entries, full.next_cursor)
+        assert (begun.complete, begun.as_of) == (full.complete, full.as_of)
     assert index.query_local(**lookup) is None  # closed
 
 
@@ -321,3 +339,92 @@ def test_no_file_is_kept_for_a_topic_that_nobody_asks_for_any_more(make_index):
     put(index, "a", 2)
     assert offsets(index.query_local("orders", key="a")) == [2, 1]
     assert set(index._components.local_queries._plans) == {"orders"}
+
+
+# -- what is handed on to the general path ----------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Count what a query does: names hashed, and searches of each file, by the form that was searched."""
+    counts = Counter()
+
+    def count(owner, name, what):
+        original = getattr(owner, name)
+
+        def counted(*arguments, **named):
+            label = what(*arguments) if callable(what) else what
+            counts[label] += 1
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    def file_of(file, *_):
+        return getattr(file, "path", "published")
+
+    for name in ("key_hash", "message_id_hash"):
+        count(hashing, name, "hashes")
+    count(in_memory, "seeded_hash", "hashes")
+    for owner in (ChainedFile, CompactedFile):
+        for name in ("search", "find_few"):
+            count(owner, name, file_of)
+    count(PublishedFile, "search", "store")
+    return counts
+
+
+def searches(asked, index):
+    """Return how often each local file was searched beyond its finder, newest first."""
+    handles = index._components.table.snapshot().files
+    return [asked[handle.reader.path] for handle in handles if hasattr(handle.reader, "path")]
+
+
+def test_miss_hashes_once_and_asks_no_file_again(published, asked, store):
+    """k1 lies in the oldest file, whose page is not in memory: all others were asked before."""
+    published.query("orders", key="absent")  # teaches the topic
+    pages = published._components.read_view._manifests._pages
+    published.query("orders", key="k1")
+    pages._ranges.clear()
+    asked.clear()
+    calls = store.calls("get")
+    assert offsets(published.query("orders", key="k1")) == [100]
+    assert store.calls("get") == calls + 1
+    assert asked["hashes"] == 1
+    assert asked["store"] == 1  # the filter of the newer one said no, in memory
+    assert searches(asked, published) == [0]
+
+
+def test_page_that_the_newest_file_fills_asks_no_other(published, asked):
+    published.query("orders", key="k0")
+    asked.clear()
+    answer = published.query("orders", key="k0", max_count=1)
+    assert offsets(answer) == [2]
+    assert (asked["hashes"], asked["store"], searches(asked, published)) == (1, 0, [0])
+    rest = published.query("orders", key="k0", cursor=answer.next_cursor)
+    assert offsets(rest) == [1, 0]
+
+
+def test_hot_key_goes_on_where_memory_left_it(make_index, asked):
+    index = make_index()
+    for offset in range(40):
+        put(index, "hot", offset)
+    index.query("orders", key="absent")
+    asked.clear()
+    assert offsets(index.query("orders", key="hot")) == list(reversed(range(40)))
+    assert asked["hashes"] == 1
+    assert searches(asked, index) == [2]  # its first 16 in one step, and the others
+
+
+def test_what_was_begun_is_of_no_use_once_the_files_have_changed(published, asked, monkeypatch):
+    """A file is rolled, and another message put, between the fast path and the general one."""
+    published.query("orders", key="k0")
+    memory = published._from_memory
+
+    def told(*arguments):
+        begun = memory(*arguments)
+        published.roll()
+        put(published, "k0", 7)
+        published.flush("os")
+        return begun
+
+    monkeypatch.setattr(published, "_from_memory", told)
+    assert offsets(published.query("orders", key="k0", max_count=2)) == [7, 2]

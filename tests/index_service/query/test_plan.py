@@ -7,7 +7,7 @@ import pytest
 from tests.lifecycle.rows import make_row
 from tierdex.index_service.query.plan import Plan, find_covering
 from tierdex.index_service.requests.lookups import Lookups
-from tierdex.index_service.requests.query import make_request
+from tierdex.index_service.requests.query import QueryValues, make_request
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.file_table import FileTable
@@ -28,7 +28,9 @@ def plan(files, **asked):
     table = FileTable()
     table.insert(*files)
     with table.snapshot() as snapshot:
-        plan = Plan(snapshot.file_list, Lookups.of([make_request(load_settings(), **asked)]), [0])
+        plan = Plan(
+            snapshot.file_list, Lookups.of([make_request(load_settings(), QueryValues(**asked))]), 0
+        )
         candidates = list(plan.candidates())
         rest = plan.rest({h.file_id for h in candidates})
     assert rest.skipped == []
@@ -98,9 +100,9 @@ def test_a_plan_looks_at_no_file_beyond_those_that_are_taken(monkeypatch):
     monkeypatch.setattr(FileHandle, "overlaps", counting)
     for asked in ({}, {"begin": 5000, "end": 5019}):
         with table.snapshot() as snapshot:
-            request = make_request(load_settings(), topic="t", key="k", **asked)
+            request = make_request(load_settings(), QueryValues(topic="t", key="k", **asked))
             lookups = Lookups.of([request])
-            candidates = Plan(snapshot.file_list, lookups, [0]).candidates()
+            candidates = Plan(snapshot.file_list, lookups, 0).candidates()
             assert next(candidates).number == count
             assert looked_at == [count]
             following = next(candidates).number
@@ -108,8 +110,8 @@ def test_a_plan_looks_at_no_file_beyond_those_that_are_taken(monkeypatch):
             assert following == (501 if asked else count - 1)
         looked_at.clear()
     with table.snapshot() as snapshot:
-        request = make_request(load_settings(), topic="t", key="k", begin=5000, end=5019)
-        found = [
-            h.number for h in Plan(snapshot.file_list, Lookups.of([request]), [0]).candidates()
-        ]
+        request = make_request(
+            load_settings(), QueryValues(topic="t", key="k", begin=5000, end=5019)
+        )
+        found = [h.number for h in Plan(snapshot.file_list, Lookups.of([request]), 0).candidates()]
     assert found == looked_at == [count, 501, 500]

@@ -7,14 +7,14 @@ import pytest
 
 from tierdex.errors import CursorExpiredError, InvalidRequestError
 from tierdex.index_service.requests.entry_rules import INT64_MAX, INT64_MIN
-from tierdex.index_service.requests.query import make_request, make_requests
+from tierdex.index_service.requests.query import QueryValues, make_request, make_requests
 from tierdex.settings import load_settings
 
 SETTINGS = load_settings(max_key_bytes=8, max_count_limit=100, max_lookups=3)
 
 
 def make(**given):
-    return make_request(SETTINGS, **{"topic": "t", "key": "k", **given})
+    return make_request(SETTINGS, QueryValues(**{"topic": "t", "key": "k", **given}))
 
 
 def test_no_times_mean_all_of_them():
@@ -23,8 +23,8 @@ def test_no_times_mean_all_of_them():
 
 
 def test_a_message_id_may_name_its_topic():
-    with_topic = make_request(SETTINGS, topic="t", message_id="m")
-    without = make_request(SETTINGS, message_id="m")
+    with_topic = make_request(SETTINGS, QueryValues(topic="t", message_id="m"))
+    without = make_request(SETTINGS, QueryValues(message_id="m"))
     assert with_topic.key_hash == without.key_hash
     assert (with_topic.topic, without.topic) == ("t", None)
     assert with_topic.digest() != without.digest()

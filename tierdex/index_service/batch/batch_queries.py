@@ -33,7 +33,8 @@ def answer_batch(
 
     Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
     """
-    result = executor.run(lookups_of_dicts(executor.settings, lookups), peer_round=peer_round)
+    checked = lookups_of_dicts(executor.settings, lookups)
+    result = executor.run(checked, peer_round=peer_round)
     if fail:
         result.refuse_incomplete()
     return answers_of(result)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tierdex.index_service.batch.arrow_table import dictionary, plain, schema_as_of
 from tierdex.index_service.query.executor import AT_ONCE
-from tierdex.index_service.query.walk import FILE_ERRORS
+from tierdex.index_service.query.walk import SEARCH_ERRORS
 from tierdex.indexfile.chained.reader import ChainedReader
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE
@@ -74,7 +74,7 @@ def newest_table(executor: LookupExecutor, lookups: PlainLookups, *, at_once: bo
                 if columns.is_complete:
                     break
             columns.hash_keys()  # when no file was searched, nobody has looked at them
-        except FILE_ERRORS:
+        except SEARCH_ERRORS:
             return None
     # After the files: what is missing is named before it leaves the table.
     if not executor.is_still_fresh(freshness):

@@ -23,20 +23,25 @@ if TYPE_CHECKING:
     from tierdex.index_service.peers.peer_round import PeerRound
     from tierdex.index_service.query.executor import LookupExecutor, Result
     from tierdex.index_service.query.matches import Matches
+    from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.requests.query import QueryRequest
 
 
 def answer_query(
     executor: LookupExecutor,
     request: QueryRequest,
+    begun: Begun | None = None,
     *,
     explain: bool,
     fail: bool,
     peer_round: PeerRound | None = None,
 ) -> Answer:
-    """Answer a single query. Raises IncompleteAnswerError when `fail` and a file is missing."""
+    """Answer a single query, going on from what memory told of it.
+
+    Raises IncompleteAnswerError when `fail` and a file is missing.
+    """
     result = executor.run(
-        Lookups.of([request]), request.cursor, explain=explain, peer_round=peer_round
+        Lookups.of([request]), request.cursor, begun=begun, explain=explain, peer_round=peer_round
     )
     if fail:
         result.refuse_incomplete()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Missing
     from tierdex.index_service.peers.asking import Peers
     from tierdex.index_service.query.matches import Matches
+    from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.requests.cursor import Cursor
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.index_service.view.manifest_follower import Freshness
@@ -70,6 +71,7 @@ class _Run:
 
     lookups: Lookups
     cursor: Cursor | None
+    begun: Begun | None
     round_: PeerRound
     trace: Trace
     explain: bool
@@ -102,14 +104,17 @@ class LookupExecutor:
         lookups: Lookups,
         cursor: Cursor | None = None,
         *,
+        begun: Begun | None = None,
         explain: bool = False,
         peer_round: PeerRound | None = None,
     ) -> Result:
-        """Look everything up; a cursor belongs to a single lookup. Fills `peer_round`.
+        """Look everything up; a cursor, or what memory has `begun`, belongs to a single lookup.
+
+        Fills `peer_round`.
 
         Raises CursorExpiredError, and UnavailableError when the file of the cursor cannot be read.
         """
-        run = _Run(lookups, cursor, peer_round or PeerRound(), Trace(self.clock), explain)
+        run = _Run(lookups, cursor, begun, peer_round or PeerRound(), Trace(self.clock), explain)
         run.manifest_requests = self.read_view.catch_up()
         if self.peers is None:
             walk = self._walk_planned(run)
@@ -185,7 +190,8 @@ class LookupExecutor:
                     forgotten=run.round_.ages.forgotten, may_replan=may_replan,
                 )  # fmt: skip
                 try:
-                    walk.run(Page(run.cursor, files, may_jump=may_jump))
+                    page = Page(run.cursor, files, may_jump=may_jump)
+                    walk.run(page, self._usable(run.begun, files))
                     if run.explain:
                         run.trace.note_rest(walk.rest())
                 except WalkNeededError:
@@ -195,6 +201,12 @@ class LookupExecutor:
                     budget.close()
                 return walk
         raise AssertionError("a walk needs no other")
+
+    def _usable(self, begun: Begun | None, files: FileList) -> Begun | None:
+        """Return what memory told of a lookup, if it told it of these files, and as fresh as they are."""
+        if begun is None or begun.files is not files:
+            return None
+        return begun if begun.freshness is self.read_view.freshness else None
 
     def _budget(self, lookups: Lookups) -> Budget:
         most = self.settings

@@ -5,16 +5,16 @@ lookups of a broker ask for what was put lately, and most lookups of anything ar
 Both are answered here::
 
     the newest files, while they are chained    one kernel call a file, from the name to the message
-    files after them                            the filters of all local compacted ones in one call,
-                                                then those that may hold the key; published ones by a
-                                                sidecar that is open, and a page in the page cache
+    files after them                            as far as memory tells (memory_search.py)
 
-Whatever needs more (a request to the store, a hot key, a cursor, an explanation, a node that is not
-fresh) returns None, and takes the general path (`LookupExecutor`). An answer is the one that the general
-path would give. No snapshot is pinned: a reader that is closed meanwhile says so, and the general path
-answers. What a topic's lookups need is prepared once a version of the file table.
+An answer is the one that the general path (`LookupExecutor`) would give. Where memory does not tell (a
+request to the store, a hot key, a full page and its cursor), `Begun` hands on what was found and where the
+search stopped: the general path goes on there, and asks nothing twice. Other lookups (a cursor, an
+explanation, a node that is not fresh) are the general path's from the start. No snapshot is pinned: a
+reader that is closed meanwhile says so, and the general path answers. What a topic's lookups need is
+prepared once a version of the file table.
 
-Depends on manifest_follower, requests, readers, lifecycle, indexfile, fileparts, ingest, answer and settings.
+Depends on memory_search, manifest_follower, requests, lifecycle, indexfile, ingest, answer and settings.
 """
 
 from __future__ import annotations
@@ -22,35 +22,32 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tierdex.errors import TierdexError
-from tierdex.fileparts.filter import FilterGroup
 from tierdex.index_service.answer import Answer, Entry
-from tierdex.index_service.readers.published_file import PublishedFile
+from tierdex.index_service.query.memory_search import (
+    FILES_MAX,
+    MemoryFile,
+    MemoryFiles,
+    MemorySearch,
+)
 from tierdex.index_service.requests.repeats import without_repeats
-from tierdex.indexfile.chained.file import ChainedFile
-from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
-from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
+from tierdex.index_service.view.manifest_follower import NOT_FRESH
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
 from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
-from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.clock import Clock
-    from tierdex.fileparts.filter import FuseFilter
     from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.view.manifest_follower import ManifestFollower
-    from tierdex.indexfile.chained.reader import MessageFinder
-    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.forgotten import ForgottenEntries
     from tierdex.settings import Settings
 
 _new_tuple: Any = tuple.__new__
 _new_object: Any = object.__new__
-_FILES_MAX = 64  # files that are asked one after the other, on the caller's thread
 _FINDERS_MAX = 4  # of a plan; a finder has half a kilobyte
 _PLANS_KEPT = 16_384
 _TOPICS_REMEMBERED = 65_536
@@ -78,7 +75,7 @@ class LocalQueries:
         self._writer = writer
         self._waits = bytearray(1) if writer is None else writer.puts.waits
         self._closed = False
-        self._files = _Files(None, [])
+        self._files = MemoryFiles(None, [])
         # The seeds of topics that were found legal; None: message IDs.
         self._seeds: dict[str | None, int] = {None: MESSAGE_ID_SEED}
         self._plans: dict[str | None, _Plan] = {}  # for `_files`, so that no old file is kept alive
@@ -86,7 +83,7 @@ class LocalQueries:
     def close(self) -> None:
         """Answer nothing any more, and let go of the files."""
         self._closed = True
-        self._files = _Files(None, [])
+        self._files = MemoryFiles(None, [])
         self._plans = {}
 
     def learn(self, topic: str) -> None:
@@ -97,8 +94,8 @@ class LocalQueries:
 
     def run(
         self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any
-    ) -> Answer | None:
-        """Return the answer, or None when this lookup is not one of the simple ones.
+    ) -> Answer | Begun | None:
+        """Return the answer, or what memory has of it; None when this lookup is not one of the simple ones.
 
         Every put that returned is shown to it. Values of the wrong type or size give None: the full
         query says what is wrong with them.
@@ -112,7 +109,11 @@ class LocalQueries:
             name = message_id
         elif topic is None:
             return None
+        if type(max_count) is not int or not 0 < max_count <= self._max_count_limit:
+            return None
         freshness = self._manifests.freshness  # before the files: its `as_of` must not promise more
+        if freshness is NOT_FRESH:
+            return None
         try:
             plan = self._plans.get(topic)
         except TypeError:  # not even a string
@@ -129,9 +130,10 @@ class LocalQueries:
             if times is None:
                 return None
         entries: list[Entry] = []
-        is_told = True
-        for ask, _, names, file_id, state, node in plan.newest:
-            tag_above, queue_id, offset, size, timestamp = ask(name)
+        numbers: list[int] = []  # of their rows
+        untold = None  # the file whose finder could not tell
+        for ask, source, names, file_id, state, node in plan.newest:
+            tag_above, queue_id, offset, size, timestamp, number = ask(name)
             if tag_above > 0:
                 if times is None or times[0] <= timestamp <= times[1]:
                     fields = (
@@ -139,18 +141,22 @@ class LocalQueries:
                         queue_id, offset, size, timestamp, file_id, state, node, None, None, None,
                     )  # fmt: skip
                     entries.append(_new_tuple(Entry, fields))  # half of what `Entry` takes
+                    numbers.append(number)
             elif tag_above:
-                is_told = False
+                untold = source
                 break
-        if plan.asks_others or not is_told:
-            more = self._ask_others(plan, name, times or _ANY_TIME, entries if is_told else None)
-            if more is None:
+        search = None
+        if untold is not None or plan.asks_others or len(entries) >= max_count:
+            search = self._search(plan, name, times or _ANY_TIME)
+            if search is None:
                 return None
-            entries = more
+            search.take_found(entries, numbers)
+            search.run(plan.behind(untold), max_count)
+            if plan.is_behind():
+                self._prepare(topic)
+            entries = search.entries()
         if len(entries) > 1:
             entries = list(without_repeats(entries).values())
-        if type(max_count) is not int or not len(entries) < max_count <= self._max_count_limit:
-            return None  # the cursor's business
         # Again after them: what is missing is named before it leaves the table.
         if (
             self._manifests.freshness is not freshness
@@ -158,6 +164,8 @@ class LocalQueries:
             or self._closed
         ):
             return None
+        if search is not None and (search.where is not None or len(entries) >= max_count):
+            return search.begun(freshness)
         answer: Answer = _new_object(Answer)  # field by field: half of what calling `Answer` takes
         answer.entries, answer.complete, answer.missing = entries, True, []
         answer.next_cursor, answer.as_of, answer.explain = None, freshness.as_of, None
@@ -184,42 +192,29 @@ class LocalQueries:
             return None
         files = self._files
         if files.version is not version or len(self._plans) >= _PLANS_KEPT:
-            files = self._files = _Files(version, list(islice(version.files, _FILES_MAX + 1)))
+            files = self._files = MemoryFiles(version, list(islice(version.files, FILES_MAX + 1)))
             self._plans = {}
         plan = self._plans[topic] = _Plan(topic, seed, files, self._max_key_bytes)
         if self._closed:  # meanwhile: nobody will ask these files again
             self.close()
         return plan
 
-    def _ask_others(
-        self, plan: _Plan, name: Any, times: tuple[int, int], newest: list[Entry] | None
-    ) -> list[Entry] | None:
-        """Return `newest` and what the plan's other files hold; what all hold, when it is None.
+    def _search(self, plan: _Plan, name: Any, times: tuple[int, int]) -> MemorySearch | None:
+        """Return the search of what the finders left; None when the name is not plain."""
+        if not _is_plain(name, self._max_key_bytes):
+            return None
+        kind = KIND_MESSAGE_ID if plan.topic is None else KIND_KEY
+        lookup = Lookup(seeded_hash(name, plan.seed), kind, plan.topic)
+        return MemorySearch(plan.files, lookup, times)
 
-        None when memory alone does not tell, or the name is not plain.
-        """
-        if plan.files.is_many or type(name) is not str or not name.isascii():
-            return None
-        if not 0 < len(name) <= self._max_key_bytes:
-            return None
-        files = plan.files
-        sources = plan.others if newest is not None else files.sources
-        entries = newest or []
-        key_hash = seeded_hash(name, plan.seed)
-        try:
-            maybe = b"" if files.filters is None else files.filters.may_contain(key_hash)
-            for source in sources:
-                if source.filter >= 0 and not maybe[source.filter]:
-                    continue
-                more = source.ask(key_hash, plan.topic, *times)
-                if more is None:
-                    return None
-                entries += more
-        except TierdexError:
-            return None  # closed, damaged: the full query meets it again and says so
-        if plan.is_behind():
-            self._prepare(plan.topic)
-        return entries
+
+def _is_plain(name: Any, most_bytes: int) -> bool:
+    if type(name) is not str:
+        return False
+    try:
+        return 0 < len(name if name.isascii() else name.encode()) <= most_bytes
+    except UnicodeEncodeError:
+        return False
 
 
 def _times_of(begin: Any, end: Any) -> tuple[int, int] | None:
@@ -231,20 +226,6 @@ def _times_of(begin: Any, end: Any) -> tuple[int, int] | None:
     return (begin, end) if TIME_MIN <= begin <= end <= TIME_MAX else None
 
 
-class _Files:
-    """The files of one version of the table, and the filters of those that lie here whole."""
-
-    __slots__ = ("filters", "is_many", "sources", "version")
-
-    def __init__(self, version: object, files: Sequence[FileHandle]) -> None:
-        """`files` are the newest of them, one more than are asked here if there are so many."""
-        self.version = version
-        self.is_many = len(files) > _FILES_MAX
-        filters: list[FuseFilter] = []
-        self.sources = tuple(_Source(handle, filters) for handle in files[:_FILES_MAX])
-        self.filters = FilterGroup(filters) if filters else None
-
-
 class _Plan:
     """How lookups of one topic (None: of message IDs) are answered in one version of the table.
 
@@ -252,20 +233,33 @@ class _Plan:
     knows the topic; then the others. Never changed: what one thread asks is of one version.
     """
 
-    __slots__ = ("_newcomer", "asks_others", "files", "newest", "others", "seed", "topic")
+    __slots__ = (
+        "_finders",
+        "_newcomer",
+        "asks_others",
+        "files",
+        "newest",
+        "others",
+        "seed",
+        "topic",
+    )
 
-    def __init__(self, topic: str | None, seed: int, files: _Files, max_key_bytes: int) -> None:
+    def __init__(
+        self, topic: str | None, seed: int, files: MemoryFiles, max_key_bytes: int
+    ) -> None:
         self.topic = topic
         self.seed = seed
         self.files = files
         newest = []
-        self._newcomer: _Source | None = None  # to the topic: a file that may learn it
+        self._finders = []  # they own the memory that `ask` looks at
+        self._newcomer: MemoryFile | None = None  # to the topic: a file that may learn it
         for source in files.sources[:_FINDERS_MAX]:
             finder = source.finder(topic, seed, max_key_bytes)
             if finder is None:
                 self._newcomer = source if source.may_learn else None
                 break
-            newest.append((finder.ask, finder, source.names, *source.place))
+            newest.append((finder.ask, source, source.names, *source.place))
+            self._finders.append(finder)
         self.newest = tuple(newest)
         self.others = files.sources[len(newest) :]
         # Whoever asks them looks at the name; somebody has to.
@@ -275,72 +269,8 @@ class _Plan:
         """Say whether more files could be asked by their finders than when this was made."""
         return self._newcomer is not None and self._newcomer.knows(self.topic)
 
-
-class _Source:
-    """One file, with everything that a lookup needs of it at hand."""
-
-    __slots__ = ("_file", "_handle", "_published", "filter", "place")
-
-    def __init__(self, handle: FileHandle, filters: list[FuseFilter]) -> None:
-        """Take the file's filter into `filters`, if it lies here whole and has one."""
-        reader = handle.reader
-        is_local = isinstance(reader, ChainedFile | CompactedFile)
-        self._file: ChainedFile | CompactedFile | None = (
-            reader if is_local and reader.schema == MESSAGE_SCHEMA else None
-        )
-        self.filter = -1  # its number among the filters
-        if isinstance(reader, CompactedFile) and reader.item_count:
-            self.filter = len(filters)
-            filters.append(reader.filter)
-        self._published = reader if isinstance(reader, PublishedFile) else None
-        self._handle = handle
-        self.place = (handle.file_id, handle.state.value, handle.node)
-
-    def finder(self, topic: str | None, seed: int, max_key_bytes: int) -> MessageFinder | None:
-        """Return what finds a name's one message in one call, if the file has it for this topic."""
-        if not isinstance(self._file, ChainedFile):
-            return None
-        return self._file.message_finder(topic, signed_bits(seed), max_key_bytes)
-
-    @property
-    def may_learn(self) -> bool:
-        """Say whether it is a file that takes finders, and new topics."""
-        return isinstance(self._file, ChainedFile)
-
-    def knows(self, topic: str | None) -> bool:
-        """Say whether the file has a tag for the topic's keys; for message IDs without one, always."""
-        if topic is None or self._file is None:
-            return topic is None
-        return self._file.tag_of(topic, KIND_KEY) != TAG_NONE
-
-    @property
-    def names(self) -> list[str]:
-        """Return the topics of a file that has a finder, by the number in an item's tag."""
-        assert self._file is not None
-        return self._file.dictionaries.strings(TOPIC_DICTIONARY)
-
-    def ask(self, key_hash: int, topic: str | None, begin: int, end: int) -> list[Entry] | None:
-        """Return the file's entries; None when memory alone does not tell."""
-        lookup = Lookup(key_hash, KIND_MESSAGE_ID if topic is None else KIND_KEY, topic)
-        if self._file is not None:
-            rows, names = self._file.find_few(lookup, begin, end), self.names
-        elif self._published is None:
-            return None
-        else:
-            if topic is not None and not may_hold(self._handle.topics, topic):
-                return []
-            if (begin > TIME_MIN or end < TIME_MAX) and not self._handle.overlaps(begin, end):
-                return []
-            found = self._published.find_few(lookup, begin, end)
-            if found is None:
-                return None
-            names, rows = found
-            if not rows:
-                return []
-        if rows is None:
-            return None
-        rest = (*self.place, None, None, None)
-        return [
-            _new_tuple(Entry, (names[tag & TOPIC_MASK], queue_id, offset, size, timestamp, *rest))
-            for _, _, tag, timestamp, offset, size, queue_id in rows
-        ]
+    def behind(self, source: MemoryFile | None) -> Sequence[MemoryFile]:
+        """Return the files from `source` on, whose finder could not tell; None: those without finders."""
+        if source is None:
+            return self.others
+        return self.files.sources[self.files.sources.index(source) :]

@@ -41,6 +41,10 @@ class FileMatches(NamedTuple):
             numbers=self.numbers[which], rows=self.rows[which], places=self.places[which]
         )
 
+    def first(self, count: int) -> FileMatches:
+        """Return the first rows, all of them if there are no more."""
+        return self if len(self.rows) <= count else self.taken(slice(count))
+
     def decoder(self) -> RowDecoder:
         return RowDecoder(self.schema, self.dictionaries)
 

@@ -38,15 +38,19 @@ class Rest(NamedTuple):
 class Plan:
     """What some lookups of a batch need of the files of one snapshot. One thread."""
 
-    def __init__(self, files: FileList, lookups: Lookups, which: np.ndarray | slice) -> None:
-        """Plan the lookups `which`, at least one."""
+    def __init__(self, files: FileList, lookups: Lookups, number: int | None = None) -> None:
+        """Plan one lookup; None: all of them, at least one."""
         self._files = files
-        self._begin = int(lookups.begin[which].min())
-        self._end = int(lookups.end[which].max())
-        topics = [0] if lookups.is_of_one_topic else np.unique(lookups.topic_index[which]).tolist()
+        if number is not None:
+            self._begin, self._end = int(lookups.begin[number]), int(lookups.end[number])
+            topics = [int(lookups.topic_index[number])]
+        else:
+            self._begin, self._end = int(lookups.begin.min()), int(lookups.end.max())
+            one = lookups.is_of_one_topic
+            topics = [0] if one else np.unique(lookups.topic_index).tolist()
         self._topics = None  # hashes; None: any
         if NO_TOPIC not in topics:
-            self._topics = [topic_hash(lookups.topics[number]) for number in topics]
+            self._topics = [topic_hash(lookups.topics[index]) for index in topics]
 
     def candidates(self, newest: tuple[int, str] | None = None) -> Iterator[FileHandle]:
         """Yield the files to ask, newest first, as far as the caller goes; from `newest` on."""

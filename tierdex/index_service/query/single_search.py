@@ -1,8 +1,9 @@
 """The files of one lookup in order, published ones searched a little ahead on other threads.
 
-Local files are searched when their turn comes. Each published file before holds at least one entry, or costs
-nothing: so no more of them are begun than there are entries still wanted. Files whose filter is in memory
-and says no are passed over.
+The caller's own thread searches the file whose turn has come: a handover to another one would cost as much
+as a page that is in memory. Each published file before holds at least one entry, or costs nothing: so no
+more of them are begun than there are entries still wanted. Files whose filter is in memory and says no are
+passed over.
 
 Depends on paging, readers, indexfile, trace, requests and lifecycle.
 """
@@ -69,10 +70,6 @@ class SingleSearch:
         if self._first is not None:
             self._first.cancel()
 
-    @property
-    def is_under_way(self) -> bool:
-        return self._first is not None
-
     def next(self, want: int, *, is_begun: bool) -> FileRows | None:
         """Return the next rows; None when the file has no more."""
         if self._place == DONE:
@@ -133,11 +130,11 @@ class SingleSearches:
                 search.meter.filtered = True
                 self._trace.note(search, "pruned_by_filter", 0, 0)
                 continue
-            if not search.reader.is_local:
+            if self.under_way and not search.reader.is_local:
                 search.begin(self._executor, want)
             self.under_way.append(search)
-            if not self.under_way[0].is_under_way:
-                break  # a local file is searched when its turn comes: nothing to look ahead for
+            if self.under_way[0].reader.is_local:
+                break  # searched at once: nothing to look ahead for
         return self.under_way.popleft() if self.under_way else None
 
     def cancel(self) -> None:

@@ -1,14 +1,15 @@
 """One pass over the files of a snapshot for a batch of lookups, newest file first.
 
 **Many lookups** share each file: it is searched once for all that still want entries, the ranges of a
-published one side by side. Each may look at its share of what the batch may cost: a lookup that is cut
-before it has enough is parked, and goes on alone, from the place where it stopped, when all others are
-done. So a hot key, or keys that somebody chose to collide, cost the others nothing.
+published one side by side, and sidecars that are not here a few at a time. Each may look at its share of
+what the batch may cost: a lookup that is cut before it has enough is parked, and goes on alone, from the
+place where it stopped, when all others are done. So a hot key, or keys that somebody chose to collide, cost
+the others nothing.
 
 **One lookup** goes on in the same file until it has enough, and takes only what belongs to its page.
 
-Depends on matches, paging, plan, single_search, trace, executor, readers, requests, indexfile, lifecycle,
-answer and errors.
+Depends on matches, paging, plan, filters_ahead, single_search, trace, executor, readers, requests,
+indexfile, lifecycle, answer and errors.
 """
 
 from __future__ import annotations
@@ -19,13 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tierdex.errors import (
-    CorruptFileError,
-    NotFoundError,
-    StoreRefusedError,
-    UnavailableError,
-)
+from tierdex.errors import FILE_ERRORS, NotFoundError, UnavailableError
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.query.filters_ahead import FiltersAhead
 from tierdex.index_service.query.matches import FileMatches, FileMissing, Matches
 from tierdex.index_service.query.plan import Plan
 from tierdex.index_service.query.single_search import SingleLookup, SingleSearch, SingleSearches
@@ -41,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierdex.index_service.query.executor import LookupExecutor
+    from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.query.paging import Page
     from tierdex.index_service.query.trace import Trace
     from tierdex.index_service.readers.file_reader import QueryReader
@@ -51,15 +49,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Errors that concern one file: the answer goes on without it and says so.
-FILE_ERRORS: Final = (
-    CorruptFileError,
-    UnavailableError,
-    NotFoundError,
-    StoreRefusedError,
-    BudgetExceededError,
-    OSError,
-)
+SEARCH_ERRORS: Final = (*FILE_ERRORS, BudgetExceededError)
 _LEAST_ALONE: Final = 65_536  # items for a parked lookup, whatever is left for the others
 
 
@@ -100,10 +90,14 @@ class Walk:
         self._parked: dict[int, tuple[FileHandle, int]] = {}  # where each lookup goes on alone
         self._is_parked = np.zeros(lookups.count, bool)
 
-    def run(self, page: Page) -> None:
-        """Search the files; `page` is that of a single lookup."""
+    def run(self, page: Page, begun: Begun | None = None) -> None:
+        """Search the files; `page` and `begun` are those of a single lookup."""
         count = self._lookups.count
-        if count == 1:
+        if begun is not None:
+            self._take_begun(begun)
+            if begun.where is not None:
+                self._go_alone(0, self._budget, page, begun.where)
+        elif count == 1:
             self._go_alone(0, self._budget, page)
         elif count:
             self._go_together()
@@ -121,7 +115,7 @@ class Walk:
 
     def rest(self) -> Iterator[tuple[FileHandle, str]]:
         """Yield the files that were not searched, with the reason: O(files)."""
-        rest = Plan(self.files, self._lookups, slice(None)).rest(self._trace.file_ids())
+        rest = Plan(self.files, self._lookups).rest(self._trace.file_ids())
         for name, handles in zip(rest._fields, rest, strict=True):
             for handle in handles:
                 yield handle, name
@@ -129,17 +123,28 @@ class Walk:
     # -- many lookups ------------------------------------------------------------------------------
 
     def _go_together(self) -> None:
-        plan = Plan(self.files, self._lookups, slice(None))
-        for handle in plan.candidates():
-            wants = (self.matches.counts < self._lookups.max_count) & ~self._is_parked
-            if not wants.any():
-                break
-            wanted = self._that_may_match(handle, wants)
-            if len(wanted):
-                try:
-                    self._search_together(handle, wanted)
-                except FILE_ERRORS as error:
-                    self._note_missing(handle, error, wanted)
+        plan = Plan(self.files, self._lookups)
+        ahead = FiltersAhead(plan.candidates(), self._hashes_of, self._executor, self._look_ahead)
+        try:
+            while (handle := ahead.next()) is not None:
+                wanted = self._wanted_of(handle)
+                if len(wanted):
+                    try:
+                        self._search_together(handle, wanted, ahead)
+                    except SEARCH_ERRORS as error:
+                        self._note_missing(handle, error, wanted)
+                elif not self._wants().any():
+                    break
+        finally:
+            ahead.cancel()
+
+    def _wants(self) -> np.ndarray:
+        """Return which lookups (b1) want entries of the next files."""
+        return (self.matches.counts < self._lookups.max_count) & ~self._is_parked
+
+    def _wanted_of(self, handle: FileHandle) -> np.ndarray:
+        """Return the lookups (i8) that want entries, and that this file may answer."""
+        return self._that_may_match(handle, self._wants())
 
     def _that_may_match(self, handle: FileHandle, wants: np.ndarray) -> np.ndarray:
         """Return the lookups (i8) of `wants` (b1) that this file's times and topics may answer."""
@@ -150,7 +155,12 @@ class Walk:
             mask &= np.array([*held, True])[lookups.topic_index]  # NO_TOPIC is the last
         return np.flatnonzero(mask)
 
-    def _search_together(self, handle: FileHandle, wanted: np.ndarray) -> None:
+    def _hashes_of(self, handle: FileHandle) -> np.ndarray:
+        """Return the hashes (u8) that a file will be asked for, as far as is known."""
+        hashes: np.ndarray = self._lookups.hashes[self._wanted_of(handle)]
+        return hashes
+
+    def _search_together(self, handle: FileHandle, wanted: np.ndarray, ahead: FiltersAhead) -> None:
         lookups, counts = self._lookups, self.matches.counts
         share = self._budget.work_limit().share_of(len(wanted))
         limits = np.minimum(lookups.max_count[wanted] - counts[wanted], share.rows)
@@ -158,6 +168,7 @@ class Walk:
         reader, meter = query_reader(handle.reader), FileMeter(self._budget)
         if self._is_local_only and not reader.is_local:
             raise WouldWaitError
+        ahead.wait_for(handle, meter)
         answer = reader.search(search, meter, self._executor)
         self.matches.add(self._shown(_matches_of(handle, reader, answer)))
         meter.charge(answer.found.items, len(answer.found.rows))
@@ -208,6 +219,12 @@ class Walk:
 
     # -- one lookup --------------------------------------------------------------------------------
 
+    def _take_begun(self, begun: Begun) -> None:
+        """Take the rows that memory told of a single lookup."""
+        for found in begun.found:
+            self._budget.take(items=len(found.rows), entries=len(found.rows))
+            self.matches.add(self._shown(found).first(self._want(0)))
+
     def _go_alone(
         self,
         number: int,
@@ -215,9 +232,9 @@ class Walk:
         page: Page,
         where: tuple[FileHandle, int] | None = None,
     ) -> None:
-        """Take one lookup's entries, from `where` on if it was parked there."""
+        """Take one lookup's entries, from `where` on if it was parked or left there."""
         newest = page.newest if where is None else where[0].key
-        plan = Plan(self.files, self._lookups, np.array([number]))
+        plan = Plan(self.files, self._lookups, number)
         searches = SingleSearches(
             plan.candidates(newest),
             SingleLookup(self._lookups, number, page, where),
@@ -252,7 +269,7 @@ class Walk:
                 if not self._want(number):
                     break
             page.check_begun(search.handle)
-        except FILE_ERRORS as error:
+        except SEARCH_ERRORS as error:
             if page.begins_in(search.handle) and not self._is_old(error):
                 # Without this file nobody knows where the page begins: neither skip nor repeat.
                 raise UnavailableError(
@@ -282,7 +299,7 @@ class Walk:
         if not page.owes_all:
             # What a page returned before is only looked for as far as this one goes.
             found = self._owed(found, page, want)
-        found = found.taken(slice(want))
+        found = found.first(want)
         self.matches.add(found)
         search.meter.charge(answer.found.items, len(found.rows))
 

@@ -111,6 +111,12 @@ class FileMeter:
         self.requests += 1
         self.bytes += length
 
+    def take_over(self, other: FileMeter) -> None:
+        """Take leave for the sidecar reads that `other` counted before."""
+        for _ in range(other.sidecar_requests):
+            self.charge_sidecar(0)
+        self.bytes += other.bytes
+
     def charge_sidecar(self, length: int) -> None:
         """Take leave for one sidecar read, before it is sent; counted apart."""
         self.budget.take_request()
@@ -144,16 +150,18 @@ class FileSearch(NamedTuple):
 
     def tags(self, dictionaries: Dictionaries) -> np.ndarray:
         """Return the tag (u4) that items of each wanted lookup have in a file with these dictionaries."""
-        lookups, wanted = self.lookups, self.wanted
+        lookups, topic_index, kinds = self.lookups, self.lookups.topic_index, self.lookups.kinds
+        if len(self.wanted) < lookups.count:
+            topic_index, kinds = topic_index[self.wanted], kinds[self.wanted]
         known = dictionaries.indexes(TOPIC_DICTIONARY, lookups.topics)
-        tags = np.array([*known, -1], np.int64)  # NO_TOPIC is the last
-        tags[tags < 0] = TAG_NONE
-        found: np.ndarray = tags[lookups.topic_index[wanted]]
-        is_id = lookups.kinds[wanted] == KIND_MESSAGE_ID
-        if is_id.any():
+        of_topics = [TAG_NONE if index < 0 else index for index in known]
+        tags = np.array([*of_topics, TAG_NONE], np.uint32)  # NO_TOPIC is the last
+        found: np.ndarray = tags[topic_index]
+        if kinds.any():
+            is_id = kinds == KIND_MESSAGE_ID
             found[is_id & (found != TAG_NONE)] |= KIND_BIT
-            found[is_id & (lookups.topic_index[wanted] == NO_TOPIC)] = TAG_ANY_MESSAGE_ID
-        return np.asarray(found, np.uint32)
+            found[is_id & (topic_index == NO_TOPIC)] = TAG_ANY_MESSAGE_ID
+        return found
 
 
 class FileRows(NamedTuple):
@@ -181,7 +189,10 @@ class QueryReader(Protocol):
     hash_function: str | None  # set when a match is by hash only, and not by our 64-bit one
 
     def excludes(self, key_hash: int) -> bool:
-        """Say whether memory alone tells that the file has no item of this hash; it may not know."""
+        """Say whether memory alone tells that the file has no item of this hash; it may not know.
+
+        Never raises for damage: the search does.
+        """
         ...
 
     def search(

@@ -38,7 +38,9 @@ class LocalReader:
         try:
             return isinstance(file, CompactedFile) and not file.may_contain(key_hash)
         except CorruptFileError:
-            return False  # the search meets it again, where it is this file's error and nobody else's
+            return (
+                False  # the search meets it again, where it is this file's error and nobody else's
+            )
 
     def search(
         self, wanted: FileSearch, meter: FileMeter, executor: Executor | None = None

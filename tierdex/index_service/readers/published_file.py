@@ -28,8 +28,8 @@ from tierdex.index_service.readers.read_threads import side_by_side
 from tierdex.indexfile.compacted.hash_group import HashGroup
 from tierdex.indexfile.compacted.sidecar import read_topics
 from tierdex.indexfile.layout import TAG_NONE
-from tierdex.indexfile.lookup import Found
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+from tierdex.indexfile.lookup import NOT_SEARCHED, NOTHING, Found
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.indexfile.compacted.page_range import PageSpan
-    from tierdex.indexfile.lookup import Lookup, Search
+    from tierdex.indexfile.lookup import Few, Lookup, Search
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
@@ -113,6 +113,22 @@ class PublishedFile:
         file, piece = self.with_sidecar(meter, plan)
         buffers = self._read_spans(piece.spans, meter, executor)
         return self._search_pieces(file, wanted, [piece], buffers, meter)
+
+    def needs_fetch(self, hashes: np.ndarray) -> bool:
+        """Say whether the filter of some of `hashes` (u8) is not here, as far as is known."""
+        numbers = self._groups_for(hashes)
+        if numbers is None:
+            return not self._sidecars.is_here(self.row)
+        return not self._parts.numbers(self.row.uuid).issuperset(numbers.tolist())
+
+    def fetch_filter(self, hashes: np.ndarray, meter: FileMeter) -> None:
+        """Fetch what a search of `hashes` (u8) needs to ask the filter. Raises what the store raises."""
+        numbers = self._groups_for(hashes)
+        if numbers is None:
+            self.sidecar(meter)
+            return
+        for number in np.unique(numbers).tolist():
+            self._parts.group(self.row, number, partial(self._read_part, meter))
 
     # -- by hash groups -----------------------------------------------------------------------------
 
@@ -222,39 +238,34 @@ class PublishedFile:
             (again,) = self._read_spans([span], meter, None)
             return file.search_span(span, again, search)
 
-    def find_few(
-        self, lookup: Lookup, begin: int, end: int
-    ) -> tuple[list[str], list[tuple[int, ...]]] | None:
-        """Return the topics of the file's dictionary, and the rows that `search` finds as tuples.
+    def find_few(self, lookup: Lookup, begin: int, end: int) -> tuple[CompactedFile | None, Few]:
+        """Return the open sidecar, and what memory alone has of what `search` finds.
 
-        None when memory alone does not tell: the sidecar is not open, the page is not in the cache, or
-        more than one range would be read. For files of messages. Sends no request and opens no file.
-        Raises CorruptFileError.
+        That is nothing when neither sidecar nor hash group is here, or the page not in the cache. For files
+        of messages. Sends no request and opens no file. Raises CorruptFileError.
         """
         sidecar = self._sidecars.opened(self.row.uuid)
         if sidecar is None:
             group = self._kept_group(lookup.key_hash)
             if group is None:
-                return None
+                return None, NOT_SEARCHED
             if not group.may_contain(lookup.key_hash):
-                return [], []
+                return None, NOTHING
             head = self._parts.kept_head(self.row.uuid)
             if head is None or not group.has_entries:
-                return None
+                return None, NOT_SEARCHED
             sidecar = head.through(group)
         if sidecar.schema != MESSAGE_SCHEMA:
-            return None if sidecar.may_contain(lookup.key_hash) else ([], [])
+            return sidecar, NOT_SEARCHED if sidecar.may_contain(lookup.key_hash) else NOTHING
         key = self.row.object_key
-        rows = sidecar.find_few(
+        few = sidecar.find_few(
             lookup,
             begin,
             end,
             lambda span: self._pages.get(key, span.position, span.length),
             self._max_get_bytes,
         )
-        if rows is None:
-            return None
-        return sidecar.dictionaries.strings(TOPIC_DICTIONARY), rows
+        return sidecar, few
 
     def with_sidecar(self, meter: FileMeter, use: Callable[[CompactedFile], T]) -> T:
         """Return `use(sidecar)`; a sidecar that turns out to be damaged is fetched anew, once."""

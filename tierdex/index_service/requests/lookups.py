@@ -1,6 +1,6 @@
 """Checked lookups as columns: what every door makes of its request, and what the executor takes.
 
-A single query is a batch of one. Depends on numpy and cursor.
+A single query is a batch of one. Depends on numpy, cursor and indexfile.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tierdex.index_service.requests.cursor import digest_query
+from tierdex.indexfile.hashing import signed_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,9 +30,9 @@ class Lookups:
     """
 
     hashes: np.ndarray  # u8
-    kinds: np.ndarray  # u1
+    kinds: np.ndarray  # integers: 0 for a key, 1 for a message ID
     topics: list[str]
-    topic_index: np.ndarray  # i4
+    topic_index: np.ndarray  # integers
     begin: np.ndarray  # i8
     end: np.ndarray  # i8
     max_count: np.ndarray  # i8
@@ -56,14 +57,24 @@ class Lookups:
         topics = list(dict.fromkeys(r.topic for r in requests if r.topic is not None))
         numbers: dict[str | None, int] = {topic: number for number, topic in enumerate(topics)}
         numbers[None] = NO_TOPIC
+        # One array a column would be most of what a single query takes here.
+        rows = [
+            [signed_bits(r.key_hash) for r in requests],
+            [r.kind for r in requests],
+            [numbers[r.topic] for r in requests],
+            [r.begin for r in requests],
+            [r.end for r in requests],
+            [r.max_count for r in requests],
+        ]
+        hashes, kinds, topic_index, begin, end, max_count = np.array(rows, np.int64)
         return cls(
-            np.array([r.key_hash for r in requests], np.uint64),
-            np.array([r.kind for r in requests], np.uint8),
+            hashes.view(np.uint64),
+            kinds,
             topics,
-            np.array([numbers[r.topic] for r in requests], np.int32),
-            np.array([r.begin for r in requests], np.int64),
-            np.array([r.end for r in requests], np.int64),
-            np.array([r.max_count for r in requests], np.int64),
+            topic_index,
+            begin,
+            end,
+            max_count,
             lambda number: requests[number].text,
         )
 

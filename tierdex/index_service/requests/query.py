@@ -8,8 +8,8 @@ Depends on cursor, entry_rules and indexfile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.requests.cursor import Cursor, decode_cursor, digest_query
@@ -21,6 +21,7 @@ from tierdex.index_service.requests.entry_rules import (
     check_topic,
 )
 from tierdex.indexfile import hashing
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_COUNT = 64
 _LOOKUP_FIELDS = frozenset({"topic", "key", "message_id", "begin", "end", "max_count"})
+
+
+class QueryValues(NamedTuple):
+    """The values of one query as a caller gave them: nobody has looked at them."""
+
+    topic: object = None
+    key: object = None
+    message_id: object = None
+    begin: object = None
+    end: object = None
+    max_count: object = DEFAULT_MAX_COUNT
+    cursor: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +63,20 @@ class QueryRequest:
 
 
 def make_request(
-    settings: Settings,
-    *,
-    topic: object = None,
-    key: object = None,
-    message_id: object = None,
-    begin: object = None,
-    end: object = None,
-    max_count: object = DEFAULT_MAX_COUNT,
-    cursor: object = None,
-    field: str = "",
+    settings: Settings, values: QueryValues, *, field: str = "", key_hash: int | None = None
 ) -> QueryRequest:
-    """Check one query's values. Raises InvalidRequestError naming `field` + the value's name."""
+    """Check one query's values; `key_hash` is given where it is known already.
+
+    Raises InvalidRequestError naming `field` + the value's name.
+    """
+    topic, key, message_id, begin, end, max_count, cursor = values
     if (key is None) == (message_id is None):
         raise InvalidRequestError(
             "give either `key` (with `topic`) or `message_id`", field=f"{field}key"
         )
+    checked_topic = None
     if topic is not None:
-        check_topic(topic, f"{field}topic")
+        checked_topic = check_topic(topic, f"{field}topic")
     elif key is not None:
         raise InvalidRequestError("a lookup by key needs its topic", field=f"{field}topic")
     name = f"{field}key" if message_id is None else f"{field}message_id"
@@ -77,19 +86,22 @@ def make_request(
     if begin_ms > end_ms:
         raise InvalidRequestError(f"{begin_ms} is after `end` {end_ms}", field=f"{field}begin")
     count = check_integer(max_count, f"{field}max_count", 1, settings.max_count_limit)
-    kind = 0 if message_id is None else 1
-    key_hash = hashing.key_hash(str(topic), text) if kind == 0 else hashing.message_id_hash(text)
-    request = QueryRequest(
-        None if topic is None else str(topic), text, kind, key_hash, begin_ms, end_ms, count
-    )
+    kind = KIND_KEY if message_id is None else KIND_MESSAGE_ID
+    if key_hash is None:
+        key_hash = _hash(checked_topic, kind, text)
+    request = QueryRequest(checked_topic, text, kind, key_hash, begin_ms, end_ms, count)
     if cursor is None:
         return request
     if not isinstance(cursor, str):
         raise InvalidRequestError("must be a string", field=f"{field}cursor")
-    return QueryRequest(
-        request.topic, text, kind, key_hash, begin_ms, end_ms, count,
-        decode_cursor(cursor, request.digest()),
-    )  # fmt: skip
+    return replace(request, cursor=decode_cursor(cursor, request.digest()))
+
+
+def _hash(topic: str | None, kind: int, text: str) -> int:
+    if kind == KIND_MESSAGE_ID:
+        return hashing.message_id_hash(text)
+    assert topic is not None
+    return hashing.key_hash(topic, text)
 
 
 def make_requests(settings: Settings, lookups: object) -> list[QueryRequest]:
@@ -101,7 +113,9 @@ def make_requests(settings: Settings, lookups: object) -> list[QueryRequest]:
             f"{len(lookups)} lookups, at most {settings.max_lookups} in one call", field="lookups"
         )
     return [
-        make_request(settings, **_lookup_fields(lookup, f"lookups[{i}]"), field=f"lookups[{i}].")
+        make_request(
+            settings, QueryValues(**_lookup_fields(lookup, f"lookups[{i}]")), field=f"lookups[{i}]."
+        )
         for i, lookup in enumerate(lookups)
     ]
 

@@ -81,7 +81,7 @@ class EntrySet:
     """Entries of many lookups, by fingerprint: which of those that come are there already. One thread."""
 
     def __init__(self) -> None:
-        self._table = np.zeros((64, 2), np.uint64)
+        self._table = np.empty((0, 2), np.uint64)  # most batches need none
         self._count = 0
 
     def add(self, lookups: np.ndarray, found: np.ndarray) -> np.ndarray:

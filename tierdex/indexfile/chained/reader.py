@@ -19,6 +19,7 @@ from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.proof import Proof, prove
+from tierdex.indexfile.lookup import NOTHING
 from tierdex.indexfile.row_bounds import RowBounds, RowMeasure
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.chained.batch_statistics import BatchStatistics
     from tierdex.indexfile.chained.view import ChainedView
     from tierdex.indexfile.header import FileHeader
-    from tierdex.indexfile.lookup import Found, Lookup, Search
+    from tierdex.indexfile.lookup import Few, Found, Lookup, Search
     from tierdex.indexfile.schema import Schema
 
 
@@ -46,12 +47,12 @@ class Published(NamedTuple):
 class MessageFinder(NamedTuple):
     """Finds the one message of a key, in one step that nothing in Python comes between.
 
-    `ask(name)` returns (1 + tag, queue, offset, size, timestamp). The first number is 0 when there is no
-    such message; below 0, to be asked otherwise: a name of the wrong type or size, more messages, a long
-    chain, a file that is damaged or closed. Lasts for ever: a topic's tag never changes.
+    `ask(name)` returns (1 + tag, queue, offset, size, timestamp, row number). The first number is 0 when
+    there is no such message; below 0, to be asked otherwise: a name of the wrong type or size, more
+    messages, a long chain, a file that is damaged or closed. Lasts for ever: a topic's tag never changes.
     """
 
-    ask: Callable[[object], tuple[int, int, int, int, int]]
+    ask: Callable[[object], tuple[int, int, int, int, int, int]]
     owners: tuple[object, ...]  # of the memory that `ask` looks at
 
 
@@ -148,11 +149,11 @@ class ChainedReader:
         """
         return self._view.search(wanted, self.published)
 
-    def find_few(self, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]] | None:
-        """Return what one lookup finds as tuples, in one step; None when that may be too much for one."""
+    def find_few(self, lookup: Lookup, begin: int, end: int) -> Few:
+        """Return what one lookup finds in one step, and where its search goes on."""
         tag = self.tag_of(lookup.topic, lookup.kind)
         if tag == layout.TAG_NONE:
-            return []
+            return NOTHING
         return self._view.find_few(lookup.key_hash, tag, begin, end, self.published)
 
     def message_finder(self, topic: str | None, seed: int, most_bytes: int) -> MessageFinder | None:

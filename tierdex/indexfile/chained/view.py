@@ -22,7 +22,7 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.chained.kernels import chain_columns as columns_k
 from tierdex.indexfile.chained.kernels import chain_lookup as k
 from tierdex.indexfile.chained.kernels import chain_walk as walk_k
-from tierdex.indexfile.lookup import START, Found, Search
+from tierdex.indexfile.lookup import DONE, NOTHING, START, Few, Found, Search
 from tierdex.indexfile.work_limit import NO_LIMIT
 
 if TYPE_CHECKING:
@@ -102,13 +102,8 @@ class ChainedView:
 
     # -- one key ----------------------------------------------------------------------------------
 
-    def find_few(
-        self, key_hash: int, tag: int, begin: int, end: int, published: int
-    ) -> list[tuple[int, ...]] | None:
-        """Return the matching rows as tuples in the order of the dtype, newest first, in one step.
-
-        None when there are many, or the chain is long: then `search` does it in pieces.
-        """
+    def find_few(self, key_hash: int, tag: int, begin: int, end: int, published: int) -> Few:
+        """Return the newest matching rows, in one step; a part of many, or of a long chain."""
         limit = _FEW
         buffer, place = thread_buffer(limit * (8 + self.item_bytes))
         count, cursor, _ = k.walk_chain(
@@ -126,12 +121,10 @@ class ChainedView:
         )
         if count < 0:
             raise self.damage(count)
-        if cursor:
-            return None
         if not count:
-            return []
+            return Few([], b"", cursor) if cursor else NOTHING
         rows: list[tuple[int, ...]] = np.frombuffer(buffer, self.dtype, count, 8 * limit).tolist()
-        return rows
+        return Few(rows, bytes(buffer[: 8 * count]), cursor or DONE)
 
     def damage(self, answer: int) -> CorruptFileError:
         """Return the error that a kernel's negative answer stands for."""
@@ -147,6 +140,8 @@ class ChainedView:
         Places are row numbers. Raises CorruptFileError.
         """
         count = len(wanted.hashes)
+        if count == 1 and wanted.room == wanted.limits[0]:
+            return self._search_one(wanted, published)
         offsets, following = np.zeros(count + 1, np.int64), np.empty(count, np.int64)
         columns = (*wanted[:5], wanted.places, following)
         places = [0 if column is None else address(column) for column in columns]
@@ -165,6 +160,33 @@ class ChainedView:
             numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
         numbers = numbers[: offsets[-1]]
         return Found(offsets, self._gather(numbers), numbers, following, items)
+
+    def _search_one(self, wanted: Search, published: int) -> Found:
+        """Do as `search` for a single lookup: there is nothing to walk side by side."""
+        place = START if wanted.places is None else int(wanted.places[0])
+        if place != START and not 1 <= place <= published:
+            return Found.nothing(1, self.dtype)  # a place that this file cannot have
+        room = wanted.room
+        numbers, raw = np.empty(room, np.int64), np.empty(room * self.item_bytes, np.uint8)
+        found, cursor, walked = k.walk_chain(
+            self.array,
+            int(wanted.hashes.view(np.int64)[0]),
+            int(wanted.tags[0]),
+            int(wanted.begin[0]),
+            int(wanted.end[0]),
+            published,
+            place,
+            room,
+            wanted.most_items,
+            address(numbers),
+            address(raw),
+        )
+        if found < 0:
+            raise self.damage(found)
+        rows = raw[: found * self.item_bytes].view(self.dtype)
+        return Found(
+            np.array([0, found]), rows, numbers[:found], np.array([cursor or DONE]), walked
+        )
 
     def _gather(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the rows with these numbers (i8)."""

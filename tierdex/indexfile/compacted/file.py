@@ -28,7 +28,7 @@ from tierdex.indexfile.compacted.page_range import MAX_GET_BYTES, PageSpan, sear
 from tierdex.indexfile.compacted.sidecar import Sidecar
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
-from tierdex.indexfile.lookup import Found
+from tierdex.indexfile.lookup import DONE, NOT_SEARCHED, NOTHING, Few, Found
 from tierdex.indexfile.schema import TOPIC_DICTIONARY, join_rows
 
 if TYPE_CHECKING:
@@ -195,42 +195,41 @@ class CompactedFile(Sidecar):
         end: int,
         read: Callable[[PageSpan], Buffer | None] | None = None,
         most_bytes: int = MAX_GET_BYTES,
-    ) -> list[tuple[int, ...]] | None:
-        """Return what one lookup finds as tuples, in one step; None when that may be too much for one.
+    ) -> Few:
+        """Return what one lookup finds in one step, and where its search goes on.
 
         For a file that is mapped, or with the pages that `read` has (None: it has not), of a range of
         `most_bytes`. Raises CorruptFileError.
         """
         tag = self.tag_of(lookup.topic, lookup.kind)
         if tag == layout.TAG_NONE or not self.item_count:
-            return []
+            return NOTHING
         key_hash, dtype = lookup.key_hash, self.schema.dtype
         signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
-        file, rows_bytes = self.address, _FEW_ROWS * dtype.itemsize
+        places_at = _FEW_ROWS * dtype.itemsize
+        file, rows_bytes = self.address, places_at + 8 * _FEW_ROWS
         if read is not None:
             first, last, position, length = k.pages_of_key(file, signed, begin, end, most_bytes)
             if first < 0:
                 raise self.damage(first, last)
             if last < first:
-                return []
+                return NOTHING
             span = PageSpan(position, length, first, last - first + 1)
             data = read(span)
             if data is None:
-                return None
+                return NOT_SEARCHED
             buffer, place = thread_buffer(rows_bytes + _span_bytes(span))
             file = place + rows_bytes
             self._take_span(span, data, file)
         else:
             buffer, place = thread_buffer(rows_bytes)
-        count, number = k.find_few_rows(file, signed, tag, begin, end, place, _FEW_ROWS)
-        if count == k.TOO_MANY:
-            return None
+        count, following = k.find_few_rows(file, signed, tag, begin, end, place, _FEW_ROWS)
         if count < 0:
-            raise self.damage(count, number)
+            raise self.damage(count, following)
         if not count:
-            return []
+            return NOTHING if following == DONE else Few([], b"", following)
         rows: list[tuple[int, ...]] = np.frombuffer(buffer, dtype, count).tolist()
-        return rows
+        return Few(rows, bytes(buffer[places_at : places_at + 8 * count]), following)
 
     # -- many keys ------------------------------------------------------------------------------------
 
@@ -280,7 +279,7 @@ class CompactedFile(Sidecar):
                 address(search),
                 done,
                 address(offsets),
-                rows.ctypes.data,
+                address(rows),
                 address(places),
                 len(rows),
             )

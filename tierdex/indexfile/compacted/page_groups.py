@@ -22,8 +22,8 @@ def group_pages(pages: np.ndarray) -> list[tuple[int, int, int, int]]:
     `pages` i8[n, 2] holds the first and last page of each lookup, the first ones rising. A long run is
     cut where a lookup begins a new page, so that no page is in two groups.
     """
-    if not len(pages):
-        return []
+    if len(pages) < 2:
+        return [(first, last, 0, 1) for first, last in pages.tolist()]
     reach = np.maximum.accumulate(pages[:, 1])
     apart = pages[1:, 0] > reach[:-1] + NEAR_PAGES
     fresh = pages[1:, 0] > reach[:-1]

@@ -100,7 +100,7 @@ def _only_match(view: Any, wanted: Any, tag: Any, published: int) -> Any:
 
 @short_kernel
 def _find_message(arguments: int, text: Any) -> Any:
-    """Return (1 + tag, queue, offset, size, timestamp) of the one message that has this name.
+    """Return (1 + tag, queue, offset, size, timestamp, row number) of the one message that has this name.
 
     The first number is 0 when there is none, OTHERWISE when this is not the way to find out.
     """
@@ -114,13 +114,14 @@ def _find_message(arguments: int, text: Any) -> Any:
             load_i64(load_i64(arguments + 8 * M_PUBLISHED)),
         )
     if place <= 0:
-        return place, _NONE, _NONE, _NONE, _NONE
+        return place, _NONE, _NONE, _NONE, _NONE, _NONE
     return (
         np.int64(load_u32(place + _TAG)) + 1,
         np.int64(load_i32(place + MESSAGE_QUEUE_POSITION)),
         load_i64(place + MESSAGE_OFFSET_POSITION),
         np.int64(load_u32(place + MESSAGE_SIZE_POSITION)),
         load_i64(place + _TIME),
+        (place - load_i64(view + 8 * V_ROWS)) // MESSAGE_BYTES + 1,
     )
 
 

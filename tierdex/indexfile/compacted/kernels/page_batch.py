@@ -10,7 +10,7 @@ Depends on the kernel decorator, intrinsics, page_codec, page_fields, page_looku
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -52,10 +52,12 @@ from tierdex.indexfile.compacted.kernels.page_lookup import (
     FIRST_PAGE,
     PAGE_COUNT,
     PAGES,
+    PLACE_BITS,
     PLAN,
     Output,
+    Run,
     Wanted,
-    collect_rows,
+    collect_run,
     entry_at,
     file_number,
     first_row,
@@ -70,9 +72,6 @@ from tierdex.indexfile.lookup import DONE, START
 # Places of a search (i8 each): columns of n lookups by address, see `lookup.Search` and `Found`.
 HASHES, TAGS, BEGINS, ENDS, LIMITS, PLACES, FOLLOWING, COUNT, MOST_PAGES = range(9)
 SEARCH_LENGTH = 9
-
-# A place: the page, then the row in it; row 0 stands for the first row of the hash in that page.
-PLACE_BITS = 16
 
 _GROUP = 32
 _LINE = 64
@@ -212,55 +211,6 @@ def _find_first_rows(
     return np.int64(0), np.int64(0)
 
 
-class Run(NamedTuple):
-    """Where the rows of a hash lie: first and last page, and in the first one its address and row."""
-
-    page: Any
-    last: Any
-    address: Any
-    row: Any
-
-
-@kernel
-def _collect_run(file: int, wanted: Any, run: Any, output: Any, most_pages: int) -> Any:
-    """Write one lookup's rows and their places.
-
-    Returns (rows, where the run goes on or DONE, rows looked at), or (DAMAGED_PAGE, page, 0).
-    """
-    plan, end_page = file_number(file, PLAN), file_number(file, END_PAGE)
-    step = plan_number(plan, ITEM_BYTES)
-    page, last, address, row = run
-    written, walked, first = np.int64(0), np.int64(0), page
-    if row < 0:  # the first page is out of the time span
-        page += 1
-        row = np.int64(0)
-        address = np.int64(0)
-    while page <= last:
-        if page_in_span(file, page, wanted.begin, wanted.end):
-            if written == output.room or page - first > most_pages or page >= end_page:
-                return written, page << PLACE_BITS, walked
-            if address == 0:
-                address = mapped_page(file, page)
-                if address == 0:
-                    return np.int64(DAMAGED_PAGE), page, np.int64(0)
-            places = output.places + 8 * written
-            rest = Output(output.rows + written * step, places, output.room - written)
-            begun = row
-            found, row = collect_rows(address, plan, row, wanted, rest)
-            for i in range(found):
-                store_i64(places + 8 * i, (page << PLACE_BITS) + load_i64(places + 8 * i))
-            written += found
-            if row < 0:
-                return written, _DONE, walked + found
-            walked += row - begun
-            if row < item_count(address):
-                return written, (page << PLACE_BITS) + row, walked
-        page += 1
-        row = np.int64(0)
-        address = np.int64(0)
-    return written, _DONE, walked
-
-
 @kernel
 def search_pages(
     file: int, search: int, start: int, offsets: int, rows: int, places: int, room: int
@@ -311,7 +261,7 @@ def search_pages(
                     scratch[i, _FIRST], scratch[i, _LAST], scratch[i, _ADDRESS], scratch[i, _ROW]
                 )
                 output = Output(rows + done * step, places + 8 * done, fits)
-                found, goes_on, walked = _collect_run(file, lookup, run, output, most_pages)
+                found, goes_on, walked = collect_run(file, lookup, run, output, most_pages)
                 if found < 0:
                     return np.int64(first + i), found, goes_on, np.int64(0)
                 if goes_on != _DONE and found == fits and fits < limit:

@@ -4,7 +4,8 @@
 Directory blocks and mapped pages are verified when first used since opening; whether they were is
 kept in byte maps, which several threads may set at once.
 
-Depends on the kernel decorator, intrinsics, checksum, page_codec, page_fields, fuse_filter and layout.
+Depends on the kernel decorator, intrinsics, checksum, page_codec, page_fields, fuse_filter, layout and
+lookup.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from tierdex.indexfile.compacted.kernels.page_fields import (
     min_time,
     page_position,
 )
+from tierdex.indexfile.lookup import DONE
 
 # Places of an open compacted file (i8 each).
 PLAN, PAGES, DIRECTORY, PAGE_COUNT, CHECKSUMS, DIRECTORY_VERIFIED = range(6)
@@ -55,7 +57,9 @@ LOW_PAGE, HIGH_PAGE = 12, 13
 FILE_LENGTH = 16
 # What is damaged, as negative results; the number of the block, partition or page comes beside it.
 DAMAGED_DIRECTORY, DAMAGED_FILTER, DAMAGED_PAGE = -2, -3, -4
-TOO_MANY = -5  # rows or pages, for a lookup in one step
+
+# A place: the page, then the row in it; row 0 stands for the first row of the hash in that page.
+PLACE_BITS = 16
 
 _ENTRY = layout.DIRECTORY_ENTRY_BYTES
 _ENTRIES_PER_BLOCK = layout.DIRECTORY_BLOCK_BYTES // layout.DIRECTORY_ENTRY_BYTES
@@ -64,6 +68,7 @@ _TAG_ANY_MESSAGE_ID = np.uint32(layout.TAG_ANY_MESSAGE_ID)
 _KIND_BIT = np.uint32(layout.KIND_BIT)
 _U0 = np.uint64(0)
 _NONE = np.int64(0)
+_DONE = np.int64(DONE)
 
 
 class Wanted(NamedTuple):
@@ -282,6 +287,62 @@ def collect_rows(page: int, plan: int, row: int, wanted: Any, output: Any) -> An
 
 
 @kernel
+def page_in_span(file: int, page: int, begin: int, end: int) -> Any:
+    """Say whether some time in the page may be in [begin, end]; the entry was verified before."""
+    entry = entry_at(file, page)
+    return min_time(entry) <= end and max_time(entry) >= begin
+
+
+class Run(NamedTuple):
+    """Where the rows of a hash lie: first and last page, and in the first one its address and row."""
+
+    page: Any
+    last: Any
+    address: Any
+    row: Any
+
+
+@kernel
+def collect_run(file: int, wanted: Any, run: Any, output: Any, most_pages: int) -> Any:
+    """Write one lookup's rows and their places.
+
+    Returns (rows, where the run goes on or DONE, rows looked at), or (DAMAGED_PAGE, page, 0).
+    """
+    plan, end_page = file_number(file, PLAN), file_number(file, END_PAGE)
+    step = plan_number(plan, ITEM_BYTES)
+    page, last, address, row = run
+    written, walked, first = np.int64(0), np.int64(0), page
+    if row < 0:  # the first page is out of the time span
+        page += 1
+        row = np.int64(0)
+        address = np.int64(0)
+    while page <= last:
+        if page_in_span(file, page, wanted.begin, wanted.end):
+            if written == output.room or page - first > most_pages or page >= end_page:
+                return written, page << PLACE_BITS, walked
+            if address == 0:
+                address = mapped_page(file, page)
+                if address == 0:
+                    return np.int64(DAMAGED_PAGE), page, np.int64(0)
+            places = output.places + 8 * written
+            rest = Output(output.rows + written * step, places, output.room - written)
+            begun = row
+            found, row = collect_rows(address, plan, row, wanted, rest)
+            for i in range(found):
+                store_i64(places + 8 * i, (page << PLACE_BITS) + load_i64(places + 8 * i))
+            written += found
+            if row < 0:
+                return written, _DONE, walked + found
+            walked += row - begun
+            if row < item_count(address):
+                return written, (page << PLACE_BITS) + row, walked
+        page += 1
+        row = np.int64(0)
+        address = np.int64(0)
+    return written, _DONE, walked
+
+
+@kernel
 def decode_pages(file: int, first: int, count: int, address: int, rows: int) -> Any:
     """Verify and unpack `count` pages that lie from `address` on; return (rows, bad page or -1).
 
@@ -302,13 +363,6 @@ def decode_pages(file: int, first: int, count: int, address: int, rows: int) -> 
             store_u64(place, np.uint64(0))
         done += decode_page(page, plan, target)
     return done, np.int64(-1)
-
-
-@kernel
-def page_in_span(file: int, page: int, begin: int, end: int) -> Any:
-    """Say whether some time in the page may be in [begin, end]; the entry was verified before."""
-    entry = entry_at(file, page)
-    return min_time(entry) <= end and max_time(entry) >= begin
 
 
 @kernel
@@ -384,38 +438,35 @@ def take_span(
 def find_few_rows(
     file: int, hash_bits: int, tag_bits: int, begin: int, end: int, rows: int, room: int
 ) -> Any:
-    """Write the matching rows of the pages in memory to `rows`, newest first.
+    """Write the matching rows of the pages in memory, newest first: up to `room`, of a few pages.
 
-    `hash_bits` is the hash as i8: Python hands over plain integers several times faster than u8. Returns
-    (rows written, 0), (TOO_MANY, 0) when they are more than `room`, or (DAMAGED_..., its number).
+    To `rows`, and behind the room for them their places (i8). `hash_bits` is the hash as i8: Python hands
+    over plain integers several times faster than u8. Returns (rows written, where the run goes on or
+    DONE), or (DAMAGED_..., its number).
     """
     key_hash = np.uint64(hash_bits)
-    wanted = Wanted(key_hash, np.uint32(tag_bits), begin, end)
     answer = contains(file_number(file, FILTER), key_hash)
     if answer == DAMAGED:
         return np.int64(DAMAGED_FILTER), partition_of(file_number(file, FILTER), key_hash)
     if answer == NO:
-        return np.int64(0), np.int64(0)
-    first, last = page_range(file, key_hash)
-    if first < 0:
+        return np.int64(0), _DONE
+    page, last = page_range(file, key_hash)
+    if page < 0:
         return np.int64(DAMAGED_DIRECTORY), last // _ENTRIES_PER_BLOCK
-    plan = file_number(file, PLAN)
-    step = plan_number(plan, ITEM_BYTES)
-    written = np.int64(0)
-    for page in range(first, last + 1):
-        if not page_in_span(file, page, begin, end):
-            continue
-        if page >= file_number(file, END_PAGE):
-            return np.int64(TOO_MANY), np.int64(0)
+    while page <= last and not page_in_span(file, page, begin, end):
+        page += 1
+    if page > last:
+        return np.int64(0), _DONE
+    address, row = np.int64(0), np.int64(0)
+    if page < file_number(file, END_PAGE):
         address = mapped_page(file, page)
         if address == 0:
             return np.int64(DAMAGED_PAGE), np.int64(page)
         row = first_row(address, key_hash)
-        output = Output(rows + written * step, 0, room - written)
-        found, row = collect_rows(address, plan, row, wanted, output)
-        written += found
-        if row < 0:
-            break
-        if row < item_count(address) or first + _FEW_PAGES <= page < last:
-            return np.int64(TOO_MANY), np.int64(0)
-    return written, np.int64(0)
+    wanted = Wanted(key_hash, np.uint32(tag_bits), begin, end)
+    item_bytes = plan_number(file_number(file, PLAN), ITEM_BYTES)
+    output = Output(np.int64(rows), rows + room * item_bytes, np.int64(room))
+    found, following, _ = collect_run(
+        file, wanted, Run(np.int64(page), last, np.int64(address), row), output, _FEW_PAGES
+    )
+    return found, following
