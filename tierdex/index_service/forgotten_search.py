@@ -15,7 +15,7 @@ import numpy as np
 
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.query.plan import Plan
-from tierdex.index_service.query.walk import FILE_ERRORS
+from tierdex.index_service.query.walk import SEARCH_ERRORS
 from tierdex.index_service.readers.entries import entries_of
 from tierdex.index_service.readers.file_reader import Budget, FileMeter, FileSearch
 from tierdex.index_service.readers.local_file import query_reader
@@ -69,12 +69,12 @@ def search_all(
     found = Occurrences()
     lookups = _lookups_of(record.asked)
     only = None if record.only is None else np.array(record.only, np.int64)
-    for handle in Plan(files, lookups, slice(None)).candidates():
+    for handle in Plan(files, lookups).candidates():
         if not is_wanted(handle):
             continue
         try:
             holding = _search(handle, lookups, only)
-        except FILE_ERRORS as error:
+        except SEARCH_ERRORS as error:
             reason = str(error) or type(error).__name__
             found.missing.append((handle, Missing(handle.file_id, reason)))
             continue

@@ -128,15 +128,21 @@ class FileSearch(NamedTuple):
     """What one file is asked for: some lookups of a batch."""
 
     lookups: Lookups
-    wanted: np.ndarray  # i8, numbers of the lookups
+    wanted: np.ndarray  # i8, numbers of the lookups; rising where `places` is None
     limits: np.ndarray  # i8, rows wanted of each
     places: np.ndarray | None  # i8, where each goes on in this file; None: at its newest item
     most_items: int  # that each may look at before it is cut
 
+    @property
+    def _is_all(self) -> bool:
+        """Say whether all lookups are wanted, in their order."""
+        count = self.lookups.count
+        return len(self.wanted) == count and (count == 1 or self.places is None)
+
     def columns(self, which: Any, tags: np.ndarray) -> Search:
         """Return the lookups `wanted[which]` as columns; `tags` are what this file calls their topics."""
         lookups = self.lookups
-        is_all = len(self.wanted) == lookups.count and isinstance(which, slice)
+        is_all = self._is_all and isinstance(which, slice)
         numbers = which if is_all else self.wanted[which]  # of all no column is copied
         return Search(
             lookups.hashes[numbers],
@@ -151,7 +157,7 @@ class FileSearch(NamedTuple):
     def tags(self, dictionaries: Dictionaries) -> np.ndarray:
         """Return the tag (u4) that items of each wanted lookup have in a file with these dictionaries."""
         lookups, topic_index, kinds = self.lookups, self.lookups.topic_index, self.lookups.kinds
-        if len(self.wanted) < lookups.count:
+        if not self._is_all:
             topic_index, kinds = topic_index[self.wanted], kinds[self.wanted]
         known = dictionaries.indexes(TOPIC_DICTIONARY, lookups.topics)
         of_topics = [TAG_NONE if index < 0 else index for index in known]
