@@ -60,13 +60,13 @@ class Put(NamedTuple):
 def serve_node(data, store, settings, environment, telling):
     """Be `tierdex serve`; tell the address."""
     from tierdex.app.cli.keys import open_key_file
-    from tierdex.app.cli.serve import ServedIndex, run, server_settings
+    from tierdex.app.cli.serve import Served, run, server_settings
 
     os.environ.update(environment)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # the log: nobody reads it
     run(
-        ServedIndex(None if data is None else Path(data), store, settings),
+        Served(None if data is None else Path(data), store, settings),
         server_settings(None, 0, None, {}),
         open_key_file(None, Path("/nonexistent/keys")),
         lambda url: telling.send_bytes(url.encode()),
