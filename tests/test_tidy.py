@@ -161,7 +161,7 @@ def test_kernels_take_places_in_memory_from_the_layout():
     found = [
         f"{in_package(path)}:{node.lineno}: {ast.unparse(node.args[0])}"
         for path in MODULES
-        if "kernels" in path.parts and not in_package(path).startswith(PLACES_NOT_YET)
+        if "kernels" in path.parts
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and node.args and _TOUCHES_MEMORY.match(name_called(node))
         if any(is_literal_place(term) for term in terms_of(node.args[0]))
@@ -169,7 +169,6 @@ def test_kernels_take_places_in_memory_from_the_layout():
     assert found == [], "name the place in a layout module"
 
 
-PLACES_NOT_YET = ("logfile/",)  # the log file's kernels (issue 12)
 _TOUCHES_MEMORY = re.compile(r"(load|store|crc32c|prefetch)")
 _ELEMENT_BYTES_MAX = 8
 

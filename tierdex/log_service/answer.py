@@ -41,7 +41,7 @@ class MissingMessages(NamedTuple):
     offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadAnswer:
     """Consecutive messages of one queue, from `first_offset` on.
 

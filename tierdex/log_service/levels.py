@@ -22,12 +22,12 @@ class Level(IntEnum):
     DISK = 2
 
 
-_BY_NAME = {level.name.lower(): level for level in Level}
+LEVELS = {level.name.lower(): level for level in Level}
 
 
 def level_of(name: object, field: str) -> Level:
     """Return the level that a caller named. Raises InvalidRequestError."""
-    level = _BY_NAME.get(name) if isinstance(name, str) else None
+    level = LEVELS.get(name) if isinstance(name, str) else None
     if level is not None:
         return level
     if name == "remote":

@@ -17,14 +17,14 @@ from tierdex.errors import InvalidRequestError, OffsetMismatchError, ReadOnlyErr
 from tierdex.fork import forked_error, tell_child
 from tierdex.log_service.answer import LogFileInfo, Receipt
 from tierdex.log_service.appender import ExpectationFailedError
-from tierdex.log_service.levels import Level, level_of
+from tierdex.log_service.levels import LEVELS, Level, level_of
 from tierdex.log_service.message_columns import GivenMessages, check_message, check_messages
 from tierdex.log_service.queue_reader import QueueReader
-from tierdex.log_service.reads import QueuePosition, ReadLimits
+from tierdex.log_service.reads import ReadLimits, place_of
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.open_log import LogComponents, LogWriting
     from tierdex.log_service.queue_table import QueueTable
+    from tierdex.log_service.reads import QueuePosition
     from tierdex.storage_layer.base import Store
 
 _COUNT_MOST = 1_000_000
 _BYTES_MOST = 1 << 30
 _REFRESH_S = 0.1
 _WAIT_STEP_S = 0.1
+_WAIT_MOST_S = 86_400.0
 
 
 class PendingAppend(NamedTuple):
@@ -249,7 +251,6 @@ class MessageLog:
 
     # -- read ------------------------------------------------------------------------------------------
 
-    @with_disk_errors
     def read(
         self,
         topic: str,
@@ -268,10 +269,20 @@ class MessageLog:
         empty, after `wait` seconds at most when none came. What cannot be read is named in `missing`.
         Raises InvalidRequestError.
         """
-        at, limits = self._checked(topic, queue_id, offset, max_count, max_bytes, visible)
-        if not 0.0 <= wait <= 86_400.0:
-            raise InvalidRequestError("must be 0 to 86400 seconds", field="wait")
-        return self._read_waiting(at, limits, wait)
+        components = self._components
+        if components.refusal is None and components.follower is None and not components.missing:
+            level = LEVELS.get(visible)
+            if level is not None and 0.0 <= wait <= _WAIT_MOST_S:
+                answer = components.tail_reads.read(
+                    topic, queue_id, offset, max_count, max_bytes, level
+                )
+                if answer is not None:
+                    return answer
+        with typed_disk_errors:
+            at, limits = self._checked(topic, queue_id, offset, max_count, max_bytes, visible)
+            if not 0.0 <= wait <= _WAIT_MOST_S:
+                raise InvalidRequestError("must be 0 to 86400 seconds", field="wait")
+            return self._read_waiting(at, limits, wait)
 
     def read_arrow(self, topic: str, queue_id: int, offset: int, **limits: Any) -> Any:
         """Return the same as an Arrow table: offset, timestamp, body, keys, message_id, headers."""
@@ -285,16 +296,15 @@ class MessageLog:
         max_count: int = 100,
         max_bytes: int = 1 << 20,
         visible: str = "disk",
-    ) -> list[ReadAnswer]:
-        """Return an answer for each (topic, queue_id, offset), in order; limits are each one's."""
-        checked = [
-            self._checked(topic, queue_id, offset, max_count, max_bytes, visible)
-            for topic, queue_id, offset in places
-        ]
+    ) -> Sequence[ReadAnswer]:
+        """Return an answer for each (topic, queue_id, offset), in order; limits are each one's.
+
+        All are read at once; each answer becomes an object when it is looked at.
+        """
+        limits = self._limits(max_count, max_bytes, visible)
         self._refresh()
-        if not checked:
-            return []
-        return self._components.reads.read_many([at for at, _ in checked], checked[0][1])
+        listed = list(places)
+        return self._components.reads.read_places(listed, limits) if listed else []
 
     def reader(
         self,
@@ -548,12 +558,11 @@ class MessageLog:
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str
     ) -> tuple[QueuePosition, ReadLimits]:
         self._components.check_open()
-        at = QueuePosition(
-            check_topic(topic, "topic"),
-            check_integer(queue_id, "queue_id", 0, INT32_MAX),
-            check_integer(offset, "offset", 0, INT64_MAX),
-        )
-        return at, ReadLimits(
+        at = place_of(topic, queue_id, offset)
+        return at, self._limits(max_count, max_bytes, visible)
+
+    def _limits(self, max_count: int, max_bytes: int, visible: str) -> ReadLimits:
+        return ReadLimits(
             check_integer(max_count, "max_count", 1, _COUNT_MOST),
             check_integer(max_bytes, "max_bytes", 1, _BYTES_MOST),
             level_of(visible, "visible"),

@@ -56,6 +56,7 @@ from tierdex.log_service.next_journal import NextJournal
 from tierdex.log_service.queue_table import QueueTable
 from tierdex.log_service.reads import LogReads
 from tierdex.log_service.single_appends import SingleAppends
+from tierdex.log_service.tail_reads import TailReads
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class LogComponents:
     seams: Seams
     table: FileTable
     reads: LogReads
+    tail_reads: TailReads
     writing: LogWriting | None = None
     follower: FolderReader | None = None
     missing: list[MissingMessages] = field(default_factory=list)
@@ -214,9 +216,10 @@ def _open_reading(data: Path, settings: Settings, seams: Seams) -> LogComponents
     follower = FolderReader(seams, paths, table, settings.node)
     quarantined = _quarantined(seams, paths)
     follower.refresh()
+    reads = LogReads(table, lambda: [*quarantined, *follower.unread])
     return LogComponents(
         LogOptions(settings, 0), seams, table,
-        LogReads(table, lambda: [*quarantined, *follower.unread]),
+        reads, TailReads(table, reads),
         follower=follower, missing=quarantined,
     )  # fmt: skip
 
@@ -318,11 +321,13 @@ class _OwnerOpening:
             generation=generation, on_rolled=lambda: _wake(components, LOCAL_WORKER),
         )  # fmt: skip
         committer = Committer(active, seams.clock, options.settings.stage_max_age)
+        reads = LogReads(table, lambda: components.missing)
         components = LogComponents(
             options,
             seams,
             table,
-            LogReads(table, lambda: components.missing),
+            reads,
+            TailReads(table, reads),
             missing=self._missing,
         )
         appender = Appender(

@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import CorruptFileError
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
+from tierdex.log_service.many_reads import Columns, ManyAnswers, read_together
 from tierdex.logfile.messages import MessageBatch
+from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList, FileSnapshot, FileTable
     from tierdex.log_service.levels import Level
-    from tierdex.log_service.log_file import LogFile
+    from tierdex.log_service.log_file import LiveFile, LogFile
+    from tierdex.log_service.many_reads import Place
     from tierdex.logfile.messages import Extent
 
 _QUEUES_KEPT = 65_536
@@ -44,6 +47,15 @@ class QueuePosition(NamedTuple):
     @property
     def name(self) -> bytes:
         return self.topic.encode()
+
+
+def place_of(topic: object, queue_id: object, offset: object) -> QueuePosition:
+    """Return a place as a caller gave it. Raises InvalidRequestError."""
+    return QueuePosition(
+        check_topic(topic, "topic"),
+        check_integer(queue_id, "queue_id", 0, INT32_MAX),
+        check_integer(offset, "offset", 0, INT64_MAX),
+    )
 
 
 class ReadLimits(NamedTuple):
@@ -100,6 +112,41 @@ class LogReads:
         with self._table.snapshot() as snapshot:
             files = self._files_of(snapshot)
             return [self._answer(files, at, limits) for at in places]
+
+    def read_places(self, places: Sequence[Place], limits: ReadLimits) -> ManyAnswers:
+        """Return the answers in order: together where the newest journal has the queues, else one by one.
+
+        Raises InvalidRequestError for a place that is none.
+        """
+        columns = Columns.of(places)
+        for topic in columns.topics if columns is not None else ():
+            check_topic(topic, "topic")
+        others: dict[int, ReadAnswer] = {}
+        answers = ManyAnswers(places, others)
+        with self._table.snapshot() as snapshot:
+            files = self._files_of(snapshot)
+            left: Iterable[int] = range(len(places))
+            if columns is not None and len(files.growing) == 1 and not self.quarantined():
+                file: LiveFile = files.growing[0].reader
+                found = read_together(columns, file, limits, is_only_file=not files.sealed)
+                if found is not None:
+                    answers.take(found[0])
+                    left = found[1].tolist()
+            for index in left:
+                others[index] = self._answer(files, place_of(*places[index]), limits)
+        return answers
+
+    def begin_before(
+        self, file_list: FileList, topic: str, queue_id: int, first: int
+    ) -> int | None:
+        """Return where a queue begins that has `first` in the only growing file; None: not known here."""
+        files = self._files
+        if files is None or files.file_list is not file_list:
+            return None
+        sealed = files.queues.get((topic.encode(), queue_id))
+        if sealed is None:
+            return None
+        return sealed.held[0].extent.first_offset if sealed.held else first
 
     def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
         """Return the (begin, end) offsets of a queue; (0, 0) for one that holds nothing."""

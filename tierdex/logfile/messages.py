@@ -48,47 +48,61 @@ class MessageBatch:
     owns, and are made arrays when they are asked for: a read of ten messages pays for one allocation.
     """
 
-    __slots__ = ("_count", "_ends", "_memory", "first_offset")
+    __slots__ = ("_body_bytes", "_count", "_extra_bytes", "_memory", "first_offset")
 
-    def __init__(self, first_offset: int, count: int, body_bytes: int, extra_bytes: int) -> None:
-        """Make room for `count` messages, which a kernel fills."""
+    def __init__(
+        self, first_offset: int, count: int, body_bytes: int, extra_bytes: int,
+        memory: np.ndarray | bytearray | memoryview | None = None,
+    ) -> None:  # fmt: skip
+        """Make room for `count` messages, which a kernel fills, or take over the memory that one filled."""
         self.first_offset = first_offset
         self._count = count
-        offsets = _WORD * (count + 1)
-        lengths = (_WORD * count, offsets, offsets, count, body_bytes, extra_bytes)
-        self._ends = tuple(accumulate(lengths))  # of times, body and extra offsets, flags, bytes
-        self._memory = np.empty(self._ends[-1], np.uint8)
-        if not count:
-            self._memory[:] = 0
+        self._body_bytes = body_bytes
+        self._extra_bytes = extra_bytes
+        self._memory = self._make_room() if memory is None else memory
+
+    def _make_room(self) -> np.ndarray:
+        make = np.empty if self._count else np.zeros
+        return make(self._begins[-1] + self._extra_bytes, np.uint8)
+
+    @property
+    def _begins(self) -> tuple[int, ...]:
+        """Where times, body offsets, extra offsets, flags, bodies and extras begin."""
+        offsets = _WORD * (self._count + 1)
+        lengths = (_WORD * self._count, offsets, offsets, self._count, self._body_bytes)
+        return tuple(accumulate(lengths, initial=0))
+
+    def _column(self, which: int, dtype: type, count: int) -> np.ndarray:
+        return np.frombuffer(self._memory, dtype, count, self._begins[which])
 
     @property
     def times(self) -> np.ndarray:
-        return self._memory[: self._ends[0]].view(np.int64)
+        return self._column(0, np.int64, self._count)
 
     @property
     def body_offsets(self) -> np.ndarray:
-        return self._memory[self._ends[0] : self._ends[1]].view(np.int64)
+        return self._column(1, np.int64, self._count + 1)
 
     @property
     def extra_offsets(self) -> np.ndarray:
-        return self._memory[self._ends[1] : self._ends[2]].view(np.int64)
+        return self._column(2, np.int64, self._count + 1)
 
     @property
     def flags(self) -> np.ndarray:
-        return self._memory[self._ends[2] : self._ends[3]]
+        return self._column(3, np.uint8, self._count)
 
     @property
     def bodies(self) -> np.ndarray:
-        return self._memory[self._ends[3] : self._ends[4]]
+        return self._column(4, np.uint8, self._body_bytes)
 
     @property
     def extras(self) -> np.ndarray:
-        return self._memory[self._ends[4] :]
+        return self._column(5, np.uint8, self._extra_bytes)
 
     @property
     def content_bytes(self) -> int:
         """Bytes of all bodies and extras: what a read's budget counts."""
-        return self._ends[5] - self._ends[3]
+        return self._body_bytes + self._extra_bytes
 
     def __len__(self) -> int:
         return self._count
@@ -113,13 +127,9 @@ class MessageBatch:
         return self.first_offset + self._count
 
     def addresses(self) -> tuple[int, ...]:
-        """Return where times, flags, body offsets, bodies, extra offsets, extras lie, for kernels."""
-        place = address(self._memory)
-        times, body_offsets, extra_offsets, flags, bodies, _ = self._ends
-        return (
-            place, place + extra_offsets, place + times, place + flags, place + body_offsets,
-            place + bodies,
-        )  # fmt: skip
+        """Return where the columns lie, in the order of `kernels.rows.column_places`."""
+        place = address(np.frombuffer(self._memory, np.uint8))
+        return tuple(place + begin for begin in self._begins)
 
     def body(self, i: int) -> bytes:
         begin, end = self.body_offsets[i : i + 2].tolist()

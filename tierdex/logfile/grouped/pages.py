@@ -68,7 +68,7 @@ class OpenPage:
         count, bodies, extras, body_at, extra_at = (int(value) for value in measured)
         batch = MessageBatch(first_offset, count, bodies, extras)
         if count:
-            k.copy_page(self.words, first + skip, count, body_at, extra_at, *batch.addresses())
+            k.copy_page(self.words, first + skip, count, body_at, extra_at, batch.addresses())
         return batch
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:

@@ -114,14 +114,24 @@ class JournalReader:
         name = np.frombuffer(topic, np.uint8)
         if not len(name) or max_count <= 0:
             return MessageBatch(offset, 0, 0, 0)
-        what = address(name), len(name), queue_id, offset
         plan = k.plan_read if bound <= published else k.plan_staged
         room = min(max_count, _ROOM)
         while True:
             scratch, places = thread_buffer(8 * room)
-            found = plan(
-                words, self._stage, *what, max_count, max_bytes, bound, places, room
-            )  # fmt: skip
+            wanted = np.array(
+                [
+                    address(name),
+                    len(name),
+                    queue_id,
+                    offset,
+                    max_count,
+                    max_bytes,
+                    bound,
+                    places,
+                    room,
+                ]
+            )
+            found = plan(words, self._stage, wanted)
             count, bodies, extras, is_short = found
             if not is_short:
                 break
@@ -129,9 +139,9 @@ class JournalReader:
         batch = MessageBatch(offset, count, bodies, extras)
         if count and bound <= published:
             base = int(words[s.W_BASE_TIME])
-            rows_k.copy_rows(places, count, base, *batch.addresses())
+            rows_k.copy_rows(places, count, base, batch.addresses())
         elif count:
-            k.copy_staged(words, self._stage, *what, count, places, *batch.addresses())
+            k.copy_staged(words, self._stage, wanted, count, batch.addresses())
         del array, arrays, scratch, name  # alive until here: kernels were given addresses
         return batch
 
@@ -151,6 +161,23 @@ class JournalReader:
     def mapped_bytes(self) -> np.ndarray:
         """The file (u1), of which what is published may be read. Whoever has it keeps it mapped."""
         return self._mapped.view(np.ndarray)
+
+    @property
+    def stage_words(self) -> np.ndarray:
+        """What kernels know of the stage (`kernels.state`): one array for the journal's life."""
+        return self._stage
+
+    @property
+    def stage_address(self) -> int:
+        """Where kernels find the words of the stage, as long as the journal lives."""
+        return address(self._stage)
+
+    @property
+    def mapped_or_none(self) -> np.ndarray | None:
+        """The file's bytes, which stay where they are while this is held; None: it was closed."""
+        mapping = self._mapping
+        array = None if mapping is None else mapping.array
+        return array if array is not None and len(array) else None
 
     # -- private ---------------------------------------------------------------------------------------
 
@@ -178,5 +205,5 @@ def copy_messages(
     at = address(addresses)
     count, bodies, extras = rows_k.measure_rows(at, len(addresses), max_bytes)
     batch = MessageBatch(first_offset, count, bodies, extras)
-    rows_k.copy_rows(at, count, base, *batch.addresses())
+    rows_k.copy_rows(at, count, base, batch.addresses())
     return batch

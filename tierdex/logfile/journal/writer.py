@@ -124,11 +124,6 @@ class JournalWriter(JournalReader):
         return int(self._stage[s.V_COUNT])
 
     @property
-    def stage_address(self) -> int:
-        """Where kernels find the words of the stage, as long as the journal lives."""
-        return address(self._stage)
-
-    @property
     def closed_stage(self) -> ClosedStage | None:
         """The batch that is closed and not written yet."""
         return self._closed_stage

@@ -29,7 +29,7 @@ def hash_queues(names: int, ends: int, topics: int, queue_ids: int, count: int, 
     """Write the hash (u8) of each queue; topics (u4) index the names that end at `ends` (i8)."""
     for i in range(count):
         topic = np.int64(load_u32(topics + 4 * i))
-        begin = load_i64(ends + 8 * topic - 8) if topic > 0 else np.int64(0)
+        begin = load_i64(ends + 8 * (topic - 1)) if topic > 0 else np.int64(0)
         length = load_i64(ends + 8 * topic) - begin
         queue_id = np.int64(load_i32(queue_ids + 4 * i))
         store_u64(out + 8 * i, queue_hash(names + begin, length, queue_id, out + 8 * i))

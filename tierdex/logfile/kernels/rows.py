@@ -1,7 +1,7 @@
 """Rows of a journal, wherever they lie -> columns in memory.
 
     measure_rows  how many rows fit a budget, and the bytes of their bodies and extras
-    copy_rows     times, flags, bodies and extras, one after the other
+    copy_rows     times, flags, bodies and extras, one after the other, into a batch's memory
 
 Rows come by address (i8 each), and were held to their rules before. Depends on intrinsics and layout.
 """
@@ -73,11 +73,28 @@ def measure_rows(addresses: int, count: int, most_bytes: int) -> Any:
 
 
 @kernel
-def copy_rows(
-    addresses: int, count: int, base: int, times: int, flags: int,
-    body_offsets: int, bodies: int, extra_offsets: int, extras: int,
-) -> None:  # fmt: skip
-    """Write the columns of `count` rows; offsets are i8, count + 1 of them."""
+def column_places(memory: int, count: int, body_bytes: int) -> Any:
+    """Return where times, body offsets, extra offsets, flags, bodies, extras of a batch begin in memory.
+
+    That is the layout of `messages.MessageBatch`.
+    """
+    body_offsets = memory + 8 * count
+    extra_offsets = body_offsets + 8 * (count + 1)
+    flags = extra_offsets + 8 * (count + 1)
+    bodies = flags + count
+    return memory, body_offsets, extra_offsets, flags, bodies, bodies + body_bytes
+
+
+@kernel
+def batch_bytes(count: int, body_bytes: int, extra_bytes: int) -> Any:
+    """Return the bytes of such a batch."""
+    return column_places(np.int64(0), count, body_bytes)[5] + extra_bytes
+
+
+@kernel
+def copy_rows(addresses: int, count: int, base: int, columns: Any) -> None:
+    """Write the columns (addresses: `column_places`) of `count` rows; offsets are i8, count + 1 of them."""
+    times, body_offsets, extra_offsets, flags, bodies, extras = columns
     body_end, extra_end = np.int64(0), np.int64(0)
     store_i64(body_offsets, 0)
     store_i64(extra_offsets, 0)
@@ -92,5 +109,5 @@ def copy_rows(
         copy_bytes(extras + extra_end, extra, extra_bytes)
         body_end += body_bytes
         extra_end += extra_bytes
-        store_i64(body_offsets + 8 * i + 8, body_end)
-        store_i64(extra_offsets + 8 * i + 8, extra_end)
+        store_i64(body_offsets + 8 * (i + 1), body_end)
+        store_i64(extra_offsets + 8 * (i + 1), extra_end)

@@ -178,11 +178,9 @@ def measure_page(p: Any, first: int, count: int, most_bytes: int, is_first: bool
 
 
 @kernel
-def copy_page(
-    p: Any, first: int, count: int, body_at: int, extra_at: int, times: int, flags: int,
-    body_offsets: int, bodies: int, extra_offsets: int, extras: int,
-) -> None:  # fmt: skip
-    """Write the columns of `count` messages from `first` on, measured before."""
+def copy_page(p: Any, first: int, count: int, body_at: int, extra_at: int, columns: Any) -> None:
+    """Write the columns (addresses: `rows.column_places`) of `count` messages from `first` on, measured."""
+    times, body_offsets, extra_offsets, flags, bodies, extras = columns
     body_end, extra_end = np.int64(0), np.int64(0)
     store_i64(body_offsets, 0)
     store_i64(extra_offsets, 0)
@@ -191,8 +189,8 @@ def copy_page(
         store_u8(flags + i, np.uint8(message_flags(p, first + i)))
         body_end += body_size(p, first + i)
         extra_end += extra_size(p, first + i)
-        store_i64(body_offsets + 8 * i + 8, body_end)
-        store_i64(extra_offsets + 8 * i + 8, extra_end)
+        store_i64(body_offsets + 8 * (i + 1), body_end)
+        store_i64(extra_offsets + 8 * (i + 1), extra_end)
     copy_bytes(bodies, body_at, body_end)
     copy_bytes(extras, extra_at, extra_end)
 

@@ -31,6 +31,7 @@ from tierdex.fileparts.kernels.intrinsics import (
 )
 from tierdex.logfile import layout
 from tierdex.logfile.kernels.rows import open_row
+from tierdex.logfile.kernels.totals import TIME_MAX, TIME_MIN, TOTALS_BYTES, count_messages
 
 # Words of a writer: where it is among the queues, and what the last chosen page is like.
 (
@@ -67,7 +68,6 @@ _LONG, _HAS_EXTRA = layout.ROW_LONG_TIME, layout.ROW_HAS_EXTRA
 _LONG_BYTES, _EXTRA_LENGTH = layout.LONG_TIME_BYTES, layout.EXTRA_LENGTH_BYTES
 _FLAGS_SHIFT: Final = layout.MESSAGE_FLAGS_SHIFT
 _UNIT: Final = layout.POSITION_UNIT
-_TOTAL_BYTES: Final = 32
 _AHEAD: Final = 24
 _U0, _U1 = np.uint64(0), np.uint64(1)
 _INT64_MIN, _INT64_MAX = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFFF)
@@ -212,19 +212,16 @@ def _count_topics(g: Any, scratch: Any) -> None:
     first, i = g[G_QUEUE], np.int64(0)
     for run in range(g[G_RUNS]):
         queue = first + np.int64(scratch[X_RUN_QUEUE, run])
-        totals = g[G_TOTALS] + _TOTAL_BYTES * np.int64(load_u32(g[G_TOPICS] + 4 * queue))
+        totals = g[G_TOTALS] + TOTALS_BYTES * np.int64(load_u32(g[G_TOPICS] + 4 * queue))
         bodies = np.int64(0)
-        least, greatest = load_i64(totals + 16), load_i64(totals + 24)
+        least, greatest = TIME_MAX, TIME_MIN
         size = np.int64(scratch[X_RUN_COUNT, run])
         for _ in range(size):
             bodies += np.int64(scratch[X_SIZE, i])
             least = min(least, np.int64(scratch[X_TIME, i]))
             greatest = max(greatest, np.int64(scratch[X_TIME, i]))
             i += 1
-        store_i64(totals, load_i64(totals) + size)
-        store_i64(totals + 8, load_i64(totals + 8) + bodies)
-        store_i64(totals + 16, least)
-        store_i64(totals + 24, greatest)
+        count_messages(totals, size, bodies, least, greatest)
         if queue != g[G_QUEUE]:
             g[G_QUEUE], g[G_ORDINAL] = queue, 0
         g[G_ORDINAL] += size

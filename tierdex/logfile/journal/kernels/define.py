@@ -34,13 +34,6 @@ from tierdex.logfile.journal.kernels.state import (
     S_TAIL,
     S_TOPIC,
     STATE_BYTES,
-    T_BYTES,
-    T_COUNT,
-    T_GREATEST,
-    T_LEAST,
-    TIME_MAX,
-    TIME_MIN,
-    TOTALS_BYTES,
     V_ENTRIES,
     V_ENTRY_USED,
     W_NAME_ENDS,
@@ -53,6 +46,7 @@ from tierdex.logfile.journal.kernels.state import (
     find_topic_slot,
     name_bounds,
 )
+from tierdex.logfile.kernels.totals import TOTALS_BYTES, clear_totals
 
 _ENTRY = layout.places(layout.ENTRY)
 _QUEUE, _TOPIC, _ID = _ENTRY["queue"], _ENTRY["topic"], _ENTRY["queue_id"]
@@ -69,11 +63,7 @@ def add_topic(words: Any, place: int, name: int, length: int) -> Any:
     begin = load_i64(ends + 8 * (topic - 1)) if topic > 0 else np.int64(0)
     copy_bytes(words[W_NAMES] + begin, name, length)
     store_i64(ends + 8 * topic, begin + length)
-    totals = words[W_TOTALS] + TOTALS_BYTES * topic
-    store_i64(totals + T_COUNT, 0)
-    store_i64(totals + T_BYTES, 0)
-    store_i64(totals + T_LEAST, TIME_MAX)
-    store_i64(totals + T_GREATEST, TIME_MIN)
+    clear_totals(words[W_TOTALS] + TOTALS_BYTES * topic)
     words[W_TOPIC_COUNT] = topic + 1
     store_slot(place, np.uint32(topic + 1))  # last: whoever finds it finds the name
     return np.int64(topic)

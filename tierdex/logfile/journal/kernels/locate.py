@@ -44,6 +44,11 @@ from tierdex.logfile.journal.kernels.state import (
 )
 from tierdex.logfile.kernels.rows import copy_rows, measure_rows
 
+# What a read wants: name and id of the queue, offset, limits, the file's bytes that it may see, and room
+# for so many addresses.
+(
+    Q_NAME, Q_NAME_BYTES, Q_QUEUE_ID, Q_OFFSET, Q_MOST_COUNT, Q_MOST_BYTES, Q_LIMIT, Q_PLACES, Q_ROOM,
+) = range(9)  # fmt: skip
 _UNIT: Final = layout.POSITION_UNIT
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -155,61 +160,51 @@ def row_addresses(stage: Any, places: int, count: int) -> None:
 
 
 @kernel
-def _plan(
-    words: Any, stage: Any, name: int, name_bytes: int, queue_id: int, offset: int, most_count: int,
-    most_bytes: int, limit: int, places: int, room: int,
-) -> Any:  # fmt: skip
-    """Find a queue's messages from `offset` on, below byte `limit`; their addresses go to `places`.
-
-    Returns (messages, bytes of bodies, bytes of extras, whether `room` was too small for all).
-    """
-    none = np.int64(0), np.int64(0), np.int64(0), False
-    number = find_queue(words, name, name_bytes, queue_id)
-    if number < 0:
-        return none
-    ordinal = offset - first_offset(words, number)
-    if ordinal < 0:
-        return none
-    wanted = min(most_count, messages_below(words, number, limit) - ordinal)
-    if wanted <= 0:
-        return none
-    count = locate(words, number, ordinal, min(wanted, room), places)
-    row_addresses(stage, places, count)
-    taken, bodies, extras = measure_rows(places, count, most_bytes)
-    return taken, bodies, extras, taken == room and wanted > room
+def gather_rows(words: Any, stage: Any, number: int, ordinal: int, count: int, places: int) -> Any:
+    """Write the addresses (i8) of up to `count` rows of a queue from `ordinal` on; return how many."""
+    found = locate(words, number, ordinal, count, places)
+    row_addresses(stage, places, found)
+    return found
 
 
 @kernel
-def plan_read(
-    words: Any, stage: Any, name: int, name_bytes: int, queue_id: int, offset: int, most_count: int,
-    most_bytes: int, limit: int, places: int, room: int,
-) -> Any:  # fmt: skip
+def _plan(words: Any, stage: Any, wanted: Any) -> Any:
+    """Find what is wanted of a queue; the addresses of its rows go to Q_PLACES.
+
+    Returns (messages, bytes of bodies, bytes of extras, whether Q_ROOM was too small for all).
+    """
+    none = np.int64(0), np.int64(0), np.int64(0), False
+    number = find_queue(words, wanted[Q_NAME], wanted[Q_NAME_BYTES], wanted[Q_QUEUE_ID])
+    if number < 0:
+        return none
+    ordinal, room = wanted[Q_OFFSET] - first_offset(words, number), wanted[Q_ROOM]
+    if ordinal < 0:
+        return none
+    below = messages_below(words, number, wanted[Q_LIMIT])
+    count = min(wanted[Q_MOST_COUNT], below - ordinal)
+    if count <= 0:
+        return none
+    found = gather_rows(words, stage, number, ordinal, min(count, room), wanted[Q_PLACES])
+    taken, bodies, extras = measure_rows(wanted[Q_PLACES], found, wanted[Q_MOST_BYTES])
+    return taken, bodies, extras, taken == room and count > room
+
+
+@kernel
+def plan_read(words: Any, stage: Any, wanted: Any) -> Any:
     """Plan a read of what is published: its rows lie in the mapping, and stay there."""
-    return _plan(
-        words, stage, name, name_bytes, queue_id, offset, most_count, most_bytes, limit, places, room
-    )  # fmt: skip
+    return _plan(words, stage, wanted)
 
 
 @short_kernel
-def plan_staged(
-    words: Any, stage: Any, name: int, name_bytes: int, queue_id: int, offset: int, most_count: int,
-    most_bytes: int, limit: int, places: int, room: int,
-) -> Any:  # fmt: skip
+def plan_staged(words: Any, stage: Any, wanted: Any) -> Any:
     """Plan a read that may see staged rows: addresses hold until Python closes a stage."""
-    return _plan(
-        words, stage, name, name_bytes, queue_id, offset, most_count, most_bytes, limit, places, room
-    )  # fmt: skip
+    return _plan(words, stage, wanted)
 
 
 @short_kernel
-def copy_staged(
-    words: Any, stage: Any, name: int, name_bytes: int, queue_id: int, offset: int, count: int,
-    places: int, times: int, flags: int, body_offsets: int, bodies: int, extra_offsets: int, extras: int,
-) -> None:  # fmt: skip
+def copy_staged(words: Any, stage: Any, wanted: Any, count: int, columns: Any) -> None:
     """Copy `count` messages that were planned: located again, since stages may have changed since."""
-    number = find_queue(words, name, name_bytes, queue_id)
-    locate(words, number, offset - first_offset(words, number), count, places)
-    row_addresses(stage, places, count)
-    copy_rows(
-        places, count, words[W_BASE_TIME], times, flags, body_offsets, bodies, extra_offsets, extras
-    )  # fmt: skip
+    number = find_queue(words, wanted[Q_NAME], wanted[Q_NAME_BYTES], wanted[Q_QUEUE_ID])
+    ordinal = wanted[Q_OFFSET] - first_offset(words, number)
+    gather_rows(words, stage, number, ordinal, count, wanted[Q_PLACES])
+    copy_rows(wanted[Q_PLACES], count, words[W_BASE_TIME], columns)

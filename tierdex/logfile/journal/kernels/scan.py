@@ -31,8 +31,6 @@ from tierdex.logfile.journal.kernels.state import (
     STATE_AHEAD,
     STATE_BYTES,
     TAIL_AHEAD,
-    TIME_MAX,
-    TIME_MIN,
     W_BASE_TIME,
     W_HAS_BASE,
     W_MAX_TIME,
@@ -50,6 +48,7 @@ from tierdex.logfile.journal.kernels.state import (
     name_bounds,
     note_row,
 )
+from tierdex.logfile.kernels.totals import TIME_MAX, TIME_MIN
 
 # Words of a scan.
 (
@@ -75,6 +74,8 @@ _R_COUNT, _R_ENTRIES, _R_ROWS = (
     _RECORD["row_bytes"],
 )
 _R_TIME, _R_UUID = _RECORD["base_time"], _RECORD["uuid"]
+_WORD: Final = 8  # of the two that a uuid has
+_R_UUID_REST: Final = _R_UUID + _WORD
 _R_FLAGS, _R_SYNCED = _RECORD["flags"], _RECORD["synced_to"]
 _RECORD_BYTES: Final = layout.RECORD_BYTES
 _BATCH_UNIT: Final = layout.BATCH_UNIT
@@ -111,7 +112,7 @@ def batch_length(scan: Any, address: int, most: int) -> Any:
     if (
         load_i64(address + _R_NUMBER) != scan[X_NUMBER]
         or load_u64(address + _R_UUID) != load_u64(uuid)
-        or load_u64(address + _R_UUID + 8) != load_u64(uuid + 8)
+        or load_u64(address + _R_UUID_REST) != load_u64(uuid + _WORD)
         or (count == 0 and (rows != 0 or entries == 0))
         or rows < count * _ROW_BYTES
         or rows > most

@@ -27,8 +27,6 @@ from tierdex.logfile.journal.kernels.state import (
     STATE_AHEAD,
     STATE_BYTES,
     TAIL_AHEAD,
-    TIME_MAX,
-    TIME_MIN,
     V_ADDRESS,
     V_BEGIN,
     V_COUNT,
@@ -56,6 +54,7 @@ from tierdex.logfile.kernels.message_columns import (
     bound,
     extra_of,
 )
+from tierdex.logfile.kernels.totals import TIME_MAX, TIME_MIN
 
 _ROW = layout.places(layout.ROW)
 _SIZE, _QUEUE, _TIME = _ROW["size"], _ROW["queue"], _ROW["time"]

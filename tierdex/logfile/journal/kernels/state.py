@@ -36,6 +36,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_i64,
     store_u32,
 )
+from tierdex.logfile.kernels.totals import TOTALS_BYTES, count_messages
 
 # Words of the tables.
 (
@@ -60,9 +61,6 @@ STAGE_WORD_COUNT: Final = 16
 
 STATE_BYTES: Final = 32
 S_FIRST, S_TAIL, S_COUNT, S_TOPIC, S_ID, S_HINT = 0, 8, 16, 20, 24, 28
-TOTALS_BYTES: Final = 32
-T_COUNT, T_BYTES, T_LEAST, T_GREATEST = 0, 8, 16, 24
-TIME_MIN, TIME_MAX = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFFF)
 SEGMENT_BITS: Final = 18
 SEGMENT_SLOTS: Final = 1 << SEGMENT_BITS
 SEGMENT_COUNT_MAX: Final = 1 << (32 - SEGMENT_BITS)
@@ -152,10 +150,7 @@ def add_totals(
     if messages == 0:
         return
     totals = words[W_TOTALS] + TOTALS_BYTES * topic
-    store_i64(totals + T_COUNT, load_i64(totals + T_COUNT) + messages)
-    store_i64(totals + T_BYTES, load_i64(totals + T_BYTES) + body_bytes)
-    store_i64(totals + T_LEAST, min(load_i64(totals + T_LEAST), least))
-    store_i64(totals + T_GREATEST, max(load_i64(totals + T_GREATEST), greatest))
+    count_messages(totals, messages, body_bytes, least, greatest)
     words[W_MIN_TIME] = min(words[W_MIN_TIME], least)
     words[W_MAX_TIME] = max(words[W_MAX_TIME], greatest)
     words[W_MESSAGES] += messages
