@@ -10,25 +10,24 @@ Depends on disk_errors, seams, settings, value_rules and the other modules of th
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError, OffsetMismatchError, ReadOnlyError
 from tierdex.fork import forked_error, tell_child
 from tierdex.log_service.answer import LogFileInfo, Receipt
 from tierdex.log_service.appender import ExpectationFailedError
+from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
 from tierdex.log_service.levels import LEVELS, Level, level_of
 from tierdex.log_service.message_columns import GivenMessages, check_message, check_messages
+from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.log_service.queue_reader import QueueReader
-from tierdex.log_service.reads import ReadLimits, place_of
-from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
+from tierdex.value_rules import INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
-
-    import numpy as np
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
@@ -36,34 +35,9 @@ if TYPE_CHECKING:
     from tierdex.index_service.index import Index
     from tierdex.log_service.answer import FoundMessages, ReadAnswer
     from tierdex.log_service.appender import Appended, AppendRows
-    from tierdex.log_service.commit import Commit
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.open_log import LogComponents, LogWriting
-    from tierdex.log_service.queue_table import QueueTable
-    from tierdex.log_service.reads import QueuePosition
     from tierdex.storage_layer.base import Store
-
-_COUNT_MOST = 1_000_000
-_BYTES_MOST = 1 << 30
-_REFRESH_S = 0.1
-_WAIT_STEP_S = 0.1
-_WAIT_MOST_S = 86_400.0
-
-
-class PendingAppend(NamedTuple):
-    """An append that was staged: its offset, and the commit that brings it to the level asked for."""
-
-    offset: int
-    commit: Commit
-    level: Level
-
-
-class PendingBatch(NamedTuple):
-    """A batch that was staged: the offset of each row (i8), and the commit that brings all to the level."""
-
-    offsets: np.ndarray
-    commit: Commit
-    level: Level
 
 
 class MessageLog:
@@ -73,7 +47,7 @@ class MessageLog:
         self._components = components
         self._settings = components.options.settings
         self._clock = components.seams.clock
-        self._refreshed_at = self._clock.monotonic()
+        self._reads = CheckedReads(components)
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
@@ -272,17 +246,15 @@ class MessageLog:
         components = self._components
         if components.refusal is None and components.follower is None and not components.missing:
             level = LEVELS.get(visible)
-            if level is not None and 0.0 <= wait <= _WAIT_MOST_S:
+            if level is not None and 0.0 <= wait <= WAIT_MOST_S:
                 answer = components.tail_reads.read(
                     topic, queue_id, offset, max_count, max_bytes, level
                 )
                 if answer is not None:
                     return answer
         with typed_disk_errors:
-            at, limits = self._checked(topic, queue_id, offset, max_count, max_bytes, visible)
-            if not 0.0 <= wait <= _WAIT_MOST_S:
-                raise InvalidRequestError("must be 0 to 86400 seconds", field="wait")
-            return self._read_waiting(at, limits, wait)
+            at, limits = self._reads.check(topic, queue_id, offset, max_count, max_bytes, visible)
+            return self._reads.wait_for(at, limits, wait)
 
     def read_arrow(self, topic: str, queue_id: int, offset: int, **limits: Any) -> Any:
         """Return the same as an Arrow table: offset, timestamp, body, keys, message_id, headers."""
@@ -301,8 +273,8 @@ class MessageLog:
 
         All are read at once; each answer becomes an object when it is looked at.
         """
-        limits = self._limits(max_count, max_bytes, visible)
-        self._refresh()
+        limits = self._reads.check_limits(max_count, max_bytes, visible)
+        self._reads.refresh_when_due()
         listed = list(places)
         return self._components.reads.read_places(listed, limits) if listed else []
 
@@ -323,7 +295,7 @@ class MessageLog:
         With the `generation` of an earlier reader it raises OffsetsReusedError when a crash took back what
         that one had read. Raises InvalidRequestError.
         """
-        self._checked(topic, queue_id, offset, max_count, max_bytes, visible)
+        self._reads.check(topic, queue_id, offset, max_count, max_bytes, visible)
 
         def read(at: int, count: int | None) -> ReadAnswer:
             return self.read(
@@ -336,12 +308,12 @@ class MessageLog:
     @with_disk_errors
     def begin_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset of the first message of a queue that is still there; 0 for an unknown one."""
-        return self._bounds(topic, queue_id, Level.RECEIVED)[0]
+        return self._reads.bounds(topic, queue_id, Level.RECEIVED)[0]
 
     @with_disk_errors
     def end_offset(self, topic: str, queue_id: int, *, level: str = "disk") -> int:
         """Return the offset behind the last message that has `level`; 0 for an unknown queue."""
-        return self._bounds(topic, queue_id, level_of(level, "level"))[1]
+        return self._reads.bounds(topic, queue_id, level_of(level, "level"))[1]
 
     @with_disk_errors
     def offset_at(self, topic: str, queue_id: int, timestamp: int, *, visible: str = "disk") -> int:
@@ -349,9 +321,9 @@ class MessageLog:
 
         Raises CorruptFileError when what would have to be looked at cannot be read.
         """
-        at, limits = self._checked(topic, queue_id, 0, 1, 1, visible)
+        at, limits = self._reads.check(topic, queue_id, 0, 1, 1, visible)
         check_integer(timestamp, "timestamp")
-        self._refresh()
+        self._reads.refresh_when_due()
         return self._components.reads.offset_at(at.topic, at.queue_id, timestamp, limits.level)
 
     @with_disk_errors
@@ -421,12 +393,12 @@ class MessageLog:
     @with_disk_errors
     def topics(self) -> list[str]:
         """Return the topics that hold messages, sorted."""
-        return self._queues().topics()
+        return self._reads.queues().topics()
 
     @with_disk_errors
     def queues(self, topic: str) -> list[int]:
         """Return the queues of a topic that hold messages, sorted; none for an unknown topic."""
-        return self._queues().queues(check_topic(topic, "topic").encode())
+        return self._reads.queues().queues(check_topic(topic, "topic").encode())
 
     @with_disk_errors
     def roll(self) -> bool:
@@ -455,7 +427,7 @@ class MessageLog:
     @with_disk_errors
     def files(self) -> list[LogFileInfo]:
         """Return every file of the log, newest first."""
-        self._refresh()
+        self._reads.refresh_when_due()
         with self._components.table.snapshot() as snapshot:
             return [
                 LogFileInfo(
@@ -468,26 +440,9 @@ class MessageLog:
     @with_disk_errors
     def refresh(self) -> None:
         """Look at the folder anew, in a log that was opened for reading."""
-        self._components.check_open()
-        if self._components.follower is not None:
-            self._components.follower.refresh()
-            self._refreshed_at = self._clock.monotonic()
+        self._reads.refresh()
 
     # -- private -----------------------------------------------------------------------------------------
-
-    def _queues(self) -> QueueTable:
-        """Return the queues of the log; a reader collects them from the files each time."""
-        if self._components.writing is not None or self._components.refusal is not None:
-            return self._writing().queues
-        from tierdex.log_service.mending import note_ends
-        from tierdex.log_service.queue_table import QueueTable
-
-        self._refresh()
-        queues = QueueTable()
-        with self._components.table.snapshot() as snapshot:
-            for handle in snapshot.file_list.local():
-                note_ends(queues, handle.reader)
-        return queues
 
     def _log_index(self) -> LogIndex:
         if self._components.writing is None:
@@ -553,55 +508,3 @@ class MessageLog:
             next_offset=failed.next_offset,
             end_offsets=ends,
         )
-
-    def _checked(
-        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str
-    ) -> tuple[QueuePosition, ReadLimits]:
-        self._components.check_open()
-        at = place_of(topic, queue_id, offset)
-        return at, self._limits(max_count, max_bytes, visible)
-
-    def _limits(self, max_count: int, max_bytes: int, visible: str) -> ReadLimits:
-        return ReadLimits(
-            check_integer(max_count, "max_count", 1, _COUNT_MOST),
-            check_integer(max_bytes, "max_bytes", 1, _BYTES_MOST),
-            level_of(visible, "visible"),
-        )
-
-    def _bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
-        self._components.check_open()
-        check_topic(topic, "topic")
-        check_integer(queue_id, "queue_id", 0, INT32_MAX)
-        self._refresh()
-        return self._components.reads.bounds(topic, queue_id, level)
-
-    def _read_waiting(self, at: QueuePosition, limits: ReadLimits, wait: float) -> ReadAnswer:
-        """Read, and again when more has come, until there is something to tell or the time is over."""
-        deadline = self._clock.monotonic() + wait
-        writing = self._components.writing
-        while True:
-            bell = None if writing is None else writing.committer.arrival(limits.level)
-            self._refresh(at_once=wait > 0)
-            answer = self._components.reads.read(at, limits)
-            left = deadline - self._clock.monotonic()
-            if len(answer) or left <= 0:
-                return answer
-            if bell is not None:
-                self._clock.wait(bell, left)
-            else:
-                self._clock.wait(_new_bell(), min(left, _WAIT_STEP_S))
-            self._components.check_open()
-
-    def _refresh(self, *, at_once: bool = False) -> None:
-        """Follow the folder, in a log that was opened for reading, if that was not done just now."""
-        self._components.check_open()
-        if self._components.follower is None:
-            return
-        if at_once or self._clock.monotonic() - self._refreshed_at >= _REFRESH_S:
-            self.refresh()
-
-
-def _new_bell() -> Any:
-    from tierdex.clock import Bell
-
-    return Bell()

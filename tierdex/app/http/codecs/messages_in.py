@@ -21,7 +21,7 @@ from tierdex.app.http.codecs.arrow_stream import read_stream
 from tierdex.app.http.message_models import MessagesToAppend, MessageToAppend
 from tierdex.app.http.validation import parse_json, validate, validate_json
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
-from tierdex.log_service.message_log import PendingBatch
+from tierdex.log_service.pending import PendingBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

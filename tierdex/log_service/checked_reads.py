@@ -1,0 +1,110 @@
+"""Reads as a caller asks for them: arguments checked, the folder followed, more messages waited for.
+
+Depends on clock, errors, value_rules and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tierdex.clock import Bell
+from tierdex.errors import InvalidRequestError
+from tierdex.log_service.levels import level_of
+from tierdex.log_service.mending import note_ends
+from tierdex.log_service.queue_table import QueueTable
+from tierdex.log_service.reads import ReadLimits, place_of
+from tierdex.value_rules import INT32_MAX, check_integer, check_topic
+
+if TYPE_CHECKING:
+    from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.levels import Level
+    from tierdex.log_service.open_log import LogComponents
+    from tierdex.log_service.reads import QueuePosition
+
+WAIT_MOST_S: Final = 86_400.0
+_COUNT_MOST: Final = 1_000_000
+_BYTES_MOST: Final = 1 << 30
+_REFRESH_S: Final = 0.1
+_WAIT_STEP_S: Final = 0.1
+
+
+class CheckedReads:
+    """The reading half of a `MessageLog`. Any thread may call it."""
+
+    def __init__(self, components: LogComponents) -> None:
+        self._components = components
+        self._clock = components.seams.clock
+        self._refreshed_at = self._clock.monotonic()
+
+    def check(
+        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str
+    ) -> tuple[QueuePosition, ReadLimits]:
+        """Return what is asked for. Raises InvalidRequestError, ClosedError, ForkedError."""
+        self._components.check_open()
+        at = place_of(topic, queue_id, offset)
+        return at, self.check_limits(max_count, max_bytes, visible)
+
+    def check_limits(self, max_count: int, max_bytes: int, visible: str) -> ReadLimits:
+        """Return how much to read. Raises InvalidRequestError."""
+        return ReadLimits(
+            check_integer(max_count, "max_count", 1, _COUNT_MOST),
+            check_integer(max_bytes, "max_bytes", 1, _BYTES_MOST),
+            level_of(visible, "visible"),
+        )
+
+    def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
+        """Return the (begin, end) offsets of a queue at a level. Raises InvalidRequestError."""
+        self._components.check_open()
+        check_topic(topic, "topic")
+        check_integer(queue_id, "queue_id", 0, INT32_MAX)
+        self.refresh_when_due()
+        return self._components.reads.bounds(topic, queue_id, level)
+
+    def wait_for(self, at: QueuePosition, limits: ReadLimits, wait: float) -> ReadAnswer:
+        """Read, and again when more has come, until there is something to tell or `wait` seconds are over.
+
+        Raises InvalidRequestError.
+        """
+        if not 0.0 <= wait <= WAIT_MOST_S:
+            raise InvalidRequestError("must be 0 to 86400 seconds", field="wait")
+        deadline = self._clock.monotonic() + wait
+        writing = self._components.writing
+        while True:
+            bell = None if writing is None else writing.committer.arrival(limits.level)
+            self.refresh_when_due(at_once=wait > 0)
+            answer = self._components.reads.read(at, limits)
+            left = deadline - self._clock.monotonic()
+            if len(answer) or left <= 0:
+                return answer
+            if bell is not None:
+                self._clock.wait(bell, left)
+            else:
+                self._clock.wait(Bell(), min(left, _WAIT_STEP_S))
+            self._components.check_open()
+
+    def queues(self) -> QueueTable:
+        """Return the queues of the log; a reader collects them from the files each time."""
+        self._components.check_open()
+        if self._components.writing is not None:
+            return self._components.writing.queues
+        self.refresh_when_due()
+        queues = QueueTable()
+        with self._components.table.snapshot() as snapshot:
+            for handle in snapshot.file_list.local():
+                note_ends(queues, handle.reader)
+        return queues
+
+    def refresh(self) -> None:
+        """Look at the folder anew, in a log that was opened for reading."""
+        self._components.check_open()
+        if self._components.follower is not None:
+            self._components.follower.refresh()
+            self._refreshed_at = self._clock.monotonic()
+
+    def refresh_when_due(self, *, at_once: bool = False) -> None:
+        """Follow the folder, in a log that was opened for reading, if that was not done just now."""
+        self._components.check_open()
+        if self._components.follower is None:
+            return
+        if at_once or self._clock.monotonic() - self._refreshed_at >= _REFRESH_S:
+            self.refresh()
