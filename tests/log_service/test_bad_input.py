@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.log_service.log_world import DATA, everything, open_log
+from tests.log_service.log_world import DATA, everything, open_log, seal_rolled
+from tests.log_service.test_recycling import give_up_oldest
 from tierdex.errors import (
     ClosedError,
     FolderInUseError,
@@ -20,6 +21,7 @@ from tierdex.errors import (
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.header import decode_log_header
+from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
@@ -156,6 +158,58 @@ def test_reading_above_the_end_is_empty_and_below_zero_refused(log):
             log.read(**({"topic": "a", "queue_id": 0, "offset": 0} | wrong))
 
 
+def test_offset_below_the_begin_is_answered_from_the_begin_and_says_so(disk):
+    with open_log(disk) as log:
+        for i in range(6):
+            log.append(topic="a", queue_id=0, body=b"%d" % i)
+            if i == 2:
+                log.roll()
+        seal_rolled(log)
+        give_up_oldest(log)  # as retention does
+        answer = log.read("a", 0, 1)
+        assert (answer.first_offset, answer.begin_offset, answer.from_begin) == (3, 3, True)
+        assert [m.body for m in answer.messages] == [b"3", b"4", b"5"]
+        assert not log.read("a", 0, 3).from_begin
+        assert log.begin_offset("a", 0) == 3
+
+
+def test_wrong_question_for_a_key_is_refused_by_its_field(disk):
+    with open_log(disk, index=True, store=MemoryStore(), item_capacity=48, slot_count=16) as log:
+        log.append(**GOOD)
+        for wrong, field in [
+            ({}, "key"),
+            ({"topic": "a"}, "key"),
+            ({"key": "k"}, "topic"),
+            ({"topic": "a", "key": "k", "message_id": "m"}, "message_id|key"),
+            ({"topic": "a", "key": 7}, "key"),
+            ({"topic": "a", "key": "k" * 70_000}, "key"),
+            ({"topic": "a", "key": "k", "max_count": 0}, "max_count"),
+            ({"topic": "a", "key": "k", "max_count": 10**9}, "max_count"),
+            ({"topic": "a", "key": "k", "cursor": "no cursor"}, "cursor"),
+            ({"topic": "a", "key": "k", "begin": 1 << 70}, "begin"),
+            ({"topic": "a", "key": "k", "visible": "remote"}, "visible"),
+            ({"topic": "a", "key": "k", "visible": 3}, "visible"),
+        ]:
+            with pytest.raises(InvalidRequestError, match=field):
+                log.get(**wrong)
+        nobody = log.get("nobody", key="k")
+        assert (nobody.messages, nobody.complete, nobody.next_cursor) == ((), True, None)
+
+
+def test_level_remote_is_refused_until_messages_are_published(disk):
+    with open_log(disk) as log:
+        for call in (
+            lambda: log.append(**GOOD, durability="remote"),
+            lambda: log.append_batch(topic="a", queue_id=0, body=[b""], durability="remote"),
+            lambda: log.flush("remote"),
+            lambda: log.end_offset("a", 0, level="remote"),
+            lambda: log.read("a", 0, 0, visible="remote"),
+        ):
+            with pytest.raises(InvalidRequestError, match="`disk` is its highest"):
+                call()
+        assert log.topics() == []
+
+
 def test_limits_count_and_bytes_but_one_message_always_comes(log):
     log.append_batch(topic="a", queue_id=0, body=[b"x" * 100] * 10)
     assert len(log.read("a", 0, 0, max_count=4)) == 4
@@ -163,10 +217,17 @@ def test_limits_count_and_bytes_but_one_message_always_comes(log):
     assert len(log.read("a", 0, 0, max_bytes=1)) == 1
 
 
-def test_journal_of_a_newer_format_refuses_the_opening_before_anything_moves(disk):
+@pytest.mark.parametrize("state", ["unsealed", "sealed", "compacted"])
+def test_file_of_a_newer_format_refuses_the_opening_before_anything_moves(disk, state):
     with open_log(disk) as log:
         log.append(**GOOD)
+        if state != "unsealed":
+            log.roll()
+            seal_rolled(log)
+        if state == "compacted":
+            log.run_compaction()
         path = log._components.table.version.files.local()[0].path
+        assert path.parent.name == state
     file = disk.open(path, writable=True)
     header = bytearray(file.read_at(0, 4096))
     decode_log_header(bytes(header), path)

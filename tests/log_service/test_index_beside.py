@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 import pytest
 
@@ -15,9 +13,6 @@ from tierdex.indexfile.columns import ItemColumns
 from tierdex.indexfile.hashing import key_hash
 from tierdex.indexfile.source import Source
 from tierdex.log_service.levels import Level
-from tierdex.testing.simulated_disk import ANY, SimulatedCrash
-
-STEP = 37  # of all calls; tests/torture takes every one
 
 
 def run_story(world: KeyedWorld) -> None:
@@ -49,41 +44,11 @@ def run_story(world: KeyedWorld) -> None:
     log.close()
 
 
-@pytest.fixture(scope="module")
-def calls() -> int:
+def test_story_of_log_and_index_agrees_with_the_model():
+    """Stops at its calls, and calls that fail: `tests.torture.log_life`."""
     world = KeyedWorld()
-    begun = len(world.disk.trace)
     run_story(world)
-    count = len(world.disk.trace) - begun
     world.judge(world.disk, Level.DISK)
-    return count
-
-
-def try_call(nth: int, states: int) -> None:
-    """Stop the story around a call, and judge what a kill and power cuts leave."""
-    world = KeyedWorld()
-    world.disk.crash_at(nth)
-    with pytest.raises(SimulatedCrash):
-        run_story(world)
-    for survivor in world.disk.crash_states(limit=states, seed=nth):
-        world.judge(survivor, Level.DISK)
-    world.judge(world.disk.restart(), Level.OS)
-
-
-def test_killed_or_cut_at_calls_every_key_finds_what_the_log_holds_and_nothing_else(calls):
-    assert calls > 300
-    for nth in range(5, calls, STEP):
-        try_call(nth, states=1)
-
-
-def test_failing_calls_leave_an_index_that_follows_the_log(calls):
-    for nth in range(9, calls, STEP):
-        world = KeyedWorld()
-        world.disk.fail(ANY, nth)
-        with suppress(UnavailableError):
-            run_story(world)
-        world.disk.heal()
-        world.judge(world.disk.restart(), Level.OS)
 
 
 def test_index_that_was_durable_before_the_log_is_cut_to_what_the_log_has():

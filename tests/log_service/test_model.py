@@ -1,4 +1,7 @@
-"""Any order of appends, rolls, seals, clean and unclean ends: the log answers as a dict of lists does."""
+"""Any order of appends, rolls, compactions, clean and unclean ends: the log answers as a dict of lists does.
+
+A message's keys follow from its body, so the model says which messages each key has to find.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,21 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.log_service.keyed_world import TINY_INDEX
 from tests.log_service.log_world import DATA, Model, everything, open_log
 from tierdex.errors import OffsetMismatchError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import Level
+from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 QUEUES = st.tuples(st.sampled_from(["a", "b", "größe"]), st.sampled_from([0, 1, 2**31 - 1]))
 BODIES = st.binary(max_size=200) | st.integers(0, 8000).map(lambda size: b"\xff" * size)
 LEVELS = st.sampled_from(list(Level))
+
+
+def keys_of(body: bytes) -> list[str]:
+    return ["every", f"length-{len(body) % 4}"] if body else []
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -26,14 +35,18 @@ class LogMachine(RuleBasedStateMachine):
         self.disk = SimulatedFileSystem()
         make_durable_folder(self.disk, DATA)
         self.model = Model()
-        self.log = open_log(self.disk)
+        self.store = MemoryStore()
+        self.log = self.open()
+
+    def open(self):
+        return open_log(self.disk, store=self.store, **TINY_INDEX)
 
     @rule(queue=QUEUES, body=BODIES, level=LEVELS)
     def append(self, queue, body, level):
         offset = self.model.hand_over(queue, body)
         found = self.log.append(
             topic=queue[0], queue_id=queue[1], body=body, durability=level.name.lower(),
-            expect_offset=offset,
+            keys=keys_of(body), expect_offset=offset,
         )  # fmt: skip
         assert found == offset
         self.model.acknowledge(level)  # what was appended before is written and synced with it
@@ -51,7 +64,8 @@ class LogMachine(RuleBasedStateMachine):
         offsets = [self.model.hand_over(queue, body) for queue, body in rows]
         receipt = self.log.append_batch(
             topic=[queue[0] for queue, _ in rows], queue_id=[queue[1] for queue, _ in rows],
-            body=[body for _, body in rows], durability=level.name.lower(),
+            body=[body for _, body in rows], keys=[keys_of(body) for _, body in rows],
+            durability=level.name.lower(),
         )  # fmt: skip
         assert receipt.offsets.tolist() == offsets
         if rows:
@@ -68,14 +82,41 @@ class LogMachine(RuleBasedStateMachine):
         self.model.acknowledge(Level.OS)
 
     @rule()
-    def seal(self):
+    def compact(self):
         self.log.run_compaction()
+
+    @rule()
+    def roll_index(self):
+        self.log.index.roll()
+
+    @rule()
+    def sync_index(self):
+        """It may be durable before the log is."""
+        self.log.get("a", key="every")
+        self.log.index.flush("disk")
+
+    @rule(topic=st.sampled_from(["a", "b", "größe"]), length=st.integers(0, 4))
+    def get(self, topic, length):
+        key = "every" if length == 4 else f"length-{length}"
+        answer = self.log.get(topic, key=key, max_count=1000, visible="received")
+        self.model.acknowledge(Level.OS)  # what was staged was written for it
+        assert answer.complete, answer.missing
+        found = sorted((m.queue_id, m.offset, m.body) for m in answer)
+        assert found == sorted(
+            (queue_id, offset, body)
+            for (name, queue_id), held in self.model.handed.items()
+            if name == topic
+            for offset, body in enumerate(held)
+            if key in keys_of(body)
+        )
+        entries = self.log.index.query(topic, key=key, max_count=1000).entries
+        assert sorted((e.queue_id, e.offset) for e in entries) == [place[:2] for place in found]
 
     @rule()
     def close_and_open(self):
         self.log.close()
         self.model.acknowledge(Level.DISK)
-        self.log = open_log(self.disk)
+        self.log = self.open()
         assert everything(self.log, self.model.handed) == self.model.handed
 
     @rule()
@@ -88,7 +129,8 @@ class LogMachine(RuleBasedStateMachine):
         self.recover(survivor, Level.DISK)
 
     def recover(self, disk, level):
-        self.disk, self.log = disk, open_log(disk)
+        self.disk = disk
+        self.log = self.open()
         found = everything(self.log, self.model.handed)
         for queue, bodies in found.items():
             assert bodies == self.model.handed[queue][: len(bodies)]

@@ -24,6 +24,7 @@ from tests.torture import (
     forgery,
     http,
     interleaved_index,
+    log_life,
     lost_manifest,
     many_queues,
     preloaded_faults,
@@ -142,6 +143,10 @@ def _many_queues(seed):
     return many_queues.publish_many_queues(seed, topics=topics, queues=1_000_000 // topics)
 
 
+def _log_kills(seed):
+    return log_life.kill_writers(6, seed)
+
+
 def _false_matches(seed):
     with tempfile.TemporaryDirectory() as folder:
         return false_matches.search_for_false_matches(Path(folder) / "data", 500_000, seed)
@@ -220,6 +225,18 @@ EXPERIMENTS = (
     Experiment(
         "soak", "small lives: memory, descriptors, mappings, disk", "cycles", _soak,
         dose=5000, small_dose=100, minutes=15,
+    ),
+    Experiment(
+        "log-kills", "kill -9 of a real process that appends to a message log, and at its calls", "kills",
+        _log_kills, dose=1000, small_dose=6, minutes=8,
+    ),
+    Experiment(
+        "log-power-cut", "power cut, a message log and its index on a simulated disk", "disk states",
+        log_life.cut_power, dose=10_000, small_dose=50, minutes=10,
+    ),
+    Experiment(
+        "log-failing-calls", "system calls of a message log fail, once and for ever", "faults",
+        log_life.fail_call, dose=2000, small_dose=8, minutes=8,
     ),
     Experiment(
         "false-matches", "collisions and absent keys", "lookups", _false_matches,

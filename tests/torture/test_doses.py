@@ -17,6 +17,7 @@ from tests.torture import (
     false_matches,
     fleet,
     interleaved_index,
+    log_life,
     lost_manifest,
     many_queues,
     preloaded_faults,
@@ -78,6 +79,19 @@ def test_bad_store_publishes_everything_once(seed):
     struck = bad_store.live_with_faults(seed, 250)
     assert struck.total() >= DOSES["bad-store"] // 2
     assert set(struck) == set(bad_store.CHANCES), "some fault never struck"
+
+
+def test_killed_log_keeps_what_it_acknowledged_under_its_keys():
+    assert log_life.kill_writers(DOSES["log-kills"], 0) == DOSES["log-kills"]
+
+
+def test_log_and_index_agree_after_a_power_cut_anywhere():
+    assert sum(log_life.cut_power(seed) for seed in range(6)) >= DOSES["log-power-cut"]
+
+
+def test_log_and_index_agree_after_failing_calls():
+    for seed in range(DOSES["log-failing-calls"]):
+        log_life.fail_call(seed)
 
 
 def test_damaged_byte_of_any_form_never_changes_an_answer():

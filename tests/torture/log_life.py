@@ -1,0 +1,198 @@
+"""Lives of a message log with its index: on a simulated disk by a seed, and in real processes until killed.
+
+What `tests.log_service.keyed_world` judges must hold after each: what was acknowledged is there, offsets are
+0 .. n-1, what survives is a prefix of each queue, every key finds just the messages that carry it, and no
+entry of the index names an offset that the log does not hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import random
+import signal
+import time
+
+import pyarrow as pa
+
+from tests.crash.killing import KillingFileSystem
+from tests.log_service.keyed_world import KeyedWorld
+from tests.torture.fork_server import server
+from tests.torture.quick_folder import quick_folder
+from tierdex import MessageLog
+from tierdex.errors import UnavailableError
+from tierdex.log_service.levels import Level
+from tierdex.testing.simulated_disk import ANY, SimulatedCrash
+
+QUEUES = [("a", 0), ("a", 1), ("b", 7), ("größe", 2)]
+LEVELS = ("received", "os", "os", "disk")
+LIVES = 40  # different ones: a case takes one of them, and a call of it
+STEPS = 30
+
+# -- on a simulated disk ------------------------------------------------------------------------------------
+
+
+def live(world: KeyedWorld, seed: int) -> None:
+    """Open the log, do what the seed says, and close it."""
+    source = random.Random(seed)
+    log = world.open()
+    for step in range(STEPS):
+        chosen = source.random()
+        if chosen < 0.6:
+            keys = [f"k{source.randrange(5)}" for _ in range(source.randrange(3))]
+            body = b"%d " % step + b"x" * source.choice((0, 10, 2000, 7000))
+            name = f"id-{source.randrange(9)}" if source.random() < 0.3 else None
+            level = source.choice(LEVELS)
+            world.append(log, source.choice(QUEUES), body, sorted(set(keys)), name, level)
+        elif chosen < 0.68:
+            log.roll()
+        elif chosen < 0.78:
+            log.run_compaction()
+        elif chosen < 0.83:
+            log.index.roll()
+        elif chosen < 0.88:
+            log.get("a", key="k1")
+            log.index.flush("disk")  # before the log: recovery cuts it
+        elif chosen < 0.94:
+            log.flush("disk")
+            world.acknowledge(Level.DISK)
+        else:
+            log.close()
+            world.acknowledge(Level.DISK)
+            log = world.open()
+    log.close()
+    world.acknowledge(Level.DISK)
+
+
+@functools.cache
+def calls_of(seed: int) -> int:
+    """Return how many calls on the disk a life makes, which is judged once."""
+    world = KeyedWorld()
+    begun = len(world.disk.trace)
+    live(world, seed)
+    count = len(world.disk.trace) - begun
+    world.judge(world.disk, Level.DISK)
+    return count
+
+
+def cut_power(seed: int, states: int = 8) -> int:
+    """Stop a life around a call; judge what a kill and power cuts leave; return how many states."""
+    source = random.Random(seed)
+    life = source.randrange(LIVES)
+    world = KeyedWorld()
+    world.disk.crash_at(source.randrange(1, calls_of(life) + 1), after=source.random() < 0.5)
+    with contextlib.suppress(SimulatedCrash):
+        live(world, life)
+    tried = 0
+    for survivor in world.disk.crash_states(limit=states, seed=seed):
+        world.judge(survivor, Level.DISK)
+        tried += 1
+    world.judge(world.disk.restart(), Level.OS)
+    return tried + 1
+
+
+def fail_call(seed: int) -> int:
+    """Let a call of a life fail, once or from there on; judge what a kill leaves then."""
+    source = random.Random(seed)
+    life = source.randrange(LIVES)
+    world = KeyedWorld()
+    world.disk.fail(
+        ANY, source.randrange(1, calls_of(life) + 1),
+        number=source.choice((errno.EIO, errno.ENOSPC)), for_ever=source.random() < 0.3,
+    )  # fmt: skip
+    with contextlib.suppress(UnavailableError):
+        live(world, life)
+    world.disk.heal()
+    world.judge(world.disk.restart(), Level.OS)
+    return 1
+
+
+# -- in real processes --------------------------------------------------------------------------------------
+
+SETTINGS = {
+    "journal_bytes": 288 << 10, "max_message_bytes": 8 << 10, "item_capacity": 500, "slot_count": 256,
+    "disk_reserve_bytes": 0, "compact_interval": 0.005, "node": "n",
+}  # fmt: skip
+_QUEUE_COUNT = 3
+
+
+def append_until_killed(folder, first, seed, nth, telling):
+    """Append message `n` to queue n % 3 under key `K<n>`, from `first` on; tell what `os` acknowledged.
+
+    At the `nth` call on the file system, of whichever thread, the process kills itself (0: never).
+    """
+    source = random.Random(seed)
+    filesystem = KillingFileSystem()
+    filesystem.kill_at(nth, after=source.random() < 0.5)
+    log = MessageLog.open(folder, filesystem=filesystem, **SETTINGS)
+    number = first
+    telling.send_bytes(number.to_bytes(8, "little"))
+    while True:
+        numbers = range(number, number + source.choice((1, 7, 60, 300)))
+        log.append_batch(
+            topic="t", queue_id=[n % _QUEUE_COUNT for n in numbers], body=[_body(n) for n in numbers],
+            keys=pa.array([f"K{n}" for n in numbers]), durability=source.choice(("os", "disk")),
+        )  # fmt: skip
+        number = numbers.stop
+        telling.send_bytes(number.to_bytes(8, "little"))
+        if source.random() < 0.05:
+            log.roll()
+
+
+def _body(n: int) -> bytes:
+    return b"%d " % n * 20
+
+
+def kill_writers(rounds: int, seed: int) -> int:
+    """Kill one writer after another of the same folder; return how many that were."""
+    with quick_folder() as folder:
+        count = 0
+        for number in range(rounds):
+            count = _kill_a_writer(folder / "data", count, seed * 1000 + number)
+    return rounds
+
+
+def _kill_a_writer(folder, first, seed):
+    """Let a process append for a moment, kill it, look; return how many messages there are now."""
+    source = random.Random(seed)
+    nth = source.randrange(1, 500) if source.random() < 0.4 else 0
+    with server().fork(
+        "tests.torture.log_life:append_until_killed", folder, first, seed, nth
+    ) as child:
+        acknowledged = first
+        if nth or source.random() < 0.8:
+            with contextlib.suppress(EOFError):
+                acknowledged = int.from_bytes(child.told(), "little")
+        deadline = time.monotonic() + source.uniform(0, 0.12)
+        with contextlib.suppress(EOFError):
+            while (left := deadline - time.monotonic()) > 0:
+                if child.tells.poll(left):
+                    acknowledged = int.from_bytes(child.told(), "little")
+        child.signal(signal.SIGKILL)
+        for told in child.all_told():
+            acknowledged = int.from_bytes(told, "little")
+        assert child.wait() == -signal.SIGKILL, f"seed {seed}: the writer ended by itself"
+    return check_survivors(folder, acknowledged, source)
+
+
+def check_survivors(folder, acknowledged, source):
+    """Open the folder; return m when messages 0 .. m-1 are there, each in its place and under its key."""
+    with MessageLog.open(folder, **{**SETTINGS, "background": False}) as log:
+        ends = [log.end_offset("t", queue) for queue in range(_QUEUE_COUNT)]
+        count = sum(ends)
+        assert ends == [(count + 2 - queue) // 3 for queue in range(3)], ends
+        assert count >= acknowledged, f"{count} messages, {acknowledged} were acknowledged"
+        for queue in range(_QUEUE_COUNT):
+            found = [message.body for message in log.reader("t", queue)]
+            assert found == [_body(n) for n in range(queue, count, 3)]
+        asked = {source.randrange(count) for _ in range(30)} | {count - 1} if count else set()
+        for n in asked:
+            answer = log.get("t", key=f"K{n}")
+            assert (answer.complete, [m.body for m in answer]) == (True, [_body(n)]), n
+        for n in range(count, count + 5):
+            assert log.index.query("t", key=f"K{n}").entries == [], "an entry without its message"
+        if source.random() < 0.3:
+            log.roll()
+            log.run_compaction()
+        return count
