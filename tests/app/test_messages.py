@@ -395,3 +395,8 @@ def test_index_that_the_log_writes_is_served_with_it(log, topic):
     append(caller, {"topic": topic, "queue_id": 3, "body": "y"})
     assert log.files()[0].file_id != journal
     assert "tierdex_log_index_waiting_bytes" in caller.get("/metrics").text
+    kinds = [
+        (file["kind"], file["item_count"]) for file in caller.get("/v1/admin/files").json()["files"]
+    ]
+    assert kinds[0][0] == "index"
+    assert ("log", 1) in kinds

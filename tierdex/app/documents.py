@@ -1,6 +1,6 @@
 """Answers, entries and files as JSON objects; HTTP and command line show the same field names.
 
-Depends on index_service.answer.
+Depends on index_service.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tierdex.index_service.answer import Entry
+from tierdex.index_service.file_info import FileInfo
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
+    from tierdex.log_service.answer import LogFileInfo
 
 FILE_FIELDS = (
     "file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node",
+    "kind",
 )  # fmt: skip
 
 
@@ -34,6 +37,14 @@ def file_document(file: Any) -> dict[str, Any]:
     return {
         name: value.value if isinstance(value, Enum) else value for name, value in fields.items()
     }
+
+
+def log_file_document(file: LogFileInfo) -> dict[str, Any]:
+    """Return a file of the message log with the fields of an index file: its messages are its items."""
+    return FileInfo(
+        file.file_id, file.state, file.begin, file.min_time, file.max_time, file.message_count, 0,
+        file.bytes, file.file_id.partition("-")[2], kind="log",
+    ).to_dict()  # fmt: skip
 
 
 def answer_document(answer: Answer) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class FileInfo(NamedTuple):
     sealed_at: int | None = None
     topics: list[str] | None = None
     reason: str | None = None  # of a file that cannot be read: nothing else is known of it
+    kind: str = "index"  # or "log": `item_count` is then its messages
 
     def to_dict(self) -> dict[str, Any]:
         return self._asdict()

@@ -115,6 +115,12 @@ def test_topics_queues_and_offsets_are_listed(run, append):
     }
 
 
+def test_files_of_the_log_are_listed_with_their_kind(run, append):
+    append(*QUEUE, "x")
+    rows = orjson.loads(run("files", "-o", "json").stdout)["files"]
+    assert [(row["kind"], row["item_count"]) for row in rows][-1] == ("log", 1)
+
+
 def test_refusals_say_what_to_do(run, append):
     assert "offset 0 is next" in append(*QUEUE, "x", "--expect-offset", "4", code=1).stderr
     assert "--topic" in append("x", code=2).stderr

@@ -9,10 +9,12 @@ import pytest
 
 from tests.app.recording_index import RecordingIndex
 from tierdex.app.demo.demo_data import DEMO_OPTIONS, LAST_MESSAGE_ID, load_demo, unpack_demo
+from tierdex.app.demo.flight_messages import FlightMessages
 from tierdex.app.load.loader import Loader
 from tierdex.app.load.register import LoadRegister
 from tierdex.app.show import show_entry
 from tierdex.filesystem import LocalFileSystem
+from tierdex.log_service.message_log import MessageLog
 
 FILES = LocalFileSystem()
 HEAD_ROWS = 3000
@@ -93,3 +95,26 @@ def test_flights_agree_with_a_plain_reading_of_the_file(tmp_path, flights_csv):
     (entry,) = index.query(message_id="2013-01-01-UA1545-EWR-0515").entries
     shown = show_entry(FILES, register, entry, message_id="2013-01-01-UA1545-EWR-0515")
     assert shown.text.startswith(b"2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR")
+
+
+def test_flights_are_kept_as_messages_and_found_without_their_file(tmp_path, flights_csv):
+    with flights_csv.open("rb") as file:
+        lines = [next(file) for _ in range(301)]
+        january = lines[1:]
+        february = [line.replace(b"2013,1,", b"2013,2,", 1) for line in january[:100]]
+    head = tmp_path / "flights.csv"
+    head.write_bytes(b"".join([lines[0], *january, *february]))
+    with MessageLog.open(tmp_path / "data", background=False, journal_bytes=1 << 24) as log:
+        Loader(FlightMessages(log, head, FILES)).load(head, DEMO_OPTIONS)
+        head.unlink()
+        assert [file.message_count for file in log.files()] == [100, 300]
+        (found,) = log.get(message_id="2013-01-01-UA1545-EWR-0515").messages
+        assert found.body == january[0].rstrip()
+        assert (found.topic, found.queue_id, found.keys) == ("UA", 0, ("N14228", "UA1545"))
+        plain = [
+            row
+            for row in csv.DictReader(line.decode() for line in lines)
+            if row["tailnum"] == "N14228"
+        ]
+        both = log.get("UA", key="N14228", max_count=100).messages
+        assert sum(m.message_id.startswith("2013-01") for m in both) == len(plain)

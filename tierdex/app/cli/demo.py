@@ -1,6 +1,6 @@
 """`tierdex demo` (`make run`): a year of real flights, loaded, published, and served.
 
-Depends on app.demo, app.load, index_service and the other modules of this folder.
+Depends on app.demo, app.load, index_service, log_service and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -28,26 +28,65 @@ Try, in another terminal:
 or open {url} in a browser.
 """
 
+TRY_LOG = """
+Try, in another terminal:
+  {tierdex} log get -t UA -k N14228 -m 3 --url {url}
+  {tierdex} log tail -t MQ -q 2 --no-follow --url {url}
+  curl '{url}/v1/messages?topic=UA&key=UA1545&max_count=3'
+or open {url} in a browser: a lookup shows the flights, "Messages" a queue.
+"""
+LOG_DATA = Path("data-log")
+
 
 def demo(
     port: Annotated[int, typer.Option(help="Port; 0: any free one.")] = 8080,
+    log: Annotated[
+        bool,
+        typer.Option(
+            "--log", help="Keep the flights themselves, in a message log: no file is needed."
+        ),
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Load and publish, do not serve.")] = False,
     data: options.Data = None,
     store: options.Store = None,
     setting: options.Set = None,
 ) -> None:
     """Load a year of real flights, publish them, and serve on http://127.0.0.1:8080."""
-    folder = data or DEFAULT_DATA
+    folder = data or (LOG_DATA if log else DEFAULT_DATA)
     settings = parse_settings(setting)
     server = server_settings(None, port, None, settings)
-    _load(folder, store, settings)
+    if log:
+        _load_messages(folder, store, settings)
+    else:
+        _load(folder, store, settings)
     if not once:
 
         def announce(url: str) -> None:
             say(f"serving on {url}")
-            say(TRY.format(url=url, data=folder, tierdex=_command()))
+            say((TRY_LOG if log else TRY).format(url=url, data=folder, tierdex=_command()))
 
         run(Served(folder, store, settings), server, open_key_file(folder, None), announce)
+
+
+def _load_messages(folder: Path, store: str | None, settings: dict[str, Any]) -> None:
+    from tierdex.app.demo.demo_data import load_demo, unpack_demo
+    from tierdex.app.demo.flight_messages import FlightMessages
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.log_service.message_log import MessageLog
+
+    filesystem = LocalFileSystem()
+    with MessageLog.open(folder, store=store, **{**settings, "background": False}) as log:
+        csv_path = unpack_demo(folder, filesystem)
+        messages = FlightMessages(log, csv_path, filesystem)
+        with progress_bar("appending flights") as progress:
+            report = load_demo(messages, folder, progress)
+        if not report.reused:
+            say("rolling, compacting")
+            log.roll()
+            log.run_compaction()
+        files = sum(file.message_count > 0 for file in log.files())
+    filesystem.unlink(csv_path)  # the log has every row
+    say(f"{report.rows:,} flights lie in {files} files of the message log, one a month")
 
 
 def _command() -> str:

@@ -1,4 +1,4 @@
-"""`tierdex files`: index files and their states.
+"""`tierdex files`: files of index and message log, and their states.
 
 Depends on documents, times and the other modules of this folder.
 """
@@ -9,10 +9,17 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, tell_unread
-from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
+from tierdex.app.cli.opening import (
+    DEFAULT_DATA,
+    Target,
+    holds_log,
+    opened_for_reading,
+    opened_log,
+    parse_settings,
+)
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
-from tierdex.app.documents import FILE_FIELDS, file_document
+from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
 from tierdex.app.times import format_time
 
 _TIMES = ("begin", "min_time", "max_time")
@@ -26,11 +33,18 @@ def files(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """List index files, newest first. Exit code 4 when a node of the store cannot be read."""
+    """List the files of the index, then those of a message log in the folder, each newest first.
+
+    Exit code 4 when a node of the store cannot be read.
+    """
     target = Target(data, store, url, api_key)
     with opened_for_reading(target, parse_settings(setting)) as index:
         rows = [file_document(file) for file in index.files()]
         nodes = index.nodes()
+    folder = data or (None if url or store else DEFAULT_DATA)
+    if url is None and folder is not None and holds_log(folder):
+        with opened_log(Target(folder), parse_settings(setting)) as log:
+            rows += [log_file_document(file) for file in log.files()]
     if output is Form.TABLE:
         for row in rows:
             for name in _TIMES:

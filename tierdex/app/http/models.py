@@ -275,7 +275,10 @@ class Watermark(BaseModel):
 
 
 class File(BaseModel):
-    """An index file. `file_id` is opaque and unique over nodes; times are int64 milliseconds."""
+    """A file of the index or of the message log. `file_id` is opaque; times are int64 milliseconds.
+
+    Of a log file `item_count` is the number of its messages, and `slot_count` 0.
+    """
 
     file_id: str
     state: str
@@ -289,10 +292,11 @@ class File(BaseModel):
     sealed_at: Int64 | None = None
     topics: list[str] | None = None
     reason: str | None = None
+    kind: Literal["index", "log"] = "index"
 
 
 class Files(BaseModel):
-    """Index files, newest first."""
+    """Files of the index, then those of the message log, each newest first."""
 
     files: list[File]
 

@@ -5,14 +5,14 @@ Depends on documents, app.http and app.keys.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads the annotation
 
-from tierdex.app.documents import file_document
+from tierdex.app.documents import file_document, log_file_document
 from tierdex.app.http.body import NO_BODY, NOTHING, json_body, request_body
 from tierdex.app.http.models import (
     Compaction,
@@ -33,6 +33,9 @@ from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, service_of
 from tierdex.app.keys import Scope
+
+if TYPE_CHECKING:
+    from tierdex.app.http.service import Service
 
 
 class _FileIdConvertor(Convertor[str]):
@@ -64,10 +67,17 @@ router = APIRouter(tags=["admin"], generate_unique_id_function=operation_id)
     "/v1/admin/files", summary="List files", response_model=Files, responses=refusals(), **_READ
 )
 async def get_files(request: Request) -> Response:
-    """List index files, newest first."""
+    """List the files of the index and of the message log, each newest first."""
     service = service_of(request)
-    files = await service.in_thread(lambda: [file_document(f) for f in service.index.files()])
-    return json_response({"files": files})
+    return json_response({"files": await service.in_thread(_files, service)})
+
+
+def _files(service: Service) -> list[dict[str, Any]]:
+    of_log = [] if service.log is None else service.log.files()
+    return [
+        *(file_document(file) for file in service.index.files()),
+        *(log_file_document(file) for file in of_log),
+    ]
 
 
 @router.get(

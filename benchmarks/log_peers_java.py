@@ -1,0 +1,111 @@
+"""RocketMQ's message store and Kafka's log, in a process of their own: see java/LogPeers.java.
+
+Maven fetches the jars, by its own settings; where it or Java is not here, the peers are left out, with a
+message. One process a peer, so that neither warms the other's code.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCES = Path(__file__).parent / "java"
+BUILT = Path(tempfile.gettempdir()) / "tierdex-log-peers"  # kept: 86 MB that need not come twice
+_FETCH_S = 600.0
+
+
+class PeerUnavailableError(Exception):
+    """The peer cannot run here, and why."""
+
+
+def build() -> str:
+    """Fetch the jars and compile the harness; return the class path. Raises PeerUnavailableError."""
+    for program in ("java", "javac", "mvn"):
+        if shutil.which(program) is None:
+            raise PeerUnavailableError(f"there is no {program} here")
+    jars = BUILT / "lib"
+    fetch = [
+        "mvn", "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies",
+        f"-DoutputDirectory={jars}",
+    ]  # fmt: skip
+    compile_ = [
+        "javac", "-cp", f"{jars}/*", "-d", str(BUILT / "classes"), str(SOURCES / "LogPeers.java"),
+    ]  # fmt: skip
+    for command in (fetch, compile_):
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_FETCH_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise PeerUnavailableError(f"{command[0]} did not end in {_FETCH_S:.0f} s") from error
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()[-1:]
+            raise PeerUnavailableError(f"{command[0]} failed: {' '.join(said)[:200]}")
+    return f"{BUILT / 'classes'}:{jars}/*"
+
+
+class JavaLog:
+    """One peer: `rocketmq`, `rocketmq-rocksdb` or `kafka`. Close it."""
+
+    def __init__(self, class_path: str, kind: str, folder: Path, queues: int, *, sync: bool) -> None:
+        folder.mkdir(parents=True)
+        with (folder.parent / f"{folder.name}.err").open("w") as errors:
+            self._process = subprocess.Popen(
+                ["java", "-Xmx4g", f"-Duser.home={folder.parent}", "-cp", class_path, "LogPeers"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                cwd=folder.parent,
+            )  # fmt: skip
+        self._queues = queues
+        try:
+            self._ask(f"open {kind} {folder} {queues} {str(sync).lower()}")
+        except BaseException:
+            self._end()
+            raise
+
+    def single(self, in_flight: int, count: int, size: int) -> float:
+        """Return the seconds of one append, `in_flight` of them waiting at any time."""
+        return self._ask(f"single {in_flight} {count} {size}") / count
+
+    def batch(self, calls: int, messages: int, size: int) -> float:
+        """Return the seconds of one message, in calls of so many."""
+        return self._ask(f"batch {calls} {messages} {size}") / (calls * messages)
+
+    def tail(self, reads: int) -> float:
+        """Return the seconds of one read of the last 10 messages of a queue."""
+        self._ask("settle")
+        return self._ask(f"tail {reads}") / reads
+
+    def close(self) -> None:
+        try:
+            self._ask("close")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _ask(self, line: str) -> float:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        for answer in self._answers():
+            word, _, rest = answer.partition(" ")
+            if word == "ok":
+                return int(rest.split()[1]) * 1e-9
+            if word == "error":
+                raise PeerUnavailableError(rest.strip()[:200])
+        raise PeerUnavailableError("the process ended")
+
+    def _answers(self) -> Iterator[str]:
+        assert self._process.stdout is not None
+        yield from self._process.stdout
