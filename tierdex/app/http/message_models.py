@@ -16,12 +16,14 @@ from typing_extensions import TypedDict
 from tierdex.app.http.models import (
     EntriesToPut,
     ExpireOrder,
+    ForgetOrder,
     Given,
     Int64,
     Key,
     Lookups,
     Missing,
     Nothing,
+    ResumeOrder,
     Time,
     Topic,
 )
@@ -183,5 +185,5 @@ class LogOffsets(BaseModel):
 
 
 RAW_BODIES: tuple[type[BaseModel], ...] = (
-    EntriesToPut, Lookups, MessagesToAppend, ExpireOrder, Nothing,
+    EntriesToPut, Lookups, MessagesToAppend, ExpireOrder, ForgetOrder, ResumeOrder, Nothing,
 )  # fmt: skip
