@@ -23,6 +23,7 @@ PARTS = (
     "together",
     "growth",
     "spark",
+    "log_peers",
 )
 
 

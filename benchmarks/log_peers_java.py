@@ -10,10 +10,6 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SOURCES = Path(__file__).parent / "java"
 BUILT = Path(tempfile.gettempdir()) / "tierdex-log-peers"  # kept: 86 MB that need not come twice
@@ -53,7 +49,9 @@ def build() -> str:
 class JavaLog:
     """One peer: `rocketmq`, `rocketmq-rocksdb` or `kafka`. Close it."""
 
-    def __init__(self, class_path: str, kind: str, folder: Path, queues: int, *, sync: bool) -> None:
+    def __init__(
+        self, class_path: str, kind: str, folder: Path, queues: int, *, sync: bool
+    ) -> None:
         folder.mkdir(parents=True)
         with (folder.parent / f"{folder.name}.err").open("w") as errors:
             self._process = subprocess.Popen(
@@ -98,14 +96,11 @@ class JavaLog:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
-        for answer in self._answers():
+        assert self._process.stdout is not None
+        while answer := self._process.stdout.readline():
             word, _, rest = answer.partition(" ")
             if word == "ok":
                 return int(rest.split()[1]) * 1e-9
             if word == "error":
                 raise PeerUnavailableError(rest.strip()[:200])
         raise PeerUnavailableError("the process ended")
-
-    def _answers(self) -> Iterator[str]:
-        assert self._process.stdout is not None
-        yield from self._process.stdout

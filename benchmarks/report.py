@@ -28,6 +28,7 @@ TITLES = {
     1: "Putting many", 2: "Getting many", 3: "One at a time", 4: "Compaction", 5: "Filters",
     6: "Size", 7: "The uploaded tier", 8: "HTTP", 9: "Opening and recovery",
     10: "Everything together", 11: "Growth", 12: "Spark",
+    13: "Other logs and queues",
 }  # fmt: skip
 
 
