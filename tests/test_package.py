@@ -31,15 +31,11 @@ HEAVY = (
 )
 
 PUBLIC_NAMES = [
-    "Answer",
-    "AsyncClient",
-    "Client",
-    "Entry",
-    "Index",
-    "MessageLog",
-    "__version__",
-    "errors",
-]
+    "Answer", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo", "FoundMessages",
+    "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError",
+    "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Receipt", "Unasked",
+    "__version__", "errors",
+]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
     "CorruptFileError", "CursorExpiredError", "FencedError", "FloorError", "FolderInUseError",

@@ -9,36 +9,78 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tierdex import errors
     from tierdex.client.remote import AsyncClient, Client
-    from tierdex.index_service.answer import Answer, Entry
+    from tierdex.index_service.answer import Answer, Entry, Explain, Missing, Unasked
+    from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
+    from tierdex.log_service.answer import (
+        FoundMessages,
+        LogFileInfo,
+        Message,
+        ReadAnswer,
+        Receipt,
+    )
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.log_service.pending import PendingAppend, PendingBatch
+    from tierdex.log_service.queue_reader import QueueReader
+    from tierdex.value_rules import Durability, OnError
 
 __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "AsyncClient",
     "Client",
+    "Durability",
     "Entry",
+    "Explain",
+    "FileInfo",
+    "FoundMessages",
     "Index",
+    "LogFileInfo",
+    "Message",
     "MessageLog",
+    "Missing",
+    "NodeInfo",
+    "NotReady",
+    "OnError",
+    "PendingAppend",
+    "PendingBatch",
+    "QueueReader",
+    "ReadAnswer",
+    "Receipt",
+    "Unasked",
     "__version__",
     "errors",
 ]
 
 _HOMES = {
-    "Answer": "tierdex.index_service.answer",
-    "AsyncClient": "tierdex.client.remote",
-    "Client": "tierdex.client.remote",
-    "Entry": "tierdex.index_service.answer",
-    "Index": "tierdex.index_service.index",
-    "MessageLog": "tierdex.log_service.message_log",
-}
+    "tierdex.client.remote": ("AsyncClient", "Client"),
+    "tierdex.index_service.answer": ("Answer", "Entry", "Explain", "Missing", "Unasked"),
+    "tierdex.index_service.file_info": ("FileInfo", "NodeInfo"),
+    "tierdex.index_service.health": ("NotReady",),
+    "tierdex.index_service.index": ("Index",),
+    "tierdex.log_service.answer": (
+        "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "Receipt",
+    ),
+    "tierdex.log_service.message_log": ("MessageLog",),
+    "tierdex.log_service.pending": ("PendingAppend", "PendingBatch"),
+    "tierdex.log_service.queue_reader": ("QueueReader",),
+    "tierdex.value_rules": ("Durability", "OnError"),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("tierdex.errors")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # a checker would take every name for one of the package's
+
+    def __getattr__(name: str) -> Any:
+        if name == "errors":
+            return import_module("tierdex.errors")
+        if name in _HOME_OF:
+            return getattr(import_module(_HOME_OF[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ Every refusal is an InvalidRequestError that names the field as the caller wrote
 from __future__ import annotations
 
 from operator import index
-from typing import Final, SupportsIndex
+from typing import Final, Literal, SupportsIndex, get_args
 
 from tierdex.errors import InvalidRequestError
 
@@ -14,6 +14,20 @@ INT32_MAX: Final = (1 << 31) - 1
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 MAX_TOPIC_BYTES: Final = 255
+SECONDS: Final = range(1_000_000_000, 10_000_000_000)  # as milliseconds, days of 1970
+Durability = Literal["received", "os", "disk", "remote"]
+_LEVELS: Final[tuple[Durability, ...]] = get_args(Durability)
+OnError = Literal["partial", "fail"]
+# A string is an iterable of strings too: with one of these types a checker refuses `keys="abc"`.
+Keys = list[str] | tuple[str, ...] | set[str] | frozenset[str]
+
+
+def check_durability(level: str) -> Durability:
+    """Return a level by its name."""
+    for known in _LEVELS:
+        if level == known:
+            return known
+    raise InvalidRequestError(f"must be one of {', '.join(_LEVELS)}", field="durability")
 
 
 def check_topic(topic: object, field: str) -> str:
@@ -51,6 +65,16 @@ def check_integer(
         number = index(value)  # numpy's integers too
     if not lowest <= number <= highest:
         raise out_of_range(number, lowest, highest, field)
+    return number
+
+
+def check_time(value: object, field: str) -> int:
+    """Return milliseconds. A number that is seconds since the epoch, as of 2001 to 2286, is refused."""
+    number = check_integer(value, field)
+    if number in SECONDS:
+        raise InvalidRequestError(
+            f"{number} looks like seconds: times are milliseconds ({number}000)", field=field
+        )
     return number
 
 

@@ -3,7 +3,7 @@
 ``1700000000000`` and ``2023-11-14T22:13:20Z`` are the same time. A time without an offset is
 refused, since its zone cannot be known. Fractions below a millisecond are cut off.
 
-Depends on errors only.
+Depends on errors and value_rules.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from tierdex.errors import InvalidRequestError
+from tierdex.value_rules import check_time
 
 MIN_INT64 = -(1 << 63)
 MAX_INT64 = (1 << 63) - 1
@@ -32,7 +33,7 @@ def parse_time(text: str, *, field: str) -> int:
     if _MS.fullmatch(text):
         value = int(text)
         if MIN_INT64 <= value <= MAX_INT64:
-            return value
+            return check_time(value, field)
         raise InvalidRequestError("a time must fit 64 bits of milliseconds", field=field)
     if _RFC3339.fullmatch(text):
         try:

@@ -26,7 +26,7 @@ from tierdex.fork import tell_child
 from tierdex.ids import SystemIds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from tierdex.client.calls import Call
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.receipt import Receipt
+    from tierdex.value_rules import Durability, Keys, OnError
 
 T = TypeVar("T")
 _DEFAULT_TIMEOUT_S = 30.0
@@ -158,13 +159,13 @@ class Client(_Connection, LogVerbs):
         self,
         *,
         topic: str,
-        keys: Iterable[str] | None = None,
+        keys: Keys | None = None,
         message_id: str | None = None,
         queue_id: int,
         offset: int,
         size: int,
         timestamp: int | str,
-        durability: str = "os",
+        durability: Durability = "os",
     ) -> str:
         """Put one entry; return the level reached. Raises what `Index.put` raises."""
         entry = calls.entry_of(topic, keys, message_id, queue_id, offset, size, timestamp)
@@ -180,7 +181,7 @@ class Client(_Connection, LogVerbs):
         offset: Any,
         size: Any,
         timestamp: Any,
-        durability: str = "os",
+        durability: Durability = "os",
     ) -> str:
         """Put columns (Arrow, numpy, lists, or one value for all rows), all or nothing."""
         columns = {
@@ -189,7 +190,7 @@ class Client(_Connection, LogVerbs):
         }  # fmt: skip
         return self._send(calls.put_batch(columns, durability))
 
-    def flush(self, durability: str = "os") -> str:
+    def flush(self, durability: Durability = "os") -> str:
         """Bring everything put so far to a level; return it."""
         return self._send(calls.flush(durability))
 
@@ -204,7 +205,7 @@ class Client(_Connection, LogVerbs):
         max_count: int | None = None,
         cursor: str | None = None,
         explain: bool = False,
-        on_error: str = "partial",
+        on_error: OnError = "partial",
         fresh_within: float | None = None,
         id_time: str | None = None,
     ) -> Answer:
@@ -220,7 +221,7 @@ class Client(_Connection, LogVerbs):
         self,
         lookups: Sequence[Mapping[str, Any]],
         *,
-        on_error: str = "partial",
+        on_error: OnError = "partial",
         fresh_within: float | None = None,
     ) -> list[Answer]:
         """Answer many lookups in order."""
@@ -231,7 +232,7 @@ class Client(_Connection, LogVerbs):
         lookups: Any,
         *,
         max_count: int = 1,
-        on_error: str = "fail",
+        on_error: OnError = "fail",
         fresh_within: float | None = None,
     ) -> Any:
         """Answer a table of lookups as a table of entries with a column `lookup`.
@@ -345,13 +346,13 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         self,
         *,
         topic: str,
-        keys: Iterable[str] | None = None,
+        keys: Keys | None = None,
         message_id: str | None = None,
         queue_id: int,
         offset: int,
         size: int,
         timestamp: int | str,
-        durability: str = "os",
+        durability: Durability = "os",
     ) -> str:
         """Put one entry; return the level reached. Raises what `Index.put` raises."""
         entry = calls.entry_of(topic, keys, message_id, queue_id, offset, size, timestamp)
@@ -367,7 +368,7 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         offset: Any,
         size: Any,
         timestamp: Any,
-        durability: str = "os",
+        durability: Durability = "os",
     ) -> str:
         """Put columns (Arrow, numpy, lists, or one value for all rows), all or nothing."""
         columns = {
@@ -376,7 +377,7 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         }  # fmt: skip
         return await self._send(calls.put_batch(columns, durability))
 
-    async def flush(self, durability: str = "os") -> str:
+    async def flush(self, durability: Durability = "os") -> str:
         """Bring everything put so far to a level; return it."""
         return await self._send(calls.flush(durability))
 
@@ -391,7 +392,7 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         max_count: int | None = None,
         cursor: str | None = None,
         explain: bool = False,
-        on_error: str = "partial",
+        on_error: OnError = "partial",
         fresh_within: float | None = None,
         id_time: str | None = None,
     ) -> Answer:
@@ -407,7 +408,7 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         self,
         lookups: Sequence[Mapping[str, Any]],
         *,
-        on_error: str = "partial",
+        on_error: OnError = "partial",
         fresh_within: float | None = None,
     ) -> list[Answer]:
         """Answer many lookups in order."""
@@ -418,7 +419,7 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         lookups: Any,
         *,
         max_count: int = 1,
-        on_error: str = "fail",
+        on_error: OnError = "fail",
         fresh_within: float | None = None,
     ) -> Any:
         """Answer a table of lookups as a table of entries with a column `lookup`.

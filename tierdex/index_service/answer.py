@@ -13,12 +13,16 @@ from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
-    """One fact: where a message is. `location` holds every location field of the file's schema."""
+    """One fact: where a message is.
+
+    An entry of another schema has all its location fields in `location`, and None for `queue_id`,
+    `offset` and `size`. Their types are those of a message's entry, which nearly every entry is.
+    """
 
     topic: str
-    queue_id: int | None
-    offset: int | None
-    size: int | None
+    queue_id: int
+    offset: int
+    size: int
     timestamp: int
     file_id: str
     state: str

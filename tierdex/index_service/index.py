@@ -27,12 +27,13 @@ from tierdex.index_service.requests.entry_rules import check_location, check_top
 from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.value_rules import check_durability
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from concurrent.futures import Executor
     from pathlib import Path
     from types import TracebackType
+    from typing import Unpack
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.query.memory_search import Begun
     from tierdex.indexfile.schema import Schema
+    from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
-
-LEVELS = ("received", "os", "disk", "remote")
+    from tierdex.value_rules import Durability, Keys, OnError
 
 
 class Index(OperatedIndex):
@@ -99,7 +100,7 @@ class Index(OperatedIndex):
         adopt: bool = False,
         takeover: bool = False,
         accept_rollback: bool = False,
-        **settings: Any,
+        **settings: Unpack[SettingKeywords],
     ) -> Index:
         """Open the data folder `data` (created when absent) over `store`.
 
@@ -152,13 +153,13 @@ class Index(OperatedIndex):
         self,
         *,
         topic: str,
-        keys: Iterable[str] | None = None,
+        keys: Keys | None = None,
         message_id: str | None = None,
         queue_id: int,
         offset: int,
         size: int,
         timestamp: int,
-        durability: str = "received",
+        durability: Durability = "received",
     ) -> str:
         """Index one message under its keys and message ID; return the level reached.
 
@@ -185,7 +186,7 @@ class Index(OperatedIndex):
         with typed_disk_errors:  # the general path, which names the field that is wrong
             writer = self._writing().writer  # first: a child of fork may call nothing else
             entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
-            _check_level(durability)
+            check_durability(durability)
             if durability == "received":
                 writer.receive(entry)
                 return durability
@@ -200,7 +201,7 @@ class Index(OperatedIndex):
         keys: Any = None,
         message_id: Any = None,
         timestamp: Any,
-        durability: str = "os",
+        durability: Durability = "os",
         schema: Schema = MESSAGE_SCHEMA,
         **location: Any,
     ) -> str:
@@ -213,7 +214,7 @@ class Index(OperatedIndex):
         from tierdex.index_service.requests.put_columns import make_entry_columns
 
         self._refuse_closed()  # first: in a child of fork nothing else may be called
-        _check_level(durability)
+        check_durability(durability)
         columns = make_entry_columns(
             self._settings,
             schema,
@@ -227,13 +228,13 @@ class Index(OperatedIndex):
         return "os" if durability in {"received", "os"} else self.flush(durability)
 
     @with_disk_errors
-    def flush(self, durability: str = "os") -> str:
+    def flush(self, durability: Durability = "os") -> str:
         """Bring everything put so far to the level `durability`; return it.
 
         `disk` syncs (callers share one sync), `remote` rolls at most once every `remote_interval`
         and waits until it is published. Raises UnavailableError when it cannot be reached now.
         """
-        _check_level(durability)
+        check_durability(durability)
         writing = self._writing()
         if durability == "remote":
             writing.remote.flush()
@@ -268,7 +269,7 @@ class Index(OperatedIndex):
         max_count: int = DEFAULT_MAX_COUNT,
         cursor: str | None = None,
         explain: bool = False,
-        on_error: str = "partial",
+        on_error: OnError = "partial",
         fresh_within: float | None = None,
         id_time: str | None = None,
     ) -> Answer:
@@ -336,7 +337,7 @@ class Index(OperatedIndex):
         max_count: int = DEFAULT_MAX_COUNT,
         cursor: str | None = None,
         explain: bool = False,
-        on_error: str = "partial",
+        on_error: OnError = "partial",
         fresh_within: float | None = None,
         id_time: str | None = None,
     ) -> Answer | None:
@@ -361,7 +362,7 @@ class Index(OperatedIndex):
         self,
         lookups: list[dict[str, Any]],
         *,
-        on_error: str = "partial",
+        on_error: OnError = "partial",
         fresh_within: float | None = None,
     ) -> list[Answer]:
         """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
@@ -380,7 +381,7 @@ class Index(OperatedIndex):
         lookups: Any,
         *,
         max_count: int = 1,
-        on_error: str = "fail",
+        on_error: OnError = "fail",
         fresh_within: float | None = None,
     ) -> Any:
         """Answer a table of lookups (columns topic and key, or message_id) as a table of entries.
@@ -422,11 +423,6 @@ class Index(OperatedIndex):
 
     def _is_within(self, fresh_within: object) -> bool:
         return self._age.is_within(self._age.limit(fresh_within))
-
-
-def _check_level(level: str) -> None:
-    if level not in LEVELS:
-        raise InvalidRequestError(f"must be one of {', '.join(LEVELS)}", field="durability")
 
 
 def _check_on_error(on_error: str) -> bool:

@@ -2,7 +2,7 @@
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
-Depends on disk_errors, health, peers, query_guard and requests.
+Depends on disk_errors, health, peers, query_guard and value_rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import NotFoundError, ReadOnlyError
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.query_guard import refuse_closed
-from tierdex.index_service.requests.entry_rules import check_integer
+from tierdex.value_rules import check_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,7 +140,7 @@ class OperatedIndex:
     def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
         """Drop published files of this node that were sealed before `before` (ms); return them."""
         self._writing()
-        return self._components.catalogue.expire(check_integer(before, "before"), dry_run=dry_run)
+        return self._components.catalogue.expire(check_time(before, "before"), dry_run=dry_run)
 
     @with_disk_errors
     def forget(

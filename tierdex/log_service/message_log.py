@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
+    from typing import Unpack
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.appender import Appended, AppendRows
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.open_log import LogComponents, LogWriting
+    from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
 
 
@@ -65,7 +67,7 @@ class MessageLog:
         filesystem: FileSystem | None = None,
         store: str | Store | None = None,
         index: bool = True,
-        **settings: Any,
+        **settings: Unpack[SettingKeywords],
     ) -> MessageLog:
         """Open the log of the data folder `data` (created when absent, unless `read_only`).
 

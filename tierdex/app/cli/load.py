@@ -16,6 +16,7 @@ from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_writing, pa
 from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_fields
 from tierdex.app.cli.progress_bar import progress_bar
+from tierdex.value_rules import check_durability
 
 
 class Kind(StrEnum):
@@ -81,7 +82,7 @@ def load(
         progress_bar(file.name) as progress,
     ):
         loader = Loader(index, register=register)
-        report = loader.load(file, what, progress, durability=durability.value)
+        report = loader.load(file, what, progress, durability=check_durability(durability.value))
     write_fields(
         output,
         {

@@ -17,6 +17,7 @@ from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_fields
 from tierdex.app.times import parse_time
 from tierdex.errors import InvalidRequestError
+from tierdex.value_rules import Durability, check_durability
 
 
 def put(
@@ -62,7 +63,7 @@ def put(
         if entries is None:
             level, count = index.put(**entry, durability=durability.value), 1
         else:
-            level, count = _put_all(index, entries, durability.value)
+            level, count = _put_all(index, entries, check_durability(durability.value))
     write_fields(output, {"accepted": count, "durability": level})
 
 
@@ -78,7 +79,7 @@ def _read_lines(path: Path) -> bytes:
     return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
 
 
-def _put_all(index: Any, lines: bytes, durability: str) -> tuple[str, int]:
+def _put_all(index: Any, lines: bytes, durability: Durability) -> tuple[str, int]:
     from tierdex.app.http.codecs.json_entries import read_lines
     from tierdex.settings import load_settings
 

@@ -5,7 +5,7 @@ ranges, and makes no object a row. The index checks the rules of text (length in
 characters) and which names go together, in every API alike; the schemas repeat those rules for
 readers. A test (schemathesis) sends what the schemas allow and what they forbid.
 
-Depends on pydantic, times, answer and schema.
+Depends on pydantic, times, answer, schema and value_rules.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tierdex.app.times import MAX_INT64, MIN_INT64, RFC3339_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.answer import Explain  # noqa: TC001 - pydantic reads the annotation
 from tierdex.indexfile.schema import MESSAGE_RANGES
+from tierdex.value_rules import Durability  # noqa: TC001 - pydantic reads the annotation
 
 TOPIC_SCHEMA: Final[dict[str, Any]] = {
     "type": "string",
@@ -67,7 +68,6 @@ Time = Annotated[Int64, BeforeValidator(_milliseconds), WithJsonSchema(TIME_SCHE
 QueueId = Annotated[int, _location_field("queue_id", "int32")]
 Offset = Annotated[int, _location_field("offset", "int64")]
 Size = Annotated[int, _location_field("size", "int64")]
-Durability = Literal["received", "os", "disk", "remote"]
 _ROW: Final = ConfigDict(extra="forbid")
 
 

@@ -16,12 +16,12 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tierdex.app.http.message_models import Encoding, LogLevel  # noqa: TC001 - read by pydantic
-from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA, Durability
+from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA
 from tierdex.app.times import MS_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile.schema import MESSAGE_RANGES
 from tierdex.settings import MIB
-from tierdex.value_rules import INT32_MAX, INT64_MAX
+from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tierdex.app.load.rows import Rows
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
+    from tierdex.value_rules import Durability
 
     Progress = Callable[[int, int], None]
 
@@ -60,7 +61,7 @@ class PutPort(Protocol):
     """The verbs of an index that loading calls."""
 
     def put_batch(self, *args: Any, **columns: Any) -> Any: ...
-    def flush(self, durability: str = ..., /) -> Any: ...
+    def flush(self, durability: Durability = ..., /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Loader:
         options: LoadOptions,
         progress: Progress | None = None,
         *,
-        durability: str = "disk",
+        durability: Durability = "disk",
     ) -> LoadReport:
         """Load a file and bring it to `durability`; call `progress(done_bytes, total_bytes)` a block.
 

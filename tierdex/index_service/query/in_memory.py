@@ -34,6 +34,7 @@ from tierdex.index_service.view.manifest_follower import NOT_FRESH
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
 from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
+from tierdex.value_rules import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,7 +222,7 @@ def _times_of(begin: Any, end: Any) -> tuple[int, int] | None:
     """Return the bounds of a lookup's times, None when they are not plain."""
     begin = TIME_MIN if begin is None else begin
     end = TIME_MAX if end is None else end
-    if type(begin) is not int or type(end) is not int:
+    if type(begin) is not int or type(end) is not int or begin in SECONDS or end in SECONDS:
         return None
     return (begin, end) if TIME_MIN <= begin <= end <= TIME_MAX else None
 

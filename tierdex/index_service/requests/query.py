@@ -3,7 +3,7 @@
 Every value of a caller is looked at here, once, before anything happens. Errors name the field as
 the caller wrote it. Times are inclusive int64 milliseconds; None means unbounded.
 
-Depends on cursor, entry_rules and indexfile.
+Depends on cursor, entry_rules, indexfile and value_rules.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tierdex.index_service.requests.entry_rules import (
 )
 from tierdex.indexfile import hashing
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
+from tierdex.value_rules import check_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,8 +82,8 @@ def make_request(
         raise InvalidRequestError("a lookup by key needs its topic", field=f"{field}topic")
     name = f"{field}key" if message_id is None else f"{field}message_id"
     text = check_key(key if message_id is None else message_id, name, settings.max_key_bytes)
-    begin_ms = INT64_MIN if begin is None else check_integer(begin, f"{field}begin")
-    end_ms = INT64_MAX if end is None else check_integer(end, f"{field}end")
+    begin_ms = INT64_MIN if begin is None else check_time(begin, f"{field}begin")
+    end_ms = INT64_MAX if end is None else check_time(end, f"{field}end")
     if begin_ms > end_ms:
         raise InvalidRequestError(f"{begin_ms} is after `end` {end_ms}", field=f"{field}begin")
     count = check_integer(max_count, f"{field}max_count", 1, settings.max_count_limit)

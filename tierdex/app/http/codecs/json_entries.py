@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.settings import Settings
+    from tierdex.value_rules import Durability
 
 _BATCH = TypeAdapter(EntriesToPut)
 _ENTRIES: TypeAdapter[Sequence[EntryToPut]] = TypeAdapter(
@@ -33,7 +34,7 @@ _ENTRIES: TypeAdapter[Sequence[EntryToPut]] = TypeAdapter(
 )
 
 
-def read_entries(body: bytes, limits: Settings) -> tuple[PutRows, str | None]:
+def read_entries(body: bytes, limits: Settings) -> tuple[PutRows, Durability | None]:
     """Return the rows of a JSON body, and the level that it says. Raises InvalidRequestError."""
     batch = validate_json(_BATCH, body)
     durability = batch.durability if "durability" in batch.model_fields_set else None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.index_service.index import Index
+    from tierdex.value_rules import OnError
 
 DEFAULT_MAX_COUNT = 64
 _BODY = TypeAdapter(Lookups)
@@ -77,7 +78,7 @@ def answer_columns(
     index: Index,
     lookups: LookupColumns,
     max_count: int | None,
-    on_error: str = "partial",
+    on_error: OnError = "partial",
     *,
     local: bool = False,
     fresh_within: float | None = None,
@@ -131,7 +132,7 @@ def answer_each(
     index: Index,
     lookups: Sequence[Mapping[str, Any]],
     max_count: int | None,
-    on_error: str,
+    on_error: OnError,
     fresh_within: float | None = None,
 ) -> list[dict[str, Any]]:
     """Answer each lookup by itself. Raises InvalidRequestError, IncompleteAnswerError."""

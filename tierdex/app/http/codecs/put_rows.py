@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.index import Index
     from tierdex.settings import Settings
+    from tierdex.value_rules import Durability
 
 REQUIRED = ("topic", "queue_id", "offset", "size", "timestamp")
 OPTIONAL = ("keys", "key", "message_id")
@@ -40,7 +41,7 @@ class PutRows:
     columns: Mapping[str, Any]
     entry_of_row: np.ndarray | None = None
 
-    def put_into(self, index: Index, durability: str) -> str:
+    def put_into(self, index: Index, durability: Durability) -> str:
         """Put all rows, or none; return the level reached. Raises InvalidRequestError.
 
         Without rows, bring earlier puts to the level.

@@ -44,9 +44,10 @@ from tierdex.index_service.requests.entry_rules import check_integer
 if TYPE_CHECKING:
     from tierdex.app.http.codecs.put_rows import PutRows
     from tierdex.app.http.service import Service
+    from tierdex.value_rules import Durability
 
 NDJSON = "application/x-ndjson"
-DEFAULT_DURABILITY = "os"
+DEFAULT_DURABILITY: Durability = "os"
 _SMALL_BODY_BYTES = 16 * 1024  # parsed on the event loop: a thread costs more
 _FEW_LOOKUPS_BYTES = 128 * 1024
 _ARROW_SCHEMA = {"type": "string", "format": "binary"}
@@ -116,9 +117,11 @@ async def put_entries(request: Request, query: Annotated[PutQuery, Query()]) -> 
     return json_response({"accepted": rows.count, "durability": level})
 
 
-def _rows(service: Service, kind: str, body: bytes, asked: str | None) -> tuple[PutRows, str]:
+def _rows(
+    service: Service, kind: str, body: bytes, asked: Durability | None
+) -> tuple[PutRows, Durability]:
     """Return the body's rows and the level to put them at."""
-    said: str | None = None
+    said: Durability | None = None
     if kind == ARROW_STREAM:
         rows = rows_of_arrow(body, service.limits)
     elif kind == NDJSON:

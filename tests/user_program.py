@@ -1,0 +1,43 @@
+"""A user's program, for type checkers: what ends in `# refused` must be an error, nothing else may be."""
+
+from __future__ import annotations
+
+import tierdex
+
+
+def right(index: tierdex.Index, client: tierdex.Client) -> int:
+    index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=2, timestamp=3, durability="os")
+    client.put(topic="t", keys=("a", "b"), queue_id=0, offset=1, size=2, timestamp=3)
+    index.flush("remote")
+    answer: tierdex.Answer = index.query("t", key="a", on_error="fail")
+    explain: tierdex.Explain | None = answer.explain
+    files: list[tierdex.FileInfo] = [*index.files(), *client.files()]
+    assert explain is None or files
+    return sum(entry.offset + entry.size for entry in answer.entries)
+
+
+def open_it() -> tierdex.Index:
+    level: tierdex.Durability = "disk"
+    index = tierdex.Index.open("data", roll_after=3, node="n", peers=["http://a:1"])
+    index.flush(level)
+    return index
+
+
+def wrong(index: tierdex.Index, client: tierdex.Client) -> None:
+    tierdex.Indxe()  # refused
+    tierdex.Index.open("data", roll_afterr=3)  # refused
+    tierdex.Index.open("data", roll_after="soon")  # refused
+    tierdex.MessageLog.open("data", slot_cuont=3)  # refused
+    index.put(topic="t", keys="abc", queue_id=0, offset=1, size=2, timestamp=3)  # refused
+    client.put(topic="t", keys="abc", queue_id=0, offset=1, size=2, timestamp=3)  # refused
+    index.flush("dsk")  # refused
+    client.flush("dsk")  # refused
+    index.put_batch(topic="t", timestamp=3, durability="dsk")  # refused
+    index.query("t", key="a", on_error="ignore")  # refused
+    index.qurey("t", key="a")  # refused
+    raise tierdex.errors.NotFuondError("x")  # refused
+
+
+async def wrong_too(client: tierdex.AsyncClient) -> None:
+    await client.flush("dsk")  # refused
+    await client.query("t", key=b"a")  # refused
