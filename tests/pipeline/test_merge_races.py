@@ -9,7 +9,7 @@ from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, make_retention
 from tierdex.pipeline.merge_job import mergeable
-from tierdex.pipeline.merge_task import merge_group
+from tierdex.pipeline.merge_task import Target, merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.snapshot import read_forgotten, read_store, take_snapshot
 from tierdex.storage_layer.memory import MemoryStore
@@ -72,11 +72,9 @@ def merge_into_jobs(store, rows, meanwhile=lambda: None):
     number = job.shared.state.number
     parts = [("a", row) for row in sorted(rows, key=lambda row: row.number)]
     forgotten = read_forgotten(store)
-    row = merge_group(
-        store, parts, node="jobs", read_number=number, filter_bits=16, forgotten=forgotten
-    )
+    merged = merge_group(store, parts, Target("jobs", number, 16, forgotten))
     meanwhile()
-    return job.merge([(row, ())], forgotten)
+    return job.merge([(merged, ())], forgotten)
 
 
 def items_by_node(snapshot):

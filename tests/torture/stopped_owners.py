@@ -26,7 +26,8 @@ from tests.torture.quick_folder import quick_folder
 from tierdex import Index
 from tierdex.clock import ManualClock, SystemClock
 from tierdex.errors import ConflictError, FencedError, FloorError
-from tierdex.pipeline.merge_task import merge_group
+from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
+from tierdex.pipeline.merge_task import Target, merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.scheduler import InlineExecutor
@@ -204,10 +205,9 @@ def _run_job(store, state, source):
     first = source.randrange(len(rows) - 1)
     group = [("alpha", row) for row in rows[first : first + source.randrange(2, 5)]]
     job = JobNode(store, "jobs")
-    row = merge_group(
-        store, group, node="jobs", read_number=job.shared.state.number, filter_bits=16
-    )
-    job.merge([(row, ())])
+    to = Target("jobs", job.shared.state.number, 16, NOTHING_FORGOTTEN)
+    merged = merge_group(store, group, to)
+    job.merge([(merged, ())], NOTHING_FORGOTTEN)
 
 
 # -- one case -------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import FencedError
 from tierdex.ids import SeededIds
-from tierdex.pipeline.merge_task import merge_group
+from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
+from tierdex.pipeline.merge_task import Target, merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.scheduler import InlineExecutor
@@ -122,11 +123,9 @@ class Takeover:
         rows = sorted(_state(self.newer).files.values(), key=lambda row: row.number)
         if len(rows) > 1:
             job = JobNode(self.objects, "jobs")
-            row = merge_group(
-                self.objects, [("alpha", row) for row in rows], node="jobs",
-                read_number=job.shared.state.number, filter_bits=16,
-            )  # fmt: skip
-            job.merge([(row, ())])
+            to = Target("jobs", job.shared.state.number, 16, NOTHING_FORGOTTEN)
+            merged = merge_group(self.objects, [("alpha", row) for row in rows], to)
+            job.merge([(merged, ())], NOTHING_FORGOTTEN)
 
     def run(self, nth, *, after, skew):
         """Take over at the nth store call of the older owner's life; return whether it came to that."""

@@ -51,6 +51,7 @@ def plan_merge(
         fits = (
             row.item_count < settings.merge_below_items
             and row.uuid not in unmergeable
+            and row.hash_range is None
             and len(run) < _MERGE_MAX_FILES
             and sum(source.item_count for source in run) + row.item_count <= settings.item_capacity
             and (not run or row.schema == run[0].schema)
@@ -61,7 +62,11 @@ def plan_merge(
             continue
         if _is_worth_it(run, settings, in_tiers=in_tiers):
             break
-        can_begin = row.item_count < settings.merge_below_items and row.uuid not in unmergeable
+        can_begin = (
+            row.item_count < settings.merge_below_items
+            and row.uuid not in unmergeable
+            and row.hash_range is None  # a piece of a run stays as it is
+        )
         run = [row] if can_begin else []
     return tuple(run) if _is_worth_it(run, settings, in_tiers=in_tiers) else ()
 

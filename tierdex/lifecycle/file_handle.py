@@ -152,6 +152,11 @@ class FileHandle:
     def bytes(self) -> int:
         return int(self.reader.bytes_used) if self.is_live else self.fixed_bytes
 
+    def may_hold_hash(self, key_hash: int) -> bool:
+        """Return False for a piece of a run that holds other hashes only."""
+        hashes = None if self.row is None else self.row.hash_range
+        return hashes is None or hashes.holds(key_hash)
+
     def overlaps(self, begin: int | None, end: int | None) -> bool:
         """Return whether an entry of the file may lie in [begin, end], both inclusive."""
         if self.item_count == 0:

@@ -68,6 +68,9 @@ class HashRange(NamedTuple):
     first: int
     last: int
 
+    def holds(self, key_hash: int) -> bool:
+        return self.first <= key_hash <= self.last
+
 
 class HashGroups(NamedTuple):
     """Where a file's hash groups lie: a reader fetches one instead of the whole sidecar."""

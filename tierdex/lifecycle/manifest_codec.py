@@ -24,6 +24,7 @@ Depends on manifest, forgotten, live_record, packed_values, orjson, google_crc32
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
@@ -211,7 +212,7 @@ def _pack_commit(commit: Commit) -> dict[str, Any]:
 
 def _pack_change(change: Change) -> dict[str, Any]:
     packed = {
-        "add": [_pack_row(row) for row in change.add],
+        "add": _pack_rows(change.add),
         "remove": {uuid.hex(): reason.value for uuid, reason in change.remove.items()},
         "forget": [uuid.hex() for uuid in change.forget],
         "forget_replaced": _pack_refs(change.forget_replaced),
@@ -252,7 +253,7 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
         "rollback": state.rollback,
         "floor": state.floor,
         "highest_number": state.highest_number,
-        "files": [_pack_row(row) for row in state.files.values()],
+        "files": _pack_rows(state.files.values()),
         "dropped": [
             [d.object_key, d.uuid.hex(), d.number, d.reason.value, d.dropped_ms]
             for d in state.dropped.values()
@@ -290,6 +291,21 @@ def _pack_forgetting(record: Forgetting) -> dict[str, Any]:
 
 def _pack_outstanding(outstanding: Mapping[bytes, int]) -> dict[str, int]:
     return {owner.hex(): through for owner, through in outstanding.items()}
+
+
+def _pack_rows(rows: Iterable[FileRow]) -> list[dict[str, Any]]:
+    """Pack rows; the pieces of one run have the same parts, which the first of them spells out."""
+    packed = []
+    spelled: dict[tuple[tuple[FileRef, ...], tuple[FileRef, ...]], str] = {}
+    for row in rows:
+        one = _pack_row(row)
+        if row.hash_range is not None and row.parts:
+            first = spelled.setdefault((row.parts, row.replaces), one["uuid"])
+            if first != one["uuid"]:
+                one = {name: one[name] for name in one if name not in ("parts", "replaces")}
+                one["run"] = first
+        packed.append(one)
+    return packed
 
 
 def _pack_row(row: FileRow) -> dict[str, Any]:
@@ -373,7 +389,7 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
     numbers = {name: packed.get(name) for name in ("floor", "collected", "rollback")}
     retention = packed.get("retention")
     return Change(
-        add=tuple(map(_unpack_row, packed.get("add", ()))),
+        add=tuple(_unpack_rows(packed.get("add", ()))),
         remove=frozen(remove),
         forget=tuple(map(to_uuid, packed.get("forget", ()))),
         forget_replaced=_unpack_refs(packed.get("forget_replaced", ())),
@@ -392,7 +408,7 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
 
 
 def _unpack_state(packed: dict[str, Any]) -> ManifestState:
-    rows = list(map(_unpack_row, packed["files"]))
+    rows = _unpack_rows(packed["files"])
     dropped = [
         Dropped(to_text(key), to_uuid(uuid), to_count(number), RemoveReason(why), to_integer(at))
         for key, uuid, number, why, at in packed["dropped"]
@@ -466,6 +482,20 @@ def _unpack_outstanding(packed: dict[str, Any] | None) -> Mapping[bytes, int] | 
 
 def _unpack_owners(packed: Iterable[Any]) -> tuple[NodeOwner, ...]:
     return tuple(NodeOwner(to_text(node), to_uuid(owner)) for node, owner in packed)
+
+
+def _unpack_rows(packed: Iterable[dict[str, Any]]) -> list[FileRow]:
+    rows: list[FileRow] = []
+    spelled: dict[str, FileRow] = {}
+    for one in packed:
+        row = _unpack_row(one)
+        if "run" in one:
+            first = spelled[to_text(one["run"])]
+            row = replace(row, parts=first.parts, replaces=first.replaces)
+        elif row.hash_range is not None:
+            spelled[one["uuid"]] = row
+        rows.append(row)
+    return rows
 
 
 def _unpack_row(packed: dict[str, Any]) -> FileRow:

@@ -58,6 +58,9 @@ class LookupFile:
         file = self._head.file
         row = file.row
         mask = still & (asked.begin <= row.max_time) & (asked.end >= row.min_time)
+        if row.hash_range is not None:  # a piece of a run
+            first, last = (np.uint64(each) for each in row.hash_range)
+            mask &= (asked.hashes >= first) & (asked.hashes <= last)
         if asked.topics:
             mask &= np.array([file.shows(topic) for topic in asked.topics])[asked.topic]
         return np.flatnonzero(mask)

@@ -9,32 +9,36 @@ Owned nodes keep listing their sources until their owners remove them; readers l
 the commit on. Readers that planned before the commit still find the sources for the grace time. A
 run of which another writer removed a source meanwhile is left out of the commit and reported.
 
-Depends on merge_task, publishing, snapshot, compactor, lifecycle, job_store, numbered_tasks and
+Depends on merge_task, publishing, runs, snapshot, compactor, lifecycle, job_store, numbered_tasks and
 options.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tierdex.compactor.merge import plan_merge
 from tierdex.errors import InvalidRequestError
-from tierdex.lifecycle.manifest import FileRow, ManifestState, NodeKind, RemoveReason
+from tierdex.lifecycle.manifest import Change, FileRow, ManifestState, NodeKind, RemoveReason
 from tierdex.lifecycle.manifest_codec import decode_row, encode_row
 from tierdex.lifecycle.ownership import SharedNode
+from tierdex.lifecycle.retention import plan_expiry
 from tierdex.pipeline.job_store import StoreLink
-from tierdex.pipeline.merge_task import merge_group
+from tierdex.pipeline.merge_task import Target, merge_group
 from tierdex.pipeline.numbered_tasks import run_numbered
 from tierdex.pipeline.options import DEFAULT_NODE, MAX_TIME, MIN_TIME, parse_time
 from tierdex.pipeline.publishing import JobNode
+from tierdex.pipeline.runs import DAY_MS, PIECE_ITEMS, RunPlan, plan_runs
 from tierdex.pipeline.snapshot import ListedFile, open_log, take_snapshot
 from tierdex.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from tierdex.lifecycle.manifest import Retention
     from tierdex.pipeline.snapshot import Snapshot
@@ -43,6 +47,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MERGE_TARGET_ITEMS = 20_000_000
+RUNS_NODE = "runs"
+
+Group = list[tuple[str, FileRow]]
+"""The sources of one merge: node and row, oldest first."""
+RunAll = Callable[[int, Callable[[int], bytes]], Sequence[bytes]]
+"""Calls a function with each number below the first argument, on any machines; returns what it returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,9 @@ class MergeReport:
     bytes: int
     skipped: int
 
+    def plus(self, other: MergeReport) -> MergeReport:
+        return MergeReport(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
 
 def merge(
     spark: Any,
@@ -68,20 +81,30 @@ def merge(
     below_items: int = 1_000_000,
     target_items: int = MERGE_TARGET_ITEMS,
     min_files: int = 2,
+    piece_items: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> MergeReport:
     """Merge the small files of `nodes` (all by default) into files of the shared node `node`.
 
     Takes files below `below_items` whose entries all lie within [begin, end] (milliseconds or RFC
     3339), neighbours of one schema together, up to `target_items` each. Files of a node whose
-    retention differs from that of `node` stay as they are. `options` may hold the store's
-    credentials. Raises OwnershipError when `node` has an owner, and what the store raises.
+    retention differs from that of `node` stay as they are. With `piece_items` all files that were sealed
+    a day ago become runs instead, whatever their size and times: see `merge_runs`. `options` may hold the
+    store's credentials. Raises OwnershipError when `node` has an owner, and what the store raises.
     """
     low = MIN_TIME if begin is None else parse_time(begin, field="begin")
     high = MAX_TIME if end is None else parse_time(end, field="end")
     if low > high:
         raise InvalidRequestError("lies after end", field="begin")
     link = StoreLink.of(store_url, options)
+    if piece_items is not None:
+        return merge_runs(
+            link.open,
+            node=node,
+            piece_items=piece_items,
+            min_files=min_files,
+            run_all=partial(_run_in_spark, spark),
+        )
     store = link.open()
     target = JobNode(store, node)
     snapshot = take_snapshot(store, nodes)
@@ -91,33 +114,124 @@ def merge(
         if low <= file.row.min_time and file.row.max_time <= high
     ]
     groups = _plan(files, below_items=below_items, target_items=target_items, min_files=min_files)
-    read_number, bits = target.shared.state.number, load_settings().filter_bits
+    to = Target(node, target.shared.state.number, load_settings().filter_bits, snapshot.forgotten)
 
     def run_one(number: int) -> bytes:
-        row = merge_group(
-            link.open(),
-            groups[number],
-            node=node,
-            read_number=read_number,
-            filter_bits=bits,
-            forgotten=snapshot.forgotten,
-        )
+        (row,) = merge_group(link.open(), groups[number], to)
         return encode_row(row)
 
-    rows = [decode_row(data) for data in run_numbered(spark, len(groups), run_one, "merge")]
-    own = [[row.uuid for owner, row in group if owner == node] for group in groups]
-    merges = list(zip(rows, own, strict=True))
-    listed = target.merge(merges, snapshot.forgotten) if rows else []
-    done = [group for group, row in zip(groups, rows, strict=True) if row.uuid in listed]
-    _drop_replaced(store, node, done)
+    rows = [[decode_row(data)] for data in run_numbered(spark, len(groups), run_one, "merge")]
+    return commit_merges(store, target, to, len(files), list(zip(groups, rows, strict=True)))
+
+
+def merge_runs(
+    open_store: Callable[[], Store],
+    *,
+    node: str = RUNS_NODE,
+    older_than_ms: int = DAY_MS,
+    piece_items: int = PIECE_ITEMS,
+    min_files: int = 2,
+    run_all: RunAll | None = None,
+) -> MergeReport:
+    """Merge the files that were sealed before `older_than_ms` ago into runs, one for each day.
+
+    Takes all nodes' files, for the shared node `node`::
+
+        1 pieces uploaded      under names that no manifest lists: a crash leaves garbage
+        2 commit to `node`     every reader sees all pieces and none of the sources, which it hides
+        3 sources removed      from the lists of shared nodes; owners remove theirs by themselves
+
+    A reader that saw sources leave before it saw their run reads the manifests again. Of two merges at
+    once one commits a run, the other leaves it out. `run_all` writes all runs side by side, then one commit
+    lists them; else each is committed before the next is begun. Raises OwnershipError when `node` has an
+    owner, and what the store raises.
+    """
+    store = open_store()
+    target = JobNode(store, node)
+    now_ms = target.clock.now_ms()
+    snapshot = take_snapshot(store)
+    rules = _take_rules(target, snapshot)
+    _expire(target, now_ms)
+    plans = plan_runs(
+        snapshot.files,
+        {file.row.uuid for file in mergeable(snapshot, rules)},
+        rules,
+        sealed_before_ms=now_ms - older_than_ms,
+        piece_items=piece_items,
+        min_files=min_files,
+    )
+    report = MergeReport(len(snapshot.files), 0, 0, 0, 0, 0)
+    for some in [plans] if run_all is not None else [[plan] for plan in plans]:
+        number, bits = target.shared.refresh().number, load_settings().filter_bits
+        to = Target(node, number, bits, snapshot.forgotten)
+        write = partial(_write_run, open_store, some, to)
+        written = run_all(len(some), write) if run_all else [write(n) for n in range(len(some))]
+        rows = [[decode_row(line) for line in lines.splitlines()] for lines in written]
+        merges = [(plan.group, pieces) for plan, pieces in zip(some, rows, strict=True)]
+        report = report.plus(commit_merges(store, target, to, 0, merges, collect=False))
     target.collect()
+    return report
+
+
+def _write_run(
+    open_store: Callable[[], Store], plans: Sequence[RunPlan], to: Target, number: int
+) -> bytes:
+    """Write and upload one run; return the rows of its pieces, a line each."""
+    plan = plans[number]
+    rows = merge_group(open_store(), plan.group, to, piece_items=plan.piece_items)
+    return b"\n".join(map(encode_row, rows))
+
+
+def _run_in_spark(spark: Any, count: int, run_one: Callable[[int], bytes]) -> list[bytes]:
+    return run_numbered(spark, count, run_one, "merge")
+
+
+def _take_rules(target: JobNode, snapshot: Snapshot) -> Retention:
+    """Return the target's rules of retention; a node without files takes those of all that have some."""
+    state = target.shared.state
+    nodes = {file.node for file in snapshot.files}.difference([target.name])
+    others = [snapshot.retention[node] for node in nodes]
+    if state.files or not others or any(rules != others[0] for rules in others):
+        return state.retention
+    if state.retention != others[0]:
+        target.shared.commit(lambda _: Change(retention=others[0]))
+    return others[0]
+
+
+def _expire(target: JobNode, now_ms: int) -> None:
+    state = target.shared.state
+    gone = plan_expiry(state.index_files.values(), state.retention, now_ms)
+    if gone:
+        target.shared.remove([row.uuid for row in gone], RemoveReason.EXPIRED)
+
+
+def commit_merges(
+    store: Store,
+    target: JobNode,
+    to: Target,
+    considered: int,
+    merges: Sequence[tuple[Group, Sequence[FileRow]]],
+    *,
+    collect: bool = True,
+) -> MergeReport:
+    """Commit uploaded merges, and remove their sources where no owner does."""
+    node = target.name
+    own = [[row.uuid for owner, row in group if owner == node] for group, _ in merges]
+    pairs = [(rows, uuids) for (_, rows), uuids in zip(merges, own, strict=True)]
+    listed = target.merge(pairs, to.forgotten) if merges else frozenset[bytes]()
+    done = [(group, rows) for group, rows in merges if rows[0].uuid in listed]
+    _drop_replaced(store, node, [group for group, _ in done])
+    if collect:
+        target.collect()
+    written = [row for _, rows in done for row in rows]
+    merged = sum(len(group) for group, _ in done)
     return MergeReport(
-        files_considered=len(files),
-        files_merged=sum(map(len, done)),
-        files_written=len(done),
-        items=sum(row.item_count for row in rows if row.uuid in listed),
-        bytes=sum(row.bytes for row in rows if row.uuid in listed),
-        skipped=sum(map(len, groups)) - sum(map(len, done)),
+        files_considered=considered,
+        files_merged=merged,
+        files_written=len(written),
+        items=sum(row.item_count for row in written),
+        bytes=sum(row.bytes for row in written),
+        skipped=sum(len(group) for group, _ in merges) - merged,
     )
 
 

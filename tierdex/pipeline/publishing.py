@@ -37,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 _FLOOR_ATTEMPTS = 5
 
+Merge = tuple["Sequence[FileRow]", "Sequence[bytes]"]
+"""The files of one merge, and the uuids of its sources that the node itself lists."""
+
 
 class JobNode:
     """A shared node, as the driver of one job writes it. For one thread."""
@@ -44,7 +47,7 @@ class JobNode:
     def __init__(self, store: Store, node: str) -> None:
         """Open the node for writing. Raises OwnershipError for an owned one, StoreRefusedError."""
         self._store = store
-        self._clock = SystemClock()
+        self.clock = SystemClock()
         self.shared = SharedNode.open(open_log(store, node), SystemIds())
 
     @property
@@ -53,7 +56,7 @@ class JobNode:
 
     def publish(self, rows: Sequence[FileRow]) -> ManifestState:
         """List the files of a finished job by one commit. Raises what the store raises."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         return self._commit(
             rows,
             lambda state, current: changes.add_files(state, with_numbers(state, current, now_ms)),
@@ -61,7 +64,7 @@ class JobNode:
 
     def publish_batch(self, query_id: str, batch_id: int, rows: Sequence[FileRow]) -> ManifestState:
         """List a micro-batch exactly once, however often it is replayed."""
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
 
         def build(state: ManifestState, current: Sequence[FileRow]) -> Change | None:
             numbered = with_numbers(state, current, now_ms)
@@ -69,14 +72,13 @@ class JobNode:
 
         return self._commit(rows, build)
 
-    def merge(
-        self, merges: Sequence[tuple[FileRow, Sequence[bytes]]], forgotten: ForgottenEntries
-    ) -> frozenset[bytes]:
+    def merge(self, merges: Sequence[Merge], forgotten: ForgottenEntries) -> frozenset[bytes]:
         """List merged files in place of their sources, all by one commit.
 
-        `merges` are pairs of a merged row and the uuids of its sources that this node lists. Their rows
-        are without what was `forgotten` then; if there is more by now, none is listed.
-        Returns the uuids that are listed now; a merge that lost a source meanwhile is left out.
+        Before it the objects are there, and nobody sees them; after it every reader sees all files of a
+        merge and none of its sources. Their rows are without what was `forgotten` then; if there is more by
+        now, none is listed. Returns the uuids that are listed now; a merge that lost a source meanwhile is
+        left out, with all of its files.
         """
         newest = read_forgotten(self._store)
         if any(record not in forgotten.records for record in newest.records):
@@ -84,31 +86,33 @@ class JobNode:
             logger.warning("merges left out: more was forgotten", extra={"node": self.name})
             merges = []
         merges = self._without_lost_sources(merges)
-        parts = {row.uuid: tuple(uuids) for row, uuids in merges}
 
         def build(state: ManifestState, current: Sequence[FileRow]) -> Change | None:
-            return _merge_all(state, [(row, parts[row.uuid]) for row in current])
+            named = {row.uuid: row for row in current}  # objects may have other names by now
+            return _merge_all(
+                state, [([named[row.uuid] for row in rows], own) for rows, own in merges]
+            )
 
-        state = self._commit([row for row, _ in merges], build)
-        return frozenset(uuid for uuid in parts if state.knows(uuid))
+        every = [row for rows, _ in merges for row in rows]
+        state = self._commit(every, build)
+        return frozenset(row.uuid for row in every if state.knows(row.uuid))
 
-    def _without_lost_sources(
-        self, merges: Sequence[tuple[FileRow, Sequence[bytes]]]
-    ) -> list[tuple[FileRow, Sequence[bytes]]]:
+    def _without_lost_sources(self, merges: Sequence[Merge]) -> list[Merge]:
         """Leave out merges with a source that its own node no longer lists: it may have expired.
 
         The commit checks the sources of this node only. A source of another node that expires
         between this check and the commit is visible again until the merged file is dropped.
         """
-        owners = {ref.node for row, _ in merges for ref in row.replaces}
+        owners = {ref.node for rows, _ in merges for ref in rows[0].replaces}
         listed = {owner: open_log(self._store, owner).load().files for owner in owners}
         kept = []
-        for row, uuids in merges:
-            lost = [ref.uuid.hex() for ref in row.replaces if ref.uuid not in listed[ref.node]]
+        for rows, own in merges:
+            replaces = rows[0].replaces  # all of its files replace the same
+            lost = [ref.uuid.hex() for ref in replaces if ref.uuid not in listed[ref.node]]
             if lost:
                 logger.warning("merge left out", extra={"node": self.name, "lost": lost})
             else:
-                kept.append((row, uuids))
+                kept.append((rows, own))
         return kept
 
     def _commit(
@@ -137,7 +141,7 @@ class JobNode:
         """
         grace_ms = round(load_settings().grace_time * 1000)
         found = collect_node(
-            self.shared, self._store, now_ms=self._clock.now_ms(), grace_ms=grace_ms, yes=yes
+            self.shared, self._store, now_ms=self.clock.now_ms(), grace_ms=grace_ms, yes=yes
         )
         self._forget_replaced()
         return found.done
@@ -172,28 +176,29 @@ def _build_with(
     return build(state, rows)
 
 
-def _merge_all(
-    state: ManifestState, merges: Sequence[tuple[FileRow, Sequence[bytes]]]
-) -> Change | None:
+def _merge_all(state: ManifestState, merges: Sequence[Merge]) -> Change | None:
     """Return one change for all merges whose sources are still listed; None when there is none."""
-    found = []
+    found: list[Change] = []
     numbers = {row.number for row in state.files.values()}
-    for row, parts in merges:
-        numbers -= {state.files[uuid].number for uuid in parts if uuid in state.files}
-        number = row.number
-        while number in numbers:  # a merge of other nodes may have a number that is taken here
-            number += 1
-        numbers.add(number)
+    for rows, own in merges:
+        numbers -= {state.files[uuid].number for uuid in own if uuid in state.files}
         try:
-            found.append(changes.merge_files(state, replace(row, number=number), parts))
+            changed = [changes.merge_files(state, row, own) for row in rows]
         except ConflictError as error:
             logger.warning("merge left out", extra={"node": state.node, "error": str(error)})
-    some = [change for change in found if change is not None]
-    if not some:
+            continue
+        for change in changed:
+            if change is not None:
+                number = change.add[0].number
+                while number in numbers:  # a merge of other nodes may have one that is taken here
+                    number += 1
+                numbers.add(number)
+                found.append(replace(change, add=(replace(change.add[0], number=number),)))
+    if not found:
         return None
     return Change(
-        add=tuple(row for change in some for row in change.add),
-        remove={uuid: why for change in some for uuid, why in change.remove.items()},
+        add=tuple(row for change in found for row in change.add),
+        remove={uuid: why for change in found for uuid, why in change.remove.items()},
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tierdex.compactor.merge import plan_merge
 from tierdex.errors import TierdexError
-from tierdex.pipeline.merge_task import merge_group
+from tierdex.pipeline.merge_task import Target, merge_group
 from tierdex.pipeline.snapshot import read_forgotten
 from tierdex.settings import load_settings
 
@@ -41,15 +41,9 @@ def merge_small_files(store: Store, node: JobNode) -> int:
     if not run:
         return 0
     try:
-        row = merge_group(
-            store,
-            [(node.name, part) for part in run],
-            node=node.name,
-            read_number=state.number,
-            filter_bits=settings.filter_bits,
-            forgotten=forgotten,
-        )
-        node.merge([(row, [part.uuid for part in run])], forgotten)
+        target = Target(node.name, state.number, settings.filter_bits, forgotten)
+        rows = merge_group(store, [(node.name, part) for part in run], target)
+        node.merge([(rows, [part.uuid for part in run])], forgotten)
     except (TierdexError, OSError):
         logger.exception("small files not merged", extra={"node": node.name, "files": len(run)})
         return 0

@@ -277,6 +277,20 @@ def test_cost_counts_published_files_only(run, put):
     assert orjson.loads(run("cost", "-o", "json").stdout)["files"] == 1
 
 
+def test_merge_makes_a_run_that_answers_like_its_files(run, put):
+    query = ("query", "-t", "orders", "-k", "K", "--store", "data/store", "-o", "json")
+    for offset in ("1", "2"):
+        put("-t", "orders", "-k", "K", "--offset", offset, "--size", "1", "--timestamp", offset)
+        run("compact", "--roll", *SMALL)
+    before = run(*query)
+    report = run("merge", "data/store", "--older-than-hours", "0", "--min-files", "2", "-o", "json")
+    assert orjson.loads(report.stdout)["files_merged"] == 2
+    after = run(*query)
+    found = [orjson.loads(answer.stdout)["entries"] for answer in (before, after)]
+    assert [[entry["offset"] for entry in entries] for entries in found] == [[2, 1], [2, 1]]
+    assert {entry["node"] for entry in found[1]} == {"runs"}
+
+
 def test_bench_measures(run):
     rows = orjson.loads(run("bench", "--entries", "2000", "-o", "json").stdout)
     assert [row["what"] for row in rows] == ["put_batch", "query_batch", "query"]

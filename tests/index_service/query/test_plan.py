@@ -79,10 +79,10 @@ def test_a_merged_file_covers_its_parts():
     table.insert(other, merged)
     with table.snapshot() as snapshot:
         files = snapshot.file_list
-    assert find_covering(files, f"{5:020d}-n") is merged
-    assert find_covering(files, f"{4:020d}-n") is merged
-    assert find_covering(files, f"{7:020d}-n") is other
-    assert find_covering(files, f"{4:020d}-m") is None
+    assert find_covering(files, f"{5:020d}-n", 7) is merged
+    assert find_covering(files, f"{4:020d}-n", 7) is merged
+    assert find_covering(files, f"{7:020d}-n", 7) is other
+    assert find_covering(files, f"{4:020d}-m", 7) is None
 
 
 def test_a_plan_looks_at_no_file_beyond_those_that_are_taken(monkeypatch):

@@ -7,7 +7,8 @@ import pytest
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import StoreUnavailableError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.pipeline.merge_task import merge_group
+from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
+from tierdex.pipeline.merge_task import Target, merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore
 
@@ -197,11 +198,9 @@ def replace_by_a_job(store, writer):
     state = writer._components.writing.compactor.components.claim.get().state
     rows = sorted(state.files.values(), key=lambda row: row.number)
     job = JobNode(store, "jobs")
-    row = merge_group(
-        store, [("a", row) for row in rows], node="jobs",
-        read_number=job.shared.state.number, filter_bits=16,
-    )  # fmt: skip
-    job.merge([(row, ())])
+    to = Target("jobs", job.shared.state.number, 16, NOTHING_FORGOTTEN)
+    merged = merge_group(store, [("a", row) for row in rows], to)
+    job.merge([(merged, ())], NOTHING_FORGOTTEN)
     writer.refresh()
     writer.run_compaction()
     assert not writer._components.writing.compactor.components.claim.get().state.files

@@ -73,6 +73,7 @@ def answers_of(result: Result) -> list[Answer]:
             answers[number].next_cursor = cursors.after(
                 matches.lookups.digest(number),
                 own[-1].file_id,
+                int(matches.lookups.hashes[number]),
                 list(map(identity_of, own)),
                 int(last[number]),
                 result.cursor,

@@ -178,6 +178,12 @@ class LookupExecutor:
             run.trace = run.trace.again()
             return self._walk(run, may_replan=False)
 
+    @staticmethod
+    def _page(run: _Run, files: FileList, *, may_jump: bool) -> Page:
+        """Return the page to take; only a single lookup has a cursor."""
+        key_hash = int(run.lookups.hashes[0]) if run.lookups.count else 0
+        return Page(run.cursor, files, key_hash, may_jump=may_jump)
+
     def _walk(self, run: _Run, *, may_replan: bool) -> Walk:
         for may_jump in (True, False):
             # Before the snapshot: it must not promise more, nor forget what the files still hold.
@@ -190,7 +196,7 @@ class LookupExecutor:
                     forgotten=run.round_.ages.forgotten, may_replan=may_replan,
                 )  # fmt: skip
                 try:
-                    page = Page(run.cursor, files, may_jump=may_jump)
+                    page = self._page(run, files, may_jump=may_jump)
                     walk.run(page, self._usable(run.begun, files))
                     if run.explain:
                         run.trace.note_rest(walk.rest())

@@ -58,10 +58,12 @@ class WalkNeededError(Exception):
 class Page:
     """One page of one walk. One thread."""
 
-    def __init__(self, cursor: Cursor | None, files: FileList, *, may_jump: bool) -> None:
+    def __init__(
+        self, cursor: Cursor | None, files: FileList, key_hash: int, *, may_jump: bool
+    ) -> None:
         """`files` are all of the snapshot. Raises CursorExpiredError when they cannot bridge."""
         self._before = self._cursor = cursor
-        self._file = None if cursor is None else CursorMaker(files).file_of(cursor)
+        self._file = None if cursor is None else CursorMaker(files).file_of(cursor, key_hash)
         self._floors = Floors() if cursor is None else cursor.floors
         self._jumps = may_jump and self._may_jump()
         self._passed: list[np.ndarray] = []  # fingerprints, hidden ones left out
@@ -190,12 +192,14 @@ class CursorMaker:
 
     def __init__(self, files: FileList) -> None:
         self._files = files
-        self._places: dict[str, tuple[bytes, bytes]] = {}
+        self._places: dict[tuple[str, int | None], tuple[bytes, bytes]] = {}
+        self._has_runs: dict[str, bool] = {}
 
     def after(
         self,
         digest: bytes,
         file_id: str,
+        key_hash: int,
         identities: Sequence[Identity],
         place: int,
         before: Cursor | None,
@@ -208,11 +212,12 @@ class CursorMaker:
         floors, total = Floors(), sum(found[:, 0].tolist())
         if before is not None:
             floors, total = before.floors, total + before.returned
-        known = self._places.get(file_id)
+        place_of = file_id, key_hash if self._lies_in_runs(file_id) else None
+        known = self._places.get(place_of)
         if known is None:
-            file = find_covering(self._files, file_id)
+            file = find_covering(self._files, file_id, key_hash)
             form = _CHAINED if file is None else _form_of(file)
-            known = self._places[file_id] = (self._merges_across(file_id), form)
+            known = self._places[place_of] = (self._merges_across(file_id, key_hash), form)
         return Cursor(
             digest,
             found[-1].tobytes(),
@@ -223,10 +228,19 @@ class CursorMaker:
             floors.lowered(identities),
         ).encode()
 
-    def file_of(self, cursor: Cursor) -> FileHandle:
+    def _lies_in_runs(self, file_id: str) -> bool:
+        """Return whether pieces of runs lie across a file's place: then its answer goes by the hash."""
+        known = self._has_runs.get(file_id)
+        if known is None:
+            rows = (handle.row for handle in self._files.across(*parse_file_id(file_id)))
+            known = any(row is not None and row.hash_range is not None for row in rows)
+            self._has_runs[file_id] = known
+        return known
+
+    def file_of(self, cursor: Cursor, key_hash: int) -> FileHandle:
         """Return the file that holds the cursor's entry now. Raises CursorExpiredError."""
         file_id = cursor.file_id
-        found = find_covering(self._files, file_id)
+        found = find_covering(self._files, file_id, key_hash)
         if found is None:
             raise CursorExpiredError(
                 f"the file {file_id} was expired or merged away; query again without cursor",
@@ -235,19 +249,26 @@ class CursorMaker:
         low, high = sorted((parse_file_id(file_id), found.key))
         # What lies between changed sides: it was before the cursor, and is behind its file now.
         between = self._files.iterate(low, high)
-        changed_sides = any(low < handle.key < high for handle in between)
-        if changed_sides or self._merges_across(file_id) != cursor.merges:
+        changed_sides = any(
+            low < handle.key < high and handle.may_hold_hash(key_hash) for handle in between
+        )
+        if changed_sides or self._merges_across(file_id, key_hash) != cursor.merges:
             raise CursorExpiredError(
                 f"files on both sides of {file_id} were merged; query again without cursor",
                 field="cursor",
             )
         return found
 
-    def _merges_across(self, file_id: str) -> bytes:
-        """Return what stands for the merged files with parts on both sides of a file's place."""
+    def _merges_across(self, file_id: str, key_hash: int) -> bytes:
+        """Return what stands for the merged files with parts on both sides of a file's place.
+
+        Of a run it is the piece that may hold the hash.
+        """
         place = parse_file_id(file_id)
         digest = None
         for handle in self._files.across(*place):  # a merged file has the number of its newest part
+            if not handle.may_hold_hash(key_hash):
+                continue
             parts = () if handle.row is None else handle.row.parts
             places = {handle.key, *((part.number, part.node) for part in parts)}
             if place not in places and min(places) < place < max(places):

@@ -78,13 +78,14 @@ class Plan:
         return any(topic in handle.topics for topic in self._topics)
 
 
-def find_covering(files: FileList, file_id: str) -> FileHandle | None:
-    """Return the file that holds the entries of `file_id`: itself, or what it was merged into."""
+def find_covering(files: FileList, file_id: str, key_hash: int) -> FileHandle | None:
+    """Return the file that holds the entries of `file_id` with this hash: itself, or what it went into."""
     number, node = parse_file_id(file_id)
-    if (handle := files.get(number, node)) is not None:
+    handle = files.get(number, node)
+    if handle is not None and handle.may_hold_hash(key_hash):
         return handle
     for handle in files.across(number, node):
-        parts = () if handle.row is None else handle.row.parts
+        parts = () if handle.row is None or not handle.may_hold_hash(key_hash) else handle.row.parts
         if any((part.number, part.node) == (number, node) for part in parts):
             return handle
     return None

@@ -139,6 +139,16 @@ class FileSearch(NamedTuple):
         count = self.lookups.count
         return len(self.wanted) == count and (count == 1 or self.places is None)
 
+    def within(self, first: int, last: int) -> FileSearch:
+        """Return the search for those lookups whose hash lies from `first` to `last`, both included."""
+        hashes = self.lookups.hashes[self.wanted]
+        inside = np.flatnonzero((hashes >= np.uint64(first)) & (hashes <= np.uint64(last)))
+        return self._replace(
+            wanted=self.wanted[inside],
+            limits=self.limits[inside],
+            places=None if self.places is None else self.places[inside],
+        )
+
     def columns(self, which: Any, tags: np.ndarray) -> Search:
         """Return the lookups `wanted[which]` as columns; `tags` are what this file calls their topics."""
         lookups = self.lookups

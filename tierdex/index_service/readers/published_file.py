@@ -80,6 +80,8 @@ class PublishedFile:
         return self._sidecars.get(self.row, self._node, partial(self._fetch_part, meter))
 
     def excludes(self, key_hash: int) -> bool:
+        if not self._may_hold(key_hash):
+            return True
         sidecar = self._sidecars.opened(self.row.uuid)
         if sidecar is None:
             group = self._kept_group(key_hash)
@@ -89,6 +91,11 @@ class PublishedFile:
         except CorruptFileError:
             return False  # the search fetches the sidecar anew
 
+    def _may_hold(self, key_hash: int) -> bool:
+        """Return False when the file is a piece of a run that holds other hashes."""
+        hashes = self.row.hash_range
+        return hashes is None or hashes.holds(key_hash)
+
     def search(
         self, wanted: FileSearch, meter: FileMeter, executor: Executor | None = None
     ) -> FileRows:
@@ -96,6 +103,11 @@ class PublishedFile:
 
         Ranges are read side by side with `executor`. A place is a page and a row in it.
         """
+        if self.row.hash_range is not None:
+            wanted = wanted.within(*self.row.hash_range)
+            if not len(wanted.wanted):
+                meter.filtered = True
+                return FileRows.nothing()
         most_bytes = self._max_get_bytes
         if len(wanted.wanted) > 1:
             most_bytes = min(most_bytes, _RUN_BYTES)
@@ -116,6 +128,9 @@ class PublishedFile:
 
     def needs_fetch(self, hashes: np.ndarray) -> bool:
         """Say whether the filter of some of `hashes` (u8) is not here, as far as is known."""
+        hashes = self._held(hashes)
+        if not len(hashes):
+            return False
         numbers = self._groups_for(hashes)
         if numbers is None:
             return not self._sidecars.is_here(self.row)
@@ -123,12 +138,20 @@ class PublishedFile:
 
     def fetch_filter(self, hashes: np.ndarray, meter: FileMeter) -> None:
         """Fetch what a search of `hashes` (u8) needs to ask the filter. Raises what the store raises."""
+        hashes = self._held(hashes)
         numbers = self._groups_for(hashes)
         if numbers is None:
             self.sidecar(meter)
             return
         for number in np.unique(numbers).tolist():
             self._parts.group(self.row, number, partial(self._read_part, meter))
+
+    def _held(self, hashes: np.ndarray) -> np.ndarray:
+        """Return those of `hashes` (u8) that the file may hold, by its range."""
+        if self.row.hash_range is None:
+            return hashes
+        first, last = (np.uint64(each) for each in self.row.hash_range)
+        return hashes[(hashes >= first) & (hashes <= last)]
 
     # -- by hash groups -----------------------------------------------------------------------------
 
@@ -244,6 +267,8 @@ class PublishedFile:
         That is nothing when neither sidecar nor hash group is here, or the page not in the cache. For files
         of messages. Sends no request and opens no file. Raises CorruptFileError.
         """
+        if not self._may_hold(lookup.key_hash):
+            return None, NOTHING
         sidecar = self._sidecars.opened(self.row.uuid)
         if sidecar is None:
             group = self._kept_group(lookup.key_hash)

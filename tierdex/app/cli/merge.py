@@ -1,0 +1,46 @@
+"""`tierdex merge`: the old files of all nodes of a store become runs, in one process.
+
+Depends on pipeline and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_fields
+
+_HOUR_MS = 3_600_000
+
+
+def merge(
+    store: Annotated[str, typer.Argument(help="Store: a folder, or a file://, s3:// URL.")],
+    node: Annotated[str, typer.Option(help="Shared node that lists the runs.")] = "runs",
+    older_than_hours: Annotated[
+        float, typer.Option(min=0, help="Only files that were sealed so long ago.")
+    ] = 24,
+    piece_items: Annotated[int, typer.Option(min=1, help="Items of a piece, about.")] = 20_000_000,
+    min_files: Annotated[int, typer.Option(min=2, help="Fewer files make no run.")] = 8,
+    output: options.Output = Form.TABLE,
+) -> None:
+    """Merge old files of all nodes into runs, which cost a lookup one object a day.
+
+    Safe beside writers, readers and other merges, and to kill at any moment.
+    """
+    from tierdex.pipeline.job_store import StoreLink
+    from tierdex.pipeline.merge_job import merge_runs
+
+    url = store if "://" in store else str(Path(store).absolute())
+    report = merge_runs(
+        StoreLink.of(url).open,
+        node=node,
+        older_than_ms=round(older_than_hours * _HOUR_MS),
+        piece_items=piece_items,
+        min_files=min_files,
+    )
+    write_fields(output, asdict(report))
