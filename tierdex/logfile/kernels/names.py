@@ -30,7 +30,7 @@ assert (_EXTRA["tag"], _EXTRA["name_bytes"], _ITEM) == (0, 1, 4)
 
 @kernel
 def _bounds(offsets: int, i: int) -> Any:
-    return load_i64(offsets + 8 * i), load_i64(offsets + 8 * i + 8)
+    return load_i64(offsets + 8 * i), load_i64(offsets + 8 * (i + 1))
 
 
 @kernel
@@ -46,7 +46,7 @@ def measure_names(columns: Any, count: int, out_offsets: int) -> None:
             begin, stop = _bounds(columns[N_KEYS_OF_ROW], i)
             first = load_i64(columns[N_KEY_OFFSETS] + 8 * begin)
             end += _ITEM * (stop - begin) + load_i64(columns[N_KEY_OFFSETS] + 8 * stop) - first
-        store_i64(out_offsets + 8 * i + 8, end)
+        store_i64(out_offsets + 8 * (i + 1), end)
 
 
 @kernel
