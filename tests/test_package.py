@@ -55,9 +55,10 @@ INDEX_VERBS = [
 
 
 LOG_VERBS = [
-    "append", "append_batch", "append_batch_nowait", "append_nowait", "begin_offset", "call_when_more",
-    "catch_up", "close", "end_offset", "files", "flush", "get", "offset_at", "open", "queues", "read",
-    "read_arrow", "read_many", "reader", "refresh", "roll", "run_compaction", "topics", "waiting_bytes",
+    "append", "append_at_once", "append_batch", "append_batch_nowait", "append_nowait", "begin_offset",
+    "call_when_more", "catch_up", "close", "end_offset", "files", "flush", "get", "offset_at", "open",
+    "queues", "read", "read_arrow", "read_many", "reader", "refresh", "roll", "run_compaction",
+    "topics", "waiting_bytes",
 ]  # fmt: skip
 
 

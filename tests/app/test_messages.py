@@ -103,6 +103,19 @@ def test_lines_and_arrow_append_as_json_does(caller, topic, log):
     )  # fmt: skip
 
 
+def test_one_row_of_arrow_is_appended_whatever_its_types(caller, topic, log):
+    table = pa.table({
+        "topic": pa.array([topic]), "queue_id": pa.array([0]), "body": pa.array(["text"]),
+        "timestamp": pa.array([5], pa.timestamp("s")), "key": pa.array(["k"]),
+    })  # fmt: skip
+    body = arrow_stream(table)
+    assert caller.post("/v1/messages", content=body, headers=ARROW).json()["offsets"] == [0]
+    (message,) = log.read(topic, 0, 0).messages
+    assert (message.body, message.timestamp, message.keys) == (b"text", 5000, ("k",))
+    response = caller.post("/v1/messages?expect_offset=1", content=body, headers=ARROW)
+    assert_problem(response, 400, "invalid-request", "expect_offset")
+
+
 def test_read_in_arrow_has_the_messages_and_the_rest_as_metadata(caller, topic, log):
     log.append_batch(topic=topic, queue_id=0, body=[b"a", b"bb"], keys=[["k"], None])
     response = caller.get(

@@ -192,6 +192,34 @@ class MessageLog:
         self._writing().committer.wait(pending.commit, pending.level)
         return Receipt(pending.offsets, pending.level)
 
+    def append_at_once(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        keys: Any = None,
+        message_id: str | None = None,
+        timestamp: int | None = None,
+        expect_offset: int | None = None,
+        durability: str = "disk",
+    ) -> PendingAppend | None:
+        """As `append_nowait` where memory alone does it, for event loops; else None, and nothing is done.
+
+        Without a thread that commits, with a full stage, for what is not valid or has several keys: then
+        call `append_nowait`, in a thread.
+        """
+        level = level_of(durability, "durability")
+        writing = self._writing()
+        if writing.committer.wake is None or not writing.singles.is_loaded:
+            return None
+        given = GivenMessages(topic, queue_id, body, keys, message_id, None, timestamp)
+        taken = writing.singles.append(given, self._clock.now_ms(), expect_offset, level)
+        if taken is None:
+            return None
+        writing.committer.begin(taken[1], level)
+        return PendingAppend(*taken, level)
+
     @with_disk_errors
     def append_batch_nowait(
         self,

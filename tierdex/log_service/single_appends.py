@@ -49,6 +49,11 @@ class SingleAppends:
         self._journal: Journal | None = None
         self._snapshots: tuple[object, object] = None, None
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the kernel was loaded: that may take seconds, where it must be compiled."""
+        return self._kernel is not None
+
     def append(
         self, given: GivenMessages, time: int, expected: int | None, level: Level
     ) -> tuple[int, Commit] | None:

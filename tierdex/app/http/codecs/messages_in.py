@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.log_service.pending import PendingAppend
     from tierdex.settings import Settings
 
 _BATCH = TypeAdapter(MessagesToAppend)
@@ -54,6 +55,17 @@ class MessageColumns(NamedTuple):
     row_count: int
     columns: Mapping[str, Any]
 
+    def append_at_once(
+        self, log: MessageLog, durability: str, expect_offset: int | None
+    ) -> PendingBatch | None:
+        """Stage one plain message where memory alone does it: for the event loop. None: use a thread."""
+        if not self._is_one or "headers" in self.columns:
+            return None
+        pending = log.append_at_once(
+            **self._one(), durability=durability, expect_offset=expect_offset
+        )
+        return None if pending is None else _batch_of(pending)
+
     def append_nowait(
         self, log: MessageLog, durability: str, expect_offset: int | None
     ) -> PendingBatch:
@@ -61,23 +73,37 @@ class MessageColumns(NamedTuple):
 
         `expect_offset` is for one message.
         """
-        if expect_offset is None:
+        if not self._is_one:
+            if expect_offset is not None:
+                raise InvalidRequestError(
+                    "is for a JSON or ndjson body of one message", field="expect_offset"
+                )
             return log.append_batch_nowait(**self.columns, durability=durability)
-        if self.row_count != 1:
-            raise InvalidRequestError("is for a body of one message", field="expect_offset")
-        one = {name: _first(column) for name, column in self.columns.items()}
         try:
-            pending = log.append_nowait(**one, durability=durability, expect_offset=expect_offset)
+            return _batch_of(
+                log.append_nowait(**self._one(), durability=durability, expect_offset=expect_offset)
+            )
         except InvalidRequestError as error:
             if error.field and error.field != "expect_offset" and not _OF_ROW.match(error.field):
                 raise type(error)(error.detail, field=f"messages[0].{error.field}") from error
             raise
-        return PendingBatch(np.array([pending.offset]), pending.commit, pending.level)
+
+    @property
+    def _is_one(self) -> bool:
+        """Whether this is one message, its values Python's own: a batch of Arrow stays one."""
+        return self.row_count == 1 and isinstance(self.columns["body"], list)
+
+    def _one(self) -> dict[str, Any]:
+        """Return the one message; one key stands for itself."""
+        one = {name: column[0] for name, column in self.columns.items()}
+        keys = one.get("keys")
+        if isinstance(keys, list) and len(keys) == 1:
+            one["keys"] = keys[0]
+        return one
 
 
-def _first(column: Any) -> Any:
-    value = column[0] if isinstance(column, list | pa.Array | pa.ChunkedArray) else column
-    return value.as_py() if isinstance(value, pa.Scalar) else value
+def _batch_of(pending: PendingAppend) -> PendingBatch:
+    return PendingBatch(np.array([pending.offset]), pending.commit, pending.level)
 
 
 def read_messages(body: bytes, limits: Settings, now_ms: int) -> MessageColumns:

@@ -98,10 +98,11 @@ async def append_messages(request: Request, query: Annotated[AppendQuery, Query(
         columns = _columns(service, kind, body)
     else:
         columns = await service.in_thread(_columns, service, kind, body)
-    # In a thread: a full stage is written by the one who appends.
-    pending: PendingBatch = await service.in_thread(
-        columns.append_nowait, log, query.durability, query.expect_offset
-    )
+    how = (log, query.durability, query.expect_offset)
+    pending: PendingBatch | None = columns.append_at_once(*how)
+    if pending is None:  # in a thread: a full stage is written by the one who appends
+        pending = await service.in_thread(columns.append_nowait, *how)
+        assert pending is not None
     await _settled(pending)
     service.metrics.count_appended(len(pending.offsets), query.durability)
     if _wants_arrow(request):
