@@ -11,15 +11,12 @@ import contextlib
 import errno
 import functools
 import random
-import signal
-import time
 
 import pyarrow as pa
 
 from tests.crash.killing import KillingFileSystem
 from tests.log_service.keyed_world import KeyedWorld
-from tests.torture.fork_server import server
-from tests.torture.quick_folder import quick_folder
+from tests.torture.writers import kill_in_turn
 from tierdex import MessageLog
 from tierdex.errors import UnavailableError
 from tierdex.log_service.levels import Level
@@ -146,38 +143,12 @@ def _body(n: int) -> bytes:
 
 def kill_writers(rounds: int, seed: int) -> int:
     """Kill one writer after another of the same folder; return how many that were."""
-    with quick_folder() as folder:
-        count = 0
-        for number in range(rounds):
-            count = _kill_a_writer(folder / "data", count, seed * 1000 + number)
-    return rounds
+    return kill_in_turn("tests.torture.log_life:append_until_killed", check_survivors, rounds, seed)
 
 
-def _kill_a_writer(folder, first, seed):
-    """Let a process append for a moment, kill it, look; return how many messages there are now."""
-    source = random.Random(seed)
-    nth = source.randrange(1, 500) if source.random() < 0.4 else 0
-    with server().fork(
-        "tests.torture.log_life:append_until_killed", folder, first, seed, nth
-    ) as child:
-        acknowledged = first
-        if nth or source.random() < 0.8:
-            with contextlib.suppress(EOFError):
-                acknowledged = int.from_bytes(child.told(), "little")
-        deadline = time.monotonic() + source.uniform(0, 0.12)
-        with contextlib.suppress(EOFError):
-            while (left := deadline - time.monotonic()) > 0:
-                if child.tells.poll(left):
-                    acknowledged = int.from_bytes(child.told(), "little")
-        child.signal(signal.SIGKILL)
-        for told in child.all_told():
-            acknowledged = int.from_bytes(told, "little")
-        assert child.wait() == -signal.SIGKILL, f"seed {seed}: the writer ended by itself"
-    return check_survivors(folder, acknowledged, source)
-
-
-def check_survivors(folder, acknowledged, source):
+def check_survivors(folder, acknowledged):
     """Open the folder; return m when messages 0 .. m-1 are there, each in its place and under its key."""
+    source = random.Random(acknowledged)
     with MessageLog.open(folder, **{**SETTINGS, "background": False}) as log:
         ends = [log.end_offset("t", queue) for queue in range(_QUEUE_COUNT)]
         count = sum(ends)

@@ -80,23 +80,30 @@ def put_one(index, n):
 
 def kill_writers(rounds, seed):
     """Kill one writer after another of the same folder; return how many that were."""
+    return kill_in_turn("tests.torture.writers:write_until_killed", check_survivors, rounds, seed)
+
+
+def kill_in_turn(writer, check, rounds, seed):
+    """Kill `rounds` processes of the same folder; `check(folder, acknowledged)` says what is there then.
+
+    `writer` names a function of (folder, first number, seed, nth call, telling).
+    """
     with quick_folder() as folder:
         count = 0
         for number in range(rounds):
-            count = kill_a_writer(folder / "data", count, seed * 1000 + number)
+            one = seed * 1000 + number
+            count = check(folder / "data", kill_one(writer, folder / "data", count, one))
     return rounds
 
 
-def kill_a_writer(folder, first, seed):
-    """Let a process write for a moment, kill it, look; return how many messages there are now.
+def kill_one(writer, folder, first, seed):
+    """Let a process write for a moment, and kill it; return how many messages were acknowledged.
 
     It is killed from outside at a random moment, of its start too, or kills itself at a random call.
     """
     source = random.Random(seed)
     nth = source.randrange(1, 400) if source.random() < 0.4 else 0
-    with server().fork(
-        "tests.torture.writers:write_until_killed", folder, first, seed, nth
-    ) as child:
+    with server().fork(writer, folder, first, seed, nth) as child:
         acknowledged = first
         if nth or source.random() < 0.8:
             with contextlib.suppress(EOFError):
@@ -110,7 +117,7 @@ def kill_a_writer(folder, first, seed):
         for told in child.all_told():
             acknowledged = _number(told)
         assert child.wait() == -signal.SIGKILL, f"seed {seed}: the writer ended by itself"
-    return check_survivors(folder, acknowledged)
+    return acknowledged
 
 
 def _number(told):
