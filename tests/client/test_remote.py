@@ -115,6 +115,13 @@ def test_columns_of_any_kind_are_put(client, keys):
     assert table.column("offset").to_pylist() == [2, 0]
 
 
+def test_max_count_of_a_batch_is_for_lookups_that_do_not_say_it(client):
+    client.put_batch(topic="many", keys="k", queue_id=0, offset=np.arange(5), size=1, timestamp=5)
+    lookups = [{"topic": "many", "key": "k"}, {"topic": "many", "key": "k", "max_count": 3}]
+    answers = client.query_batch(lookups, max_count=2)
+    assert [len(answer.entries) for answer in answers] == [2, 3]
+
+
 def test_operation_has_the_verbs_of_the_index(client):
     client.put(**{**ENTRY, "topic": "operation"}, keys=["k"])
     assert "operation" in client.topics()

@@ -270,3 +270,16 @@ def test_put_batch_takes_columns_of_any_kind(index):
     assert offsets(index.query(message_id="2")) == [20]
     assert index.query("x", key="c").entries[0].timestamp == 3
     assert index.topics() == ["x", "y"]
+
+
+@pytest.mark.parametrize("rest", [[], [{"message_id": "none"}]], ids=["plain", "general"])
+def test_max_count_of_a_batch_is_for_lookups_that_do_not_say_it(index, rest):
+    for offset in range(5):
+        put(index, "k", offset)
+    plain = {"topic": "orders", "key": "k"}
+    asked = [plain, plain, *rest] if not rest else [plain, {**plain, "max_count": 3}, *rest]
+    counts = [len(answer.entries) for answer in index.query_batch(asked, max_count=2)]
+    assert counts == ([2, 2] if not rest else [2, 3, 0])
+    for wrong in (0, 10_001, 2.5, True):
+        with pytest.raises(InvalidRequestError, match="max_count"):
+            index.query_batch(asked, max_count=wrong)

@@ -72,10 +72,15 @@ def query(**values: Any) -> Call[Answer]:
 
 
 def query_batch(
-    lookups: Sequence[Mapping[str, Any]], on_error: str, fresh_within: float | None
+    lookups: Sequence[Mapping[str, Any]],
+    max_count: int | None,
+    on_error: str,
+    fresh_within: float | None,
 ) -> Call[list[Answer]]:
     body = json_body({"lookups": list(lookups)})
-    asked = query_string({"on_error": on_error, "fresh_within": fresh_within})
+    asked = query_string(
+        {"on_error": on_error, "max_count": max_count, "fresh_within": fresh_within}
+    )
     return Call("POST", "/v1/entries:batchGet", answers.read_answers, asked, body)
 
 

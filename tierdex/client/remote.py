@@ -221,11 +221,12 @@ class Client(_Connection, LogVerbs):
         self,
         lookups: Sequence[Mapping[str, Any]],
         *,
+        max_count: int | None = None,
         on_error: OnError = "partial",
         fresh_within: float | None = None,
     ) -> list[Answer]:
-        """Answer many lookups in order."""
-        return self._send(calls.query_batch(lookups, on_error, fresh_within))
+        """Answer many lookups in order; `max_count` is for those that do not say it."""
+        return self._send(calls.query_batch(lookups, max_count, on_error, fresh_within))
 
     def query_batch_arrow(
         self,
@@ -408,11 +409,12 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         self,
         lookups: Sequence[Mapping[str, Any]],
         *,
+        max_count: int | None = None,
         on_error: OnError = "partial",
         fresh_within: float | None = None,
     ) -> list[Answer]:
-        """Answer many lookups in order."""
-        return await self._send(calls.query_batch(lookups, on_error, fresh_within))
+        """Answer many lookups in order; `max_count` is for those that do not say it."""
+        return await self._send(calls.query_batch(lookups, max_count, on_error, fresh_within))
 
     async def query_batch_arrow(
         self,

@@ -256,9 +256,12 @@ class AsyncLogVerbs:
         offset: int = 0,
         *,
         generation: int | None = None,
-        **limits: Any,
+        max_count: int = 1000,
+        max_bytes: int = 1 << 20,
+        wait: float = 0.0,
+        visible: str = "disk",
     ) -> AsyncIterator[Message]:
-        """Yield the messages from `offset` on, until the end; `limits` are those of `read`.
+        """Yield the messages from `offset` on, until the end, as `MessageLog.reader` does.
 
         Raises IncompleteAnswerError where one cannot be read, OffsetsReusedError as `MessageLog.reader`.
         """
@@ -266,7 +269,10 @@ class AsyncLogVerbs:
             if generation is not None and offset:
                 last = await self.read(topic, queue_id, offset - 1, max_count=1)  # type: ignore[misc]
                 refuse_reused(last, offset, generation)
-            answer = await self.read(topic, queue_id, offset, **limits)  # type: ignore[misc]
+            answer = await self.read(  # type: ignore[misc]
+                topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes, wait=wait,
+                visible=visible,
+            )  # fmt: skip
             for message in answer.messages:
                 offset, generation = message.offset + 1, answer.generation
                 yield message

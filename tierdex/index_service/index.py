@@ -30,6 +30,7 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.value_rules import check_durability
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
     from types import TracebackType
@@ -360,19 +361,25 @@ class Index(OperatedIndex):
 
     def query_batch(
         self,
-        lookups: list[dict[str, Any]],
+        lookups: Sequence[Mapping[str, Any]],
         *,
+        max_count: int | None = None,
         on_error: OnError = "partial",
         fresh_within: float | None = None,
     ) -> list[Answer]:
-        """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order."""
+        """Answer many lookups (topic and key, or message_id; begin, end, max_count) in order.
+
+        `max_count` is for lookups that do not say it (None: 64).
+        """
         from tierdex.index_service.batch.batch_queries import answer_batch
 
         fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
             peer_round = PeerRound()
-            answers = answer_batch(self._queries, lookups, fail=fail, peer_round=peer_round)
+            answers = answer_batch(
+                self._queries, lookups, max_count=max_count, fail=fail, peer_round=peer_round
+            )
             self._age.tell(answers, limit, peer_round, fail=fail)
             return answers
 

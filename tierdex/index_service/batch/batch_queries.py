@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 
 
 def answer_batch(
-    executor: LookupExecutor, lookups: object, *, fail: bool, peer_round: PeerRound | None = None
+    executor: LookupExecutor,
+    lookups: object,
+    *,
+    max_count: int | None = None,
+    fail: bool,
+    peer_round: PeerRound | None = None,
 ) -> list[Answer]:
-    """Return one answer a lookup (a dict), in order.
+    """Return one answer a lookup (a dict), in order. `max_count` is that of lookups without one.
 
     Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
     """
-    checked = lookups_of_dicts(executor.settings, lookups)
+    checked = lookups_of_dicts(executor.settings, lookups, max_count)
     result = executor.run(checked, peer_round=peer_round)
     if fail:
         result.refuse_incomplete()

@@ -38,13 +38,22 @@ _OFFSET_BYTES = {_STRING: 4, _LARGE_STRING: 8}
 _PLAIN_FIELDS = ("topic", "key")
 
 
-def lookups_of_dicts(settings: Settings, lookups: object) -> Lookups:
-    """Return the lookups of one call, checked. Raises InvalidRequestError: all or none are accepted."""
-    plain = _lookups_of_plain(settings, lookups)
-    return Lookups.of(make_requests(settings, lookups)) if plain is None else plain
+def lookups_of_dicts(settings: Settings, lookups: object, max_count: int | None = None) -> Lookups:
+    """Return the lookups of one call, checked. Raises InvalidRequestError: all or none are accepted.
+
+    `max_count` is that of lookups without one.
+    """
+    if max_count is None:
+        max_count = DEFAULT_MAX_COUNT
+    else:
+        check_integer(max_count, "max_count", 1, settings.max_count_limit)
+    plain = _lookups_of_plain(settings, lookups, max_count)
+    return Lookups.of(make_requests(settings, lookups, max_count)) if plain is None else plain
 
 
-def _topics_and_keys_of(settings: Settings, lookups: object) -> tuple[list[Any], list[str]] | None:
+def _topics_and_keys_of(
+    settings: Settings, lookups: object, max_count: int
+) -> tuple[list[Any], list[str]] | None:
     """Return the topics and the keys of lookups that have nothing else, looked at as a whole.
 
     None: some lookup has something else, or something wrong; `make_requests` looks at each.
@@ -53,7 +62,7 @@ def _topics_and_keys_of(settings: Settings, lookups: object) -> tuple[list[Any],
         return None
     if set(map(type, lookups)) != {dict} or set(map(len, lookups)) != {len(_PLAIN_FIELDS)}:
         return None
-    if settings.max_count_limit < DEFAULT_MAX_COUNT:
+    if settings.max_count_limit < max_count:
         return None
     try:
         keys = [lookup["key"] for lookup in lookups]
@@ -63,12 +72,12 @@ def _topics_and_keys_of(settings: Settings, lookups: object) -> tuple[list[Any],
     return (topics, keys) if set(map(type, keys)) == {str} else None
 
 
-def _lookups_of_plain(settings: Settings, lookups: object) -> Lookups | None:
+def _lookups_of_plain(settings: Settings, lookups: object, max_count: int) -> Lookups | None:
     """Return lookups that are all a topic and a key, any time, checked without an object for each.
 
     None as `_topics_and_keys_of`.
     """
-    plain = _topics_and_keys_of(settings, lookups)
+    plain = _topics_and_keys_of(settings, lookups, max_count)
     if plain is None:
         return None
     topics, keys = plain
@@ -77,18 +86,14 @@ def _lookups_of_plain(settings: Settings, lookups: object) -> Lookups | None:
         texts = pa.array(keys, pa.string())
         if topics.count(topics[0]) == count:
             plain_keys = plain_keys_of(texts, topics[0], settings.max_key_bytes, is_text=True)
-            return _of_one_topic(
-                plain_keys.hashes(), topics[0], DEFAULT_MAX_COUNT, keys.__getitem__
-            )
+            return _of_one_topic(plain_keys.hashes(), topics[0], max_count, keys.__getitem__)
         distinct = [check_topic(topic, "topic") for topic in dict.fromkeys(topics)]
         numbers = {topic: number for number, topic in enumerate(distinct)}
         topic_index = np.fromiter(map(numbers.__getitem__, topics), np.int32, count)
         hashes = _key_hashes(texts, distinct, topic_index, settings.max_key_bytes)
     except (InvalidRequestError, NotPlainError, UnicodeEncodeError, pa.ArrowException):
         return None
-    return _of_any_time(
-        hashes, KIND_KEY, distinct, topic_index, DEFAULT_MAX_COUNT, keys.__getitem__
-    )
+    return _of_any_time(hashes, KIND_KEY, distinct, topic_index, max_count, keys.__getitem__)
 
 
 def _of_one_topic(

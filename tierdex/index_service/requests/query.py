@@ -105,20 +105,22 @@ def _hash(topic: str | None, kind: int, text: str) -> int:
     return hashing.key_hash(topic, text)
 
 
-def make_requests(settings: Settings, lookups: object) -> list[QueryRequest]:
-    """Check the lookups of one batch; all or none are accepted."""
+def make_requests(
+    settings: Settings, lookups: object, max_count: int = DEFAULT_MAX_COUNT
+) -> list[QueryRequest]:
+    """Check the lookups of one batch; all or none are accepted. `max_count` is for those without."""
     if not isinstance(lookups, list | tuple):
         raise InvalidRequestError("must be a list of lookups", field="lookups")
     if len(lookups) > settings.max_lookups:
         raise InvalidRequestError(
             f"{len(lookups)} lookups, at most {settings.max_lookups} in one call", field="lookups"
         )
-    return [
-        make_request(
-            settings, QueryValues(**_lookup_fields(lookup, f"lookups[{i}]")), field=f"lookups[{i}]."
-        )
-        for i, lookup in enumerate(lookups)
-    ]
+    requests = []
+    for number, lookup in enumerate(lookups):
+        field = f"lookups[{number}]"
+        values = QueryValues(**{"max_count": max_count, **_lookup_fields(lookup, field)})
+        requests.append(make_request(settings, values, field=f"{field}."))
+    return requests
 
 
 def _lookup_fields(lookup: object, field: str) -> Mapping[str, Any]:

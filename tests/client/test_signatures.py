@@ -1,0 +1,51 @@
+"""The verbs that `Index`, `Client` and `AsyncClient` have in common take the same arguments."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import tierdex
+from tests.test_package import public_verbs
+
+COMMON = sorted(public_verbs(tierdex.Index) & public_verbs(tierdex.Client) - {"close"})
+# What parts them on purpose: (verb, argument) -> why.
+DIFFERENCES = {
+    ("put", "durability"): "a caller in the process trusts the process; over HTTP a crash is apart",
+    ("put", "timestamp"): "the service reads RFC 3339 too",
+    ("query", "begin"): "the service reads RFC 3339 too",
+    ("query", "end"): "the service reads RFC 3339 too",
+    ("query", "max_count"): "none: the service's own default",
+    ("put_batch", "schema"): "a service takes messages only",
+    ("put_batch", "location"): "a service takes messages only",
+    ("put_batch", "queue_id"): "of a message: `location` of the index",
+    ("put_batch", "offset"): "of a message: `location` of the index",
+    ("put_batch", "size"): "of a message: `location` of the index",
+    ("run_compaction", "yes"): "an operator at the folder confirms",
+}
+
+
+def arguments_of(owner, verb):
+    parameters = dict(inspect.signature(getattr(owner, verb)).parameters)
+    parameters.pop("self", None)
+    return parameters
+
+
+@pytest.mark.parametrize("verb", COMMON)
+def test_client_takes_the_arguments_of_the_index(verb):
+    index, client = arguments_of(tierdex.Index, verb), arguments_of(tierdex.Client, verb)
+    parted = {name for name in index.keys() | client.keys() if index.get(name) != client.get(name)}
+    allowed = {name for known, name in DIFFERENCES if known == verb}
+    assert parted <= allowed, "make them alike, or say above why not"
+
+
+@pytest.mark.parametrize("verb", sorted(public_verbs(tierdex.Client)))
+def test_both_clients_take_the_same_arguments(verb):
+    assert arguments_of(tierdex.Client, verb) == arguments_of(tierdex.AsyncClient, verb)
+
+
+def test_every_difference_is_one():
+    for verb, name in DIFFERENCES:
+        pair = [arguments_of(owner, verb).get(name) for owner in (tierdex.Index, tierdex.Client)]
+        assert pair[0] != pair[1], (verb, name)
