@@ -158,10 +158,12 @@ class SmallIndex:
         self._maybe_fail()
         return sorted({entry.topic for _, _, entry in self.items})
 
-    def watermark(self, topic, queue_id):
+    def watermark(self, topic, queue_id, *, node=None):
         check_topic(topic, "topic")
         check_location("queue_id", queue_id)
         ends = [e.offset + e.size for _, _, e in self.items if e[:2] == (topic, queue_id)]
+        if node is not None:
+            return {"published": None}
         return {"os": max(ends, default=None), "disk": None, "remote": None}
 
     def files(self):

@@ -101,12 +101,15 @@ def topics() -> Call[list[str]]:
     return Call("GET", "/v1/topics", lambda body: list(answers.read_json(body)["topics"]))
 
 
-def watermark(topic: str, queue_id: int) -> Call[dict[str, int | None]]:
+def watermark(topic: str, queue_id: int, node: str | None) -> Call[dict[str, int | None]]:
+    levels = ("os", "disk", "remote") if node is None else ("published",)
+
     def read(body: bytes) -> dict[str, int | None]:
         document = answers.read_json(body)
-        return {level: document[level] for level in ("os", "disk", "remote")}
+        return {level: document[level] for level in levels}
 
-    return Call("GET", "/v1/watermark", read, {"topic": topic, "queue_id": str(queue_id)})
+    query = {"topic": topic, "queue_id": str(queue_id)}
+    return Call("GET", "/v1/watermark", read, query if node is None else {**query, "node": node})
 
 
 def files() -> Call[list[FileInfo]]:

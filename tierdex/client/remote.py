@@ -247,9 +247,11 @@ class Client(_Connection, LogVerbs):
         """Return the topics that have entries, sorted."""
         return self._send(calls.topics())
 
-    def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
-        """Return the end offset of each level: `os`, `disk`, `remote`."""
-        return self._send(calls.watermark(topic, queue_id))
+    def watermark(
+        self, topic: str, queue_id: int, *, node: str | None = None
+    ) -> dict[str, int | None]:
+        """Return the end offset of each level: `os`, `disk`, `remote`; with `node`, its `published`."""
+        return self._send(calls.watermark(topic, queue_id, node))
 
     def files(self) -> list[FileInfo]:
         """Return every index file, newest first."""
@@ -435,9 +437,11 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         """Return the topics that have entries, sorted."""
         return await self._send(calls.topics())
 
-    async def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
-        """Return the end offset of each level: `os`, `disk`, `remote`."""
-        return await self._send(calls.watermark(topic, queue_id))
+    async def watermark(
+        self, topic: str, queue_id: int, *, node: str | None = None
+    ) -> dict[str, int | None]:
+        """Return the end offset of each level: `os`, `disk`, `remote`; with `node`, its `published`."""
+        return await self._send(calls.watermark(topic, queue_id, node))
 
     async def files(self) -> list[FileInfo]:
         """Return every index file, newest first."""

@@ -246,16 +246,22 @@ class Index(OperatedIndex):
         return durability
 
     @with_disk_errors
-    def watermark(self, topic: str, queue_id: int) -> dict[str, int | None]:
+    def watermark(
+        self, topic: str, queue_id: int, *, node: str | None = None
+    ) -> dict[str, int | None]:
         """Return, for `os`, `disk` and `remote`, the end offset up to which all puts have that level.
 
         `disk` is what sealed files and syncs of this process prove: after an opening it rises with
-        the first ``flush("disk")``.
+        the first ``flush("disk")``. With `node`, which need not be ours, the answer is how far that node
+        has `published`, as of the last refresh. Raises NotFoundError when no such node is read.
         """
         check_topic(topic, "topic")
         self._refuse_closed()
         queue_id = check_location("queue_id", queue_id)
-        return self._components.watermarks.of(topic, queue_id)
+        watermarks = self._components.watermarks
+        if node is not None:
+            return {"published": watermarks.published_by(node, topic, queue_id)}
+        return watermarks.of(topic, queue_id)
 
     # -- queries ---------------------------------------------------------------------------------
 

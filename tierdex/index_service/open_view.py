@@ -186,7 +186,7 @@ def make_components(
         watermarks=Watermarks(
             view.table,
             settings.node,
-            PublishedEnds(view.manifests, view.queue_tables, settings.node).of,
+            PublishedEnds(view.manifests, view.queue_tables),
             writer.durable_ends if writer is not None else lambda number: {},
             lambda: read_view.lost_numbers(settings.node),
         ),

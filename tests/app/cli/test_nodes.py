@@ -50,3 +50,14 @@ def test_what_a_lost_folder_never_published_is_given_up_by_name(run, put):
     (row,) = rows(run("nodes", *store, "-o", "json"))
     assert row["standing"] == "retired"
     assert "a" in run("nodes", "retire", "a", *store).stderr  # again: nothing changes
+
+
+def test_watermark_shows_the_levels_here_and_what_a_node_has_published(run, put):
+    put(*ONE, "--set", "node=a")
+    run("compact", "--roll")
+    ask = ("watermark", "-t", "orders", "-o", "json")
+    here = json.loads(run(*ask, "--data", "data").stdout)
+    assert here["os"] == here["remote"] > 0
+    published = json.loads(run(*ask, "--store", "data/store", "--node", "a").stdout)
+    assert published == {"topic": "orders", "queue_id": 0, "published": here["remote"]}
+    assert "no node b" in run(*ask, "--store", "data/store", "--node", "b", code=1).stderr

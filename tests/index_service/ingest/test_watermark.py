@@ -6,7 +6,8 @@ import pytest
 
 from tests.compactor_steps import step
 from tests.index_service.conftest import put
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.storage_layer.memory import MemoryStore
 
 NONE = {"os": None, "disk": None, "remote": None}
 
@@ -65,6 +66,24 @@ def test_what_was_published_counts_after_it_expired_and_after_a_restart(make_ind
     assert index.watermark("orders", 0) == {"os": 110, "disk": 110, "remote": 110}
     index.close()
     assert make_index().watermark("orders", 0)["remote"] == 110
+
+
+def test_how_far_another_node_has_published_is_told_by_its_name(make_index, clock, tmp_path):
+    store = MemoryStore(clock=clock)
+    node = make_index(tmp_path / "a", store=store, node="a")
+    put(node, "A", 100)
+    node.roll()
+    node.run_compaction()
+    put(node, "A", 200)  # not published
+    other = make_index(tmp_path / "b", store=store, node="b")
+    reader = make_index(None, store=store)
+    for index in (node, other, reader):
+        index.refresh()
+        assert index.watermark("orders", 0, node="a") == {"published": 110}
+        assert index.watermark("orders", 1, node="a") == {"published": None}
+        with pytest.raises(NotFoundError, match="node c"):
+            index.watermark("orders", 0, node="c")
+    assert reader.watermark("orders", 0) == NONE
 
 
 def test_a_restart_forgets_which_rows_were_synced_not_what_is_there(make_index):

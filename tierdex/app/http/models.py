@@ -274,6 +274,15 @@ class Watermark(BaseModel):
     remote: Int64 | None
 
 
+class PublishedWatermark(BaseModel):
+    """The end offset up to which a node has published a queue; null: nothing of it."""
+
+    topic: str
+    queue_id: int
+    node: str
+    published: Int64 | None
+
+
 class File(BaseModel):
     """A file of the index or of the message log. `file_id` is opaque; times are int64 milliseconds.
 

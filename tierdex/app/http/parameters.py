@@ -20,7 +20,7 @@ from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA
 from tierdex.app.times import MS_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile.schema import MESSAGE_RANGES
-from tierdex.settings import MIB
+from tierdex.settings import MIB, NODE_PATTERN
 from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
 
 if TYPE_CHECKING:
@@ -206,6 +206,9 @@ class WatermarkQuery(BaseModel):
         BeforeValidator(_whole_number),
         WithJsonSchema(_QUEUE_SCHEMA),
     ] = Field(description="queue")
+    node: str | None = Field(
+        None, description="how far this node, ours or not, has published", pattern=NODE_PATTERN
+    )
 
 
 def refuse_other_parameters(request: Request, known: Collection[str]) -> None:

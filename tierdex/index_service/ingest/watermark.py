@@ -18,6 +18,7 @@ from tierdex.lifecycle.file_state import FileState
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from tierdex.index_service.view.published_ends import PublishedEnds
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
 
@@ -31,11 +32,11 @@ class Watermarks:
         self,
         table: FileTable,
         node: str,
-        published: Callable[[str, int], int | None],
+        published: PublishedEnds,
         synced: Callable[[int], Offsets],
         lost: Callable[[], Collection[int]],
     ) -> None:
-        """`published` returns how far a queue is published, `synced` what a file's sync covered.
+        """`published` tells how far a queue is published, `synced` what a file's sync covered.
 
         `lost` returns the numbers of the node's files that were not published and cannot be read.
         """
@@ -55,7 +56,7 @@ class Watermarks:
         # before it, so the manifest read afterwards knows it. The other way round it could be in
         # neither.
         with self._table.snapshot() as snapshot:
-            remote = self._published(topic, queue_id)
+            remote = self._published.of(self._node, topic, queue_id)
             local = [handle for handle in snapshot.file_list.local() if handle.node == self._node]
             disk = os = remote
             is_durable = True
@@ -69,6 +70,13 @@ class Watermarks:
                     disk = _later(disk, self._durable_offsets(handle).get(queue))
                     is_durable = _is_durable_whole(handle)
         return {"os": os, "disk": disk, "remote": remote}
+
+    def published_by(self, node: str, topic: str, queue_id: int) -> int | None:
+        """Return how far a node has published a queue, as of the last refresh; it need not be ours.
+
+        Raises NotFoundError when no such node is read, and what the store raises.
+        """
+        return self._published.of_known(node, topic, queue_id)
 
     def _durable_offsets(self, handle: FileHandle) -> Offsets:
         if handle.state is FileState.UNSEALED:

@@ -27,7 +27,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from tierdex.errors import UnavailableError
+from tierdex.errors import NotFoundError, UnavailableError
 from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.readers.published_file import PublishedFile
@@ -489,6 +489,17 @@ class ManifestFollower:
         if self._listing_error is None:
             readings = [self._reading(node) for node in self._logs]
             refuse_absent(readings, self._store.url, self._settings.read_nodes)
+
+    def refuse_unknown(self, node: str) -> None:
+        """Raise NotFoundError when nothing of a node was read, UnavailableError when it could not be."""
+        if self.state_of(node).number:
+            return
+        error = self._errors.get(node)
+        if error is not None:
+            raise UnavailableError(
+                f"the manifest of node {node} cannot be read: {error}"
+            ) from error
+        raise NotFoundError(f"no node {node} is read from {self._store.url}: is its name right?")
 
     def _least_known_ms(self) -> int:
         """Return the time (ms) up to which every node's manifest is known; now without a node."""

@@ -29,6 +29,7 @@ from tierdex.app.http.models import (
     EntriesToPut,
     Lookup,
     Lookups,
+    PublishedWatermark,
     PutAnswer,
     Topics,
     Watermark,
@@ -270,14 +271,15 @@ async def get_topics(request: Request) -> Response:
 @router.get(
     "/v1/watermark",
     summary="Watermark of a queue",
-    response_model=Watermark,
+    response_model=Watermark | PublishedWatermark,
     dependencies=[require(Scope.READ, WatermarkQuery)],
-    responses=refusals(),
+    responses=refusals(404),
 )
 async def get_watermark(request: Request, query: Annotated[WatermarkQuery, Query()]) -> Response:
-    """Return the offset below which everything put is at each level."""
+    """Return the offset below which everything put is at each level, or (`node`) published by a node."""
     service = service_of(request)
     marks = await service.in_thread(
-        lambda: service.index_to_query.watermark(query.topic, query.queue_id)
+        lambda: service.index_to_query.watermark(query.topic, query.queue_id, node=query.node)
     )
-    return json_response({**dict(query), **marks})
+    asked = query.model_dump(exclude_none=True)
+    return json_response({**asked, **marks})

@@ -1,0 +1,38 @@
+"""`tierdex watermark`: how far a queue's entries have come, here or in what another node has published.
+
+Depends on the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_fields
+
+
+def watermark(
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic of the queue.")],
+    queue_id: Annotated[int, typer.Option("--queue-id", help="The queue.")] = 0,
+    node: Annotated[
+        str | None, typer.Option(help="A node of the store: how far it has published.")
+    ] = None,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Show the end offset below which everything that was put is at each level.
+
+    A broker that lost its index replays from there.
+    """
+    target = Target(data, store, url, api_key)
+    with opened_for_reading(target, parse_settings(setting)) as index:
+        marks = index.watermark(topic, queue_id, node=node)
+    write_fields(output, {"topic": topic, "queue_id": queue_id, **marks})
