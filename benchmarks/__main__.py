@@ -24,6 +24,7 @@ PARTS = (
     "growth",
     "spark",
     "log_peers",
+    "message_log",
 )
 
 

@@ -1,121 +1,365 @@
-"""The message log beside a bare pwrite of the same bytes: `python -m benchmarks.message_log [FOLDER]`.
+"""The message log beside its floors: bare writes, syncs, copies and passes over the same bytes.
 
-Rounds alternate, ratios count. The journal is new, so its pages are new to the page cache; the floor
-overwrites its own.
+Each row is one shape of load (L1 to L8 of issue 12), against the least that the machine asks for it, in short
+rounds that alternate. Journals are recycled, as in a log that compacts: blocks and pages were written before;
+one row shows what a new file costs. `python -m benchmarks --only message_log`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import shutil
-import statistics
-import sys
-import tempfile
+import threading
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-import tierdex
+from benchmarks.measure import seconds, take_turns
+from tierdex import Index, MessageLog
+from tierdex.fileparts.kernels.checksum import crc32c
+from tierdex.filesystem import LocalFileSystem
+from tierdex.lifecycle.file_state import FileState
+from tierdex.logfile.journal.file import Journal
 
-ROWS, QUEUES, ROUNDS, LONE = 400_000, 1000, 7, 60
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from benchmarks.bench import Bench
+
+TARGET = 14
+PIECE = 1 << 20
 SMALL = b"y" * 150
-FLOOR_BYTES = 1 << 28
+LONE, TOGETHER, READS = 40, 10, 500
+SHAPES = ((58, 1_000, 4), (58, 1_000_000, 8), (1024, 1_000, 3), (8500, 1_000, 3))
 
 
-def timed(call) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
+def run(bench: Bench) -> None:
+    for size, queues, limit in SHAPES:
+        batches(bench, size, queues, limit)
+    cold_batches(bench)
+    with bench.folder() as folder:
+        durable(bench, folder)
+    with bench.folder() as folder:
+        reads(bench, folder)
+    for queues, limit in ((1_000, 3), (1_000_000, 10)):
+        with bench.folder() as folder:
+            restart(bench, folder, queues, limit)
 
 
-def batches(log, floor: int) -> tuple[float, float]:
-    """Return median seconds of (append_batch of 58 B at `os`, pwrite of as many bytes)."""
-    body = pa.array([b"x" * 58] * ROWS, pa.binary())
-    ids = (np.arange(ROWS) % QUEUES).astype(np.int32)
-    payload = b"x" * (58 * ROWS)
+class Floor:
+    """A file whose blocks were written before, to write into."""
 
-    def append():
-        log.append_batch(topic="batch", queue_id=ids, body=body, durability="os")
+    def __init__(self, path: Path, length: int) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT)
+        self._length = length
+        self._at = 0
+        for position in range(0, length, PIECE):
+            os.pwrite(self._file, bytes(PIECE), position)
+        os.fsync(self._file)
 
-    append()
-    for position in range(0, FLOOR_BYTES, len(payload)):
-        os.pwrite(floor, payload, position)
-    pairs = [
-        (timed(append), timed(lambda i=i: os.pwrite(floor, payload, i * len(payload))))
-        for i in range(ROUNDS)
-    ]
-    return tuple(statistics.median(column) for column in zip(*pairs, strict=True))
+    def write(self, data: bytes, *, sync: bool = False) -> None:
+        if self._at + len(data) > self._length:
+            self._at = 0
+        os.pwrite(self._file, data, self._at)
+        if sync:
+            os.fdatasync(self._file)
+        self._at += len(data)
+
+    def close(self) -> None:
+        os.close(self._file)
 
 
-def lone(log, floor: int) -> tuple[float, float]:
-    """Return median seconds of (a lone `disk` append of 150 B, pwrite of 150 B + fdatasync)."""
+@contextlib.contextmanager
+def opened(folder: Path, **settings: Any) -> Iterator[MessageLog]:
+    """Open a log without an index, whose journals roll when this module says so."""
+    with MessageLog.open(
+        folder / "log", index=False, roll_after=86_400, disk_reserve_bytes=0, **settings
+    ) as log:
+        # Nothing is compacted beside the measured call.
+        writing = log._components.writing
+        assert writing is not None
+        writing.kind.may_compact = lambda handle: False  # type: ignore[method-assign]
+        yield log
 
-    def write(i):
-        os.pwrite(floor, SMALL, 4096 * i)
-        os.fdatasync(floor)
 
-    pairs = [
-        (
-            timed(lambda: log.append(topic="lone", queue_id=0, body=SMALL)),
-            timed(lambda i=i: write(i)),
+def recycle(log: MessageLog) -> None:
+    """Let the next journal take over the blocks of the one that is open; what it held goes."""
+    components = log._components
+    writing = components.writing
+    assert writing is not None
+    old = writing.active.handle
+    assert old is not None
+    log.roll()
+    while True:
+        handle = components.table.get(*old.key)
+        assert handle is not None
+        assert handle.path is not None
+        if handle.state is FileState.SEALED:
+            break
+        time.sleep(0.1)  # the log's own thread is at it
+    components.table.remove(handle)
+    writing.next_journal.reuse(handle.path)
+
+
+# -- L1: many in one call -----------------------------------------------------------------------------------
+
+
+def columns(size: int, queues: int, total: int) -> tuple[dict[str, Any], int]:
+    count = max(queues, total // size)
+    ids = np.random.default_rng(1).permutation(count) % queues
+    body = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), count,
+        [None, pa.py_buffer(np.arange(count + 1) * size), pa.py_buffer(b"x" * (count * size))],
+    )  # fmt: skip
+    return {"topic": "batch", "queue_id": ids.astype(np.int32), "body": body}, count
+
+
+def batches(bench: Bench, size: int, queues: int, limit: float) -> None:
+    given, count = columns(size, queues, bench.size(32 << 20))
+    payload = b"x" * (count * size)
+    name = f"L1 append_batch {size} B, {queues:,} queues, `os`"
+    with bench.folder() as folder, opened(folder) as log:
+        floor = Floor(folder / "floor", 2 * len(payload))
+        for _ in range(12):
+            log.append_batch(**given, durability="os")
+        recycle(log)
+        log.append_batch(**given, durability="os")  # the roll's entries
+        timings = take_turns({
+            "ours": lambda _: seconds(lambda: log.append_batch(**given, durability="os")) * 1e9 / count,
+            "pwrite": lambda _: seconds(lambda: floor.write(payload)) * 1e9 / count,
+        })  # fmt: skip
+        bench.add_ratio(TARGET, name, "ns a message", timings, "pwrite", limit)
+        floor.close()
+
+
+def cold_batches(bench: Bench) -> None:
+    """The same into blocks that are new to the machine."""
+    given, count = columns(58, 1_000, bench.size(32 << 20))
+    payload = b"x" * (count * 58)
+    with bench.folder() as folder, opened(folder) as log:
+        floor = os.open(folder / "floor", os.O_RDWR | os.O_CREAT)
+        log.append_batch(**given, durability="os")
+
+        def bare(number: int) -> None:
+            os.pwrite(floor, payload, number * len(payload))
+
+        timings = take_turns({
+            "ours": lambda _: seconds(lambda: log.append_batch(**given, durability="os")) * 1e9 / count,
+            "pwrite, a new file": lambda number: seconds(lambda: bare(number)) * 1e9 / count,
+        })  # fmt: skip
+        os.close(floor)
+        bench.add_ratio(
+            TARGET, "L1 append_batch 58 B, 1,000 queues, `os`, a new journal", "ns a message", timings,
+            "pwrite, a new file", 4,
+        )  # fmt: skip
+
+
+# -- L2, L3, L4: durable -------------------------------------------------------------------------------------
+
+
+def durable(bench: Bench, folder: Path) -> None:
+    with opened(folder) as log:
+        floor = Floor(folder / "floor", 64 * PIECE)
+        given, _ = columns(1024, 100, PIECE)
+        for _ in range(96):
+            log.append_batch(**given, durability="os")
+        recycle(log)
+        log.append(topic="t", queue_id=0, body=SMALL)
+
+        def bare(_: int) -> float:
+            return (
+                seconds(lambda: [floor.write(SMALL, sync=True) for _ in range(LONE)]) * 1e6 / LONE
+            )
+
+        timings = take_turns({
+            "ours": lambda _: seconds(lambda: log.append_batch(**given)) * 1e3,
+            "pwrite + fdatasync": lambda _: seconds(lambda: floor.write(bytes(PIECE), sync=True)) * 1e3,
+        }, 15)  # fmt: skip
+        bench.add_ratio(
+            TARGET, "L2 commit of 1 MiB at `disk`", "ms", timings, "pwrite + fdatasync", 1.25
         )
-        for i in range(LONE)
-    ]
-    return tuple(statistics.median(column) for column in zip(*pairs, strict=True))
+        loads: list[tuple[str, Callable[[int], float], float, str]] = [
+            ("a lone append", lambda _: lone(log), 1.5, "<="),
+            *((f"{n} coroutines", lambda _, n=n: coroutines(log, n), least, ">=")
+              for n, least in ((16, 4), (64, 15), (256, 25))),
+            *((f"{n} threads", lambda _, n=n: threads(log, n), least, ">=")
+              for n, least in ((16, 3.5), (64, 4))),
+            ("1,000 in one call", lambda _: thousand(log), 150, ">="),
+        ]  # fmt: skip
+        for name, ours, limit, better in loads:
+            timings = take_turns({"ours": ours, "pwrite + fdatasync": bare}, 5)
+            bench.add_ratio(
+                TARGET, f"L3 {name} at `disk`", "us a message", timings, "pwrite + fdatasync", limit,
+                better,
+            )  # fmt: skip
+        mixed(bench, log, floor)
+        floor.close()
 
 
-def coroutines(log, count: int, rounds: int = 20) -> tuple[float, float]:
-    """Return (appends a second, appends a commit) of coroutines that each wait for `disk`."""
-    futures = {}
+def lone(log: MessageLog) -> float:
+    def append() -> None:
+        for _ in range(LONE):
+            log.append(topic="t", queue_id=0, body=SMALL)
 
-    async def append(loop):
-        for _ in range(rounds):
-            pending = log.append_nowait(topic="coroutines", queue_id=0, body=SMALL)
+    return seconds(append) * 1e6 / LONE
+
+
+def coroutines(log: MessageLog, count: int) -> float:
+    """Return us a message of coroutines that each wait for `disk`: one future a commit."""
+    futures: dict[Any, asyncio.Future[Any]] = {}
+
+    async def append(loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(TOGETHER):
+            pending = log.append_nowait(topic="t", queue_id=0, body=SMALL)
             future = futures.get(pending.commit)
             if future is None:
                 future = futures[pending.commit] = loop.create_future()
                 pending.commit.add_callback(
                     pending.level,
-                    lambda commit, f=future: loop.call_soon_threadsafe(settle, f, commit),
+                    lambda commit, f=future: loop.call_soon_threadsafe(
+                        lambda: f.done() or f.set_result(commit)
+                    ),
                 )
             (await future).raise_error(pending.level)
 
-    def settle(future, commit):
-        if not future.done():
-            future.set_result(commit)
-
-    async def main():
+    async def all_of_them() -> None:
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(append(loop) for _ in range(count)))
 
-    seconds = timed(lambda: asyncio.run(main()))
-    return count * rounds / seconds, count * rounds / len(futures)
+    return seconds(lambda: asyncio.run(all_of_them())) * 1e6 / (count * TOGETHER)
 
 
-def main() -> None:
-    folder = Path(tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None))
-    floor = os.open(folder / "floor", os.O_RDWR | os.O_CREAT)
-    try:
-        with tierdex.MessageLog.open(folder / "log") as log:
-            ours, bare = batches(log, floor)
-            print(
-                f"append_batch 58 B, {QUEUES} queues, os: {ours / ROWS * 1e9:.0f} ns a message, "
-                f"{ours / bare:.1f} x pwrite"
+def together(count: int, work: Callable[[int], None]) -> float:
+    """Return the seconds that threads take to do their work."""
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+
+    def everyone() -> None:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    return seconds(everyone)
+
+
+def threads(log: MessageLog, count: int) -> float:
+    def append(_: int) -> None:
+        for _ in range(TOGETHER):
+            log.append(topic="t", queue_id=0, body=SMALL)
+
+    return together(count, append) * 1e6 / (count * TOGETHER)
+
+
+def thousand(log: MessageLog) -> float:
+    bodies = pa.array([SMALL] * 1000, pa.binary())
+
+    def append() -> None:
+        for _ in range(TOGETHER):
+            log.append_batch(topic="t", queue_id=0, body=bodies)
+
+    return seconds(append) * 1e6 / (1000 * TOGETHER)
+
+
+def mixed(bench: Bench, log: MessageLog, floor: Floor) -> None:
+    """L4: 40 threads, 100 topics, bodies of 100 B to 17 KiB, each durable before it is acknowledged."""
+    writing = log._components.writing
+    assert writing is not None
+    group = [PIECE]
+
+    def append(number: int) -> None:
+        random = np.random.default_rng(number)
+        for size in random.integers(100, 17 << 10, TOGETHER).tolist():
+            log.append(topic=f"topic {size % 100}", queue_id=number, body=bytes(size))
+
+    def ours(_: int) -> float:
+        journal = writing.active.journal
+        assert journal is not None
+        before = journal.end
+        spent = together(40, append)
+        after = journal.end
+        written = after.position - before.position
+        group[0] = max(1, written // max(1, after.number - before.number))
+        return spent * 1e6 / (written / PIECE)
+
+    def bare(_: int) -> float:
+        data = bytes(group[0])
+        return seconds(lambda: floor.write(data, sync=True)) * 1e6 / (len(data) / PIECE)
+
+    timings = take_turns({"ours": ours, "pwrite + fdatasync of a mean group": bare}, 5)
+    bench.add_ratio(
+        TARGET, "L4 40 threads, 100 topics, 100 B to 17 KiB, `disk`", "us a MiB", timings,
+        "pwrite + fdatasync of a mean group", 0.8, ">=",
+    )  # fmt: skip
+
+
+# -- L6: reads -----------------------------------------------------------------------------------------------
+
+
+def reads(bench: Bench, folder: Path) -> None:
+    with opened(folder) as log, Index.open(folder / "index", node="n") as index:
+        for number in range(10_000):
+            index.put(
+                topic="t", keys=[f"k{number}"], queue_id=0, offset=number, size=5, timestamp=number
             )
-            ours, bare = lone(log, floor)
-            print(f"lone disk append: {ours * 1e6:.0f} us, {ours / bare:.2f} x pwrite + fdatasync")
-            for count in (16, 64, 256):
-                rate, shared = coroutines(log, count)
-                print(
-                    f"{count} coroutines: {rate:.0f}/s, {rate * bare:.1f} x, {shared:.0f} a commit"
-                )
-    finally:
-        os.close(floor)
-        shutil.rmtree(folder)
+        given, _ = columns(58, 1_000, 58 * 100_000)
+        log.append_batch(**given)
+
+        def tail(_: int) -> float:
+            return seconds(
+                lambda: [log.read("batch", n, 90, max_count=10) for n in range(READS)]
+            ) * 1e6 / READS  # fmt: skip
+
+        def lookup(_: int) -> float:
+            return seconds(
+                lambda: [index.query("t", key=f"k{n}") for n in range(READS)]
+            ) * 1e6 / READS  # fmt: skip
+
+        bench.add_ratio(
+            TARGET, "L6 read of the last 10", "us", take_turns({"ours": tail, "a key lookup": lookup}),
+            "a key lookup", 2,
+        )  # fmt: skip
+        places = [("batch", number, 90) for number in range(1_000)]
+        bodies = np.zeros(10_000 * 58, np.uint8)
+        timings = take_turns({
+            "ours": lambda _: seconds(lambda: log.read_many(places, max_count=10)) * 1e6,
+            "copy of the bodies": lambda _: seconds(bodies.copy) * 1e6,
+        })  # fmt: skip
+        bench.add_ratio(
+            TARGET, "L6 read_many, 10 of 1,000 queues each", "us", timings, "copy of the bodies", 3
+        )
 
 
-if __name__ == "__main__":
-    main()
+# -- L8: restart ---------------------------------------------------------------------------------------------
+
+
+def restart(bench: Bench, folder: Path, queues: int, limit: float) -> None:
+    """An unsealed journal is verified and indexed, beside a pass of reads and checksums over it."""
+    with opened(folder) as log:
+        given, count = columns(58, queues, bench.size(256 << 20))
+        log.append_batch(**given)
+        writing = log._components.writing
+        assert writing is not None
+        assert writing.active.journal is not None
+        path, end = writing.active.journal.path, writing.active.journal.published
+
+        def scan() -> None:
+            Journal.open_for_reading(LocalFileSystem(), path).close()
+
+        def pass_over() -> None:
+            with path.open("rb", buffering=0) as file:
+                for position in range(0, end, 4 * PIECE):
+                    data = np.frombuffer(file.read(min(4 * PIECE, end - position)), np.uint8)
+                    crc32c(data.ctypes.data, len(data), np.uint32(0))
+
+        timings = take_turns({
+            "ours": lambda _: seconds(scan) * 1e9 / count,
+            "reads and CRC": lambda _: seconds(pass_over) * 1e9 / count,
+        }, 5)  # fmt: skip
+        bench.add_ratio(
+            TARGET, f"L8 an unsealed journal opened, {queues:,} queues", "ns a message", timings,
+            "reads and CRC", limit,
+        )  # fmt: skip

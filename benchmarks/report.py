@@ -29,6 +29,7 @@ TITLES = {
     6: "Size", 7: "The uploaded tier", 8: "HTTP", 9: "Opening and recovery",
     10: "Everything together", 11: "Growth", 12: "Spark",
     13: "Other logs and queues",
+    14: "The message log beside its floors",
 }  # fmt: skip
 
 
