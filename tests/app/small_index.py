@@ -96,6 +96,7 @@ class SmallIndex:
         on_error="partial",
         fresh_within=None,
         id_time=None,
+        proof=False,
     ):
         self._maybe_fail()
         values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)

@@ -148,6 +148,14 @@ def test_id_with_its_time_inside_narrows_when_it_is_asked_to(client):
         client.query(message_id=name, id_time="ksuid")
 
 
+def test_explain_has_a_proof_when_it_is_asked_for(client):
+    proof = client.query("orders", key="never", explain=True, proof=True).explain.proof
+    assert proof["asked"]["key"] == "never"
+    assert proof["absent"]
+    with pytest.raises(errors.InvalidRequestError, match="proof"):
+        client.query("orders", key="never", proof=True)
+
+
 def test_a_key_is_forgotten_and_its_receipt_is_that_of_the_index(client, app):
     client.put(**ENTRY, keys=["forgotten"])
     dry = client.forget([{"topic": "orders", "key": "forgotten"}], dry_run=True)

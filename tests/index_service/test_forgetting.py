@@ -430,3 +430,19 @@ def test_stop_at_any_write_hides_all_or_nothing_and_the_next_request_ends_it(tmp
             break
         writes += 1
     assert writes >= 5  # record, object, manifest, hints, end
+
+
+def test_file_that_is_published_while_it_is_looked_for_is_looked_at_too(two, monkeypatch):
+    """The compactor goes on in its thread: a local file may be a published one a moment later."""
+    _, a, _ = two
+    put(a, "K1", 70)
+    forgetter = a._components.forgetter
+    look = forgetter._look
+
+    def publish_first(record):
+        a.run_compaction()
+        return look(record)
+
+    monkeypatch.setattr(forgetter, "_look", publish_first)
+    assert a.forget(ONE).is_complete
+    assert offsets(a.query("orders", key="K1")) == []

@@ -208,12 +208,13 @@ class Client(_Connection, LogVerbs):
         on_error: OnError = "partial",
         fresh_within: float | None = None,
         id_time: str | None = None,
+        proof: bool = False,
     ) -> Answer:
         """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
         call = calls.query(
             topic=topic, key=key, message_id=message_id, begin=begin, end=end,
             max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
-            fresh_within=fresh_within, id_time=id_time,
+            fresh_within=fresh_within, id_time=id_time, proof=proof,
         )  # fmt: skip
         return self._send(call)
 
@@ -398,12 +399,13 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         on_error: OnError = "partial",
         fresh_within: float | None = None,
         id_time: str | None = None,
+        proof: bool = False,
     ) -> Answer:
         """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
         call = calls.query(
             topic=topic, key=key, message_id=message_id, begin=begin, end=end,
             max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
-            fresh_within=fresh_within, id_time=id_time,
+            fresh_within=fresh_within, id_time=id_time, proof=proof,
         )  # fmt: skip
         return await self._send(call)
 

@@ -102,6 +102,7 @@ class Explain:
     files: list[FileExplain] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)  # as `nodes()` lists them
     id_time: dict[str, Any] | None = None  # the form of the message ID, and the times that it left
+    proof: dict[str, Any] | None = None  # see proof.py
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

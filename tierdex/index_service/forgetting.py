@@ -212,7 +212,11 @@ class Forgetter:
                 newest[handle.node] = max(newest.get(handle.node, handle), handle, key=_number)
         active = None if self._writer is None else self._writer.active
         for handle in handles:
-            if handle.row is not None or handle.node not in ages.local:
+            if handle.row is not None:
+                # Perhaps published since the manifests were read: it was looked at all the same.
+                bounds[handle.node] = max(bounds.get(handle.node, 0), handle.number)
+                continue
+            if handle.node not in ages.local:
                 continue
             if active is not None and handle.key == active.key:
                 continue  # ours, begun after the roll

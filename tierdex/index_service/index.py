@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.components import Components
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.query.memory_search import Begun
+    from tierdex.index_service.requests.query import QueryRequest
     from tierdex.indexfile.schema import Schema
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
@@ -279,6 +280,7 @@ class Index(OperatedIndex):
         on_error: OnError = "partial",
         fresh_within: float | None = None,
         id_time: str | None = None,
+        proof: bool = False,
     ) -> Answer:
         """Find the messages of one key or message ID, newest file and newest arrival first.
 
@@ -289,7 +291,12 @@ class Index(OperatedIndex):
 
         With `id_time` (`uuidv7`, `ulid`, `snowflake:EPOCH_MS`, `off`; None: the setting) a message ID of
         that form narrows the times to its own, widened by `id_time_slack`; explain says so.
+
+        With `explain` and `proof` the answer's explain has a `proof` of what the store holds, which `tierdex
+        verify --proof` checks against it: a request for each file that times and topics do not rule out.
         """
+        if proof and not explain:
+            raise InvalidRequestError("is a part of explain: ask for both", field="proof")
         narrowed = None
         if message_id is not None and (id_time is not None or self._has_id_time):
             narrowed = narrow(self._settings, topic, message_id, (begin, end), id_time)
@@ -329,6 +336,8 @@ class Index(OperatedIndex):
                 nodes = self._components.catalogue.nodes()
                 answer.explain.nodes = [node._asdict() for node in nodes]
                 answer.explain.id_time = None if narrowed is None else narrowed._asdict()
+                if proof:
+                    answer.explain.proof = self._prove(request, peer_round)
         if topic is not None:
             self._components.local_queries.learn(topic)
         return answer
@@ -347,12 +356,13 @@ class Index(OperatedIndex):
         on_error: OnError = "partial",
         fresh_within: float | None = None,
         id_time: str | None = None,
+        proof: bool = False,
     ) -> Answer | None:
         """Return the answer of `query` if memory alone has it, in microseconds; else None.
 
         For callers that must not block, like an event loop. None tells nothing about the key.
         """
-        if self._asks_peers or cursor is not None or explain:
+        if self._asks_peers or cursor is not None or explain or proof:
             return None
         if message_id is not None and (id_time is not None or self._has_id_time):
             return None  # its times have to be narrowed first
@@ -433,6 +443,19 @@ class Index(OperatedIndex):
             if table is None:
                 return None
             return self._age.tell_table(table, limit, PeerRound(), fail=False)
+
+    def _prove(self, request: QueryRequest, peer_round: PeerRound) -> dict[str, Any]:
+        from tierdex.index_service.proof import Evidence, make_proof
+
+        components = self._components
+        ages = peer_round.ages or components.read_view.ages
+        with components.table.snapshot() as snapshot:
+            local = [h.file_id for h in snapshot.files if h.row is None and h.item_count]
+        # After the files: what was published of them meanwhile is listed there.
+        states, now_ms = components.read_view.states(), components.read_view.now_ms()
+        evidence = Evidence(components.store, request, states, now_ms)
+        names = [*local, *(f"node:{each.node}" for each in ages.unasked(peer_round.answered))]
+        return make_proof(evidence, request.asked(), names)
 
     def _is_within(self, fresh_within: object) -> bool:
         return self._age.is_within(self._age.limit(fresh_within))

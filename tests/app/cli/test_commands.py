@@ -179,6 +179,24 @@ def test_expiry_names_files_and_then_drops_them(run, put):
     run("query", "-i", "M-1", code=3)
 
 
+def test_proof_of_an_answer_is_checked_against_the_store_alone(run, put, tmp_path):
+    put(*ONE)
+    run("compact", "--roll", *SMALL)
+    asked = ("query", "-t", "orders", "-k", "never sent", "--explain", "--proof")
+    told = run(*asked, "-o", "json", code=3).stdout
+    file = tmp_path / "proof.json"
+    file.write_text(told)
+    store = str(tmp_path / "data" / "store")
+    assert orjson.loads(run("verify", store, "--proof", str(file), "-o", "json").stdout)["sound"]
+    file.write_text(told.replace('"filter"', '"pages"'))
+    assert "was altered" in run("verify", store, "--proof", str(file), code=1).stdout
+    for wrong in ("{}", "no JSON"):
+        file.write_text(wrong)
+        run("verify", store, "--proof", str(file), code=2)
+    run(*asked, code=2)  # a table has no room for it
+    run("verify", code=2)
+
+
 def test_keys_are_forgotten_and_the_receipt_says_where_they_were(run, put, tmp_path):
     put(*ONE)
     run("compact", "--roll", *SMALL)

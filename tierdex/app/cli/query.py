@@ -46,6 +46,10 @@ def query(
         str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell the plan that ran.")] = False,
+    proof: Annotated[
+        bool,
+        typer.Option("--proof", help="With --explain -o json: what said no, for `verify --proof`."),
+    ] = False,
     show: Annotated[
         bool, typer.Option("--show", help="Print the located bytes, for local sources.")
     ] = False,
@@ -78,13 +82,15 @@ def query(
         "begin": None if begin is None else parse_time(begin, field="--begin"),
         "end": None if end is None else parse_time(end, field="--end"),
     }
+    if proof and output is not Form.JSON:
+        raise InvalidRequestError("is JSON: add -o json", field="--proof")
     if show and url is not None:
         raise InvalidRequestError("shows local sources: use --data", field="--show")
     target = Target(data, store, url, api_key, rocketmq)
     with opened_for_reading(target, parse_settings(setting)) as index:
         answer: Answer = index.query(
             topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
-            explain=explain, on_error=on_error, fresh_within=fresh_within, id_time=id_time,
+            explain=explain, on_error=on_error, fresh_within=fresh_within, id_time=id_time, proof=proof,
         )  # fmt: skip
     shown = [_bytes_of(data, entry, key, message_id) for entry in answer.entries] if show else None
     _write(output, answer, shown)
@@ -153,6 +159,7 @@ def _write_explain(answer: Answer) -> None:
     assert answer.explain is not None
     told = answer.explain.to_dict()
     files, stages, nodes = told.pop("files"), told.pop("stages"), told.pop("nodes")
+    told = {name: value for name, value in told.items() if value is not None}
     say("  ".join(f"{name}={_short(value)}" for name, value in told.items()))
     say("  ".join(f"{stage['name']}={stage['ms']:.3f}ms" for stage in stages))
     import contextlib

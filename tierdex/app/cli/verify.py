@@ -1,6 +1,6 @@
 """`tierdex verify`: check every checksum and invariant of a file, a folder, a store or a service.
 
-Depends on the other modules of this folder.
+Depends on index_service.proof_check and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
 from tierdex.app.cli import options
-from tierdex.app.cli.exits import Exit
+from tierdex.app.cli.exits import Exit, say
 from tierdex.app.cli.index_file import check_index_file
 from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.cli.progress_bar import progress_bar
-from tierdex.errors import NotFoundError, TierdexError
+from tierdex.errors import InvalidRequestError, NotFoundError, TierdexError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,15 +28,28 @@ STATE_FOLDERS = ("unsealed", "sealed", "compacted", "uploaded")
 
 def verify(
     place: Annotated[
-        str,
+        str | None,
         typer.Argument(help="An index or log file, a data folder, a store's URL, or a service's."),
-    ],
+    ] = None,
+    proof: Annotated[
+        Path | None,
+        typer.Option(help="Check this proof, or answer with one, against the store at PLACE."),
+    ] = None,
     store: options.Store = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Check every checksum and invariant, also of the manifests. Exit code 1: something is broken."""
+    """Check every checksum and invariant, also of the manifests. Exit code 1: something is broken.
+
+    With --proof: check what an answer's proof says (`query --explain --proof`) against the store.
+    """
+    place = place or store
+    if place is None:
+        raise InvalidRequestError("name what to verify", field="PLACE")
+    if proof is not None:
+        _verify_proof(place, proof, parse_settings(setting), output)
+        return
     if Path(place).is_file():
         findings = [_verify_one_file(Path(place))]
     else:
@@ -43,6 +57,22 @@ def verify(
             findings = list(_verify_all(index))
     write_rows(output, findings, ("file_id", "sound", "problems"), whole={"files": findings})
     if not all(finding["sound"] for finding in findings):
+        raise typer.Exit(Exit.ERROR)
+
+
+def _verify_proof(place: str, file: Path, settings: dict[str, Any], output: Form) -> None:
+    from tierdex.index_service.proof_check import check_proof_in
+
+    try:
+        proof = orjson.loads(file.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequestError(f"{file} is no JSON: {error}", field="--proof") from error
+    problems, unpublished = check_proof_in(place, proof, settings)
+    finding = {"proof": str(file), "sound": not problems, "problems": problems}
+    write_rows(output, [finding], ("proof", "sound", "problems"), whole=finding)
+    for name in unpublished:
+        say(f"not in the store: {name} was looked at by who made the proof, and by nobody else")
+    if problems:
         raise typer.Exit(Exit.ERROR)
 
 

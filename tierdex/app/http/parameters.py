@@ -110,6 +110,9 @@ class EntriesQuery(BaseModel):
     fresh_within: Seconds | None = Field(
         None, description="seconds; an older answer (see `as_of`) is incomplete and names the nodes"
     )
+    proof: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="with `explain`: what in the store said no, to be checked by others"
+    )
     id_time: str | None = Field(
         None,
         description="a message ID of this form narrows the times: `uuidv7`, `ulid`, `snowflake:EPOCH_MS`, "

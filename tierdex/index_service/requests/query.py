@@ -58,6 +58,12 @@ class QueryRequest:
     max_count: int
     cursor: Cursor | None = None
 
+    def asked(self) -> dict[str, Any]:
+        """Return what `make_request` made it of, but for the page, as plain JSON values."""
+        name = "key" if self.kind == 0 else "message_id"
+        values = {"topic": self.topic, name: self.text, "begin": self.begin, "end": self.end}
+        return {name: value for name, value in values.items() if value is not None}
+
     def digest(self) -> bytes:
         """Return what binds a cursor to this query; `max_count` may change from page to page."""
         return digest_query(self.topic, self.kind, self.text, self.begin, self.end)

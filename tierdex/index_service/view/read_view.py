@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.quarantine import Quarantine
     from tierdex.index_service.view.rocketmq_source import RocketmqView
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import ManifestState
 
 _PATIENCE = 1.0  # seconds
 
@@ -115,6 +116,10 @@ class ReadView:
     def freshness(self) -> Freshness:
         """Return until when nothing is missing for any query, as far as is known now."""
         return NOT_FRESH if self._unwritten() is not None else self._manifests.freshness
+
+    def states(self) -> dict[str, ManifestState]:
+        """Return what every node's manifest says as far as it was read: as new as the files, or newer."""
+        return {log.node: log.state for log in self._manifests.logs}
 
     def lost_numbers(self, node: str) -> list[int]:
         """Return the numbers of the node's local files that cannot be read and are not published."""
