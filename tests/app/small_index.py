@@ -11,6 +11,7 @@ import threading
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
 from tierdex.index_service.file_info import NodeInfo
+from tierdex.index_service.receipt import Receipt
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.index_service.requests.query import QueryValues, make_request, make_requests
@@ -205,6 +206,22 @@ class SmallIndex:
         if not dry_run:
             self.items.clear()
         return files
+
+    def forgettings(self):
+        return []
+
+    def forget(self, lookups, *, now=False, only=None, wait=0.0, dry_run=False):
+        for lookup in lookups:
+            values = QueryValues(
+                *map(lookup.get, ("topic", "key", "message_id")), None, None, 1, None
+            )
+            make_request(self.settings, values)
+        return Receipt(forgetting="f1", time_ms=0, is_complete=not dry_run)
+
+    def resume_forgetting(self, forgetting, *, wait=0.0):
+        if forgetting != "f1":
+            raise NotFoundError(f"there is no request to forget {forgetting}")
+        return Receipt(forgetting="f1", time_ms=0, is_complete=True)
 
     def health(self):
         return self.not_ready

@@ -48,6 +48,9 @@ MATRIX = {
     ("POST", "/v1/admin/roll"): ADMIN,
     ("POST", "/v1/admin/refresh"): ADMIN,
     ("POST", "/v1/admin/expire"): ADMIN,
+    ("GET", "/v1/admin/forget"): ADMIN,
+    ("POST", "/v1/admin/forget"): ADMIN,
+    ("POST", "/v1/admin/forget:resume"): ADMIN,
 }
 # A request that each route answers with 200 when the caller may make it.
 BODIES = {
@@ -55,6 +58,8 @@ BODIES = {
     ("POST", "/v1/messages"): {"messages": [{"topic": "orders", "queue_id": 0, "body": "x"}]},
     ("POST", "/v1/entries:batchGet"): {"lookups": [{"topic": "orders", "key": "k"}]},
     ("POST", "/v1/admin/expire"): {"before": 0, "dry_run": True},
+    ("POST", "/v1/admin/forget"): {"lookups": [{"topic": "orders", "key": "k"}], "dry_run": True},
+    ("POST", "/v1/admin/forget:resume"): {"forgetting": "f1"},
 }
 QUERIES = {
     ("GET", "/v1/entries"): "?topic=orders&key=k",
