@@ -6,8 +6,10 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import httpx2
 import pyarrow as pa
 import pytest
 
@@ -17,7 +19,10 @@ from tests.servers.tierdex_server import running_tierdex
 from tierdex import Client, Index
 from tierdex.clock import SystemClock
 from tierdex.errors import IncompleteAnswerError
+from tierdex.index_service.peers.messages import Owner, Question, encode_question
 from tierdex.index_service.peers.peer_round import PeerRound
+from tierdex.index_service.requests.lookups import Lookups
+from tierdex.index_service.requests.query import make_requests
 from tierdex.index_service.view.node_ages import NodeAges
 from tierdex.lifecycle.live_record import OwnerAddress
 from tierdex.lifecycle.manifest import ManifestState
@@ -33,10 +38,11 @@ def free_port():
 
 
 @contextmanager
-def serving(tmp_path, name, *, url=None):
+def serving(tmp_path, name, *, url=None, **more):
     port = free_port()
     settings = {
         "node": name, "advertise_url": url or f"http://127.0.0.1:{port}", "live_interval": 3600,
+        **more,
     }  # fmt: skip
     store = ("--store", str(tmp_path / "store"), "--port", str(port))
     with running_tierdex(tmp_path / name, *store, **settings) as server:
@@ -224,8 +230,6 @@ class SlowToAnswer(BaseHTTPRequestHandler):
     """Passes a question on once the reader has asked the store for a published file."""
 
     def do_POST(self):
-        import httpx2
-
         body = self.rfile.read(int(self.headers["content-length"]))
         was_asked = self.server.store_was_asked.wait(PATIENCE_S)
         headers = {"content-type": self.headers["content-type"]}
@@ -292,20 +296,8 @@ def test_an_owner_of_before_does_not_answer_for_the_one_that_took_over():
 
 
 def test_a_question_for_another_epoch_is_refused(fleet):
-    import httpx2
-
-    from tierdex.index_service.peers.messages import Owner, Question, encode_question
-    from tierdex.index_service.requests.lookups import Lookups
-
     _, first, _ = fleet
-    import numpy as np
-
-    none = np.empty(0)
-    lookups = Lookups(
-        none.astype(np.uint64), none.astype(np.uint8), [], none.astype(np.int32),
-        none.astype(np.int64), none.astype(np.int64), none.astype(np.int64), str,
-    )  # fmt: skip
-    question = Question(Owner("a", 99, "00" * 16, 1), 5, lookups)
+    question = Question(Owner("a", 99, "00" * 16, 1), 5, Lookups.of([]))
     response = httpx2.post(
         first.url + "/v1/entries:unpublished",
         content=encode_question(question),
@@ -313,3 +305,56 @@ def test_a_question_for_another_epoch_is_refused(fleet):
     )
     assert response.status_code == 409
     assert json.loads(response.content)["type"].endswith("ownership")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd", "ftp://127.0.0.1/", "http://", "127.0.0.1:80", "http://me@127.0.0.1/",
+        "http://127.0.0.1:99999/", "http://[::1", "http://127.0.0.1.evil.example/",
+        "http://evil.example/127.0.0.1", "http://127.0.0.1@evil.example/", "",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("peers", ["auto", ["http://127.0.0.1:80"]])
+def test_no_address_of_a_live_record_is_asked_but_those_of_the_settings(fleet, liar, url, peers):
+    settings = {**READER, "peers": peers, "peer_timeout": 0.01}
+    with Index.open(store=str(fleet[0] / "store"), **settings) as index:
+        known = index._components.read_view.ages
+        state = replace(known.states["a"], node="a")
+        forged = known.standings["a"]._replace(advertise_url=url)
+        ages = replace(known, states={"a": state}, standings={"a": forged})
+        lookups = Lookups.of(make_requests(index._settings, [{"topic": "orders", "key": "A"}]))
+        asking = index._queries.peers
+        questions = asking.begin(lookups, ages, is_page=False)
+        assert not questions.under_way
+        if questions.refused:  # with an empty address there is nothing to ask
+            round_ = PeerRound(ages=ages)
+            asking.finish(questions, round_)
+            assert [name for name, _ in round_.missing] == ["node:a"]
+
+
+def test_a_peer_asks_nobody_and_no_address_that_a_question_names(tmp_path, liar):
+    """Two owners ask each other for queries of their own; a question for one goes no further."""
+    url = f"http://127.0.0.1:{liar.server_address[1]}"
+    lies = {"peers": "auto", "peer_allow": ["127.0.0.1"]}
+    with (
+        serving(tmp_path, "b", url=url),  # whoever asks b asks the liar
+        serving(tmp_path, "a", **lies) as server,
+        Client(server.url) as client,
+    ):
+        put(client, "A", 1)
+        liar.asked.clear()
+        with Index.open(store=str(tmp_path / "store"), **READER) as index:
+            (peer,) = (p for p in index._components.read_view.ages.live_peers(0) if p.node == "a")
+            lookups = Lookups.of(make_requests(index._settings, [{"topic": "orders", "key": "A"}]))
+            for node in ("a", url):
+                owner = Owner(node, peer.epoch, peer.owner, peer.number)
+                answer = httpx2.post(
+                    server.url + "/v1/entries:unpublished",
+                    content=encode_question(Question(owner, 9, lookups)),
+                    headers={"content-type": "application/vnd.apache.arrow.stream"},
+                )
+                assert answer.status_code == (200 if node == "a" else 409)
+        assert liar.asked == []
+        assert [name for name, _ in client.query("orders", key="A").missing] == ["node:b"]
+        assert len(liar.asked) == 1  # a query of its own does ask
