@@ -276,8 +276,8 @@ class Fleet:
         return all(answer.complete and answer.entries for answer in answers)
 
 
-def live(seed, *, owners, readers, harms, store=None, environment=None):
-    """Let a fleet live through so many faults; return how many answers were checked."""
+def live(seed, *, owners, readers, harms, least=0, store=None, environment=None):
+    """Let a fleet live through so many faults; return how many answers were checked, at least `least`."""
     source = random.Random(seed)
     with quick_folder() as folder:
         fleet = Fleet(folder, store or str(folder / "store"), environment or {}, source)
@@ -293,6 +293,9 @@ def live(seed, *, owners, readers, harms, store=None, environment=None):
                 fleet.do_harm()
                 if fleet.ending.is_set():
                     break
+            deadline = time.monotonic() + PATIENCE_S
+            while fleet.checked < least and not fleet.ending.wait(0.05):
+                assert time.monotonic() < deadline, "readers answer nothing"
             fleet.ending.set()
             for thread in threads:
                 thread.join()
