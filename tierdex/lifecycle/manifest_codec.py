@@ -18,12 +18,11 @@ Format 1 listed topics by name, in rows and for the node as a whole, and the end
 it is read, and never written. Its end offsets stay until the first queue table holds them.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
-Depends on manifest, forgotten, live_record, packed_values, orjson, google_crc32c and topic_set.
+Depends on manifest, forgotten_codec, live_record, packed_values, orjson, google_crc32c and topic_set.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +30,7 @@ import google_crc32c
 import orjson
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
-from tierdex.lifecycle.forgotten import ENTRY, AskedHash, Forgetting
+from tierdex.lifecycle.forgotten_codec import pack_forgetting, to_forgetting
 from tierdex.lifecycle.live_record import pack_live, unpack_live
 from tierdex.lifecycle.manifest import (
     INDEX_KIND,
@@ -56,11 +55,13 @@ from tierdex.lifecycle.manifest import (
 )
 from tierdex.lifecycle.packed_values import (
     frozen,
+    pack_refs,
     to_count,
     to_hash,
     to_integer,
     to_kind,
     to_optional_count,
+    to_refs,
     to_text,
     to_truth,
     to_uuid,
@@ -215,7 +216,7 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "add": _pack_rows(change.add),
         "remove": {uuid.hex(): reason.value for uuid, reason in change.remove.items()},
         "forget": [uuid.hex() for uuid in change.forget],
-        "forget_replaced": _pack_refs(change.forget_replaced),
+        "forget_replaced": pack_refs(change.forget_replaced),
         "floor": change.floor,
         "collected": change.collected,
         "rollback": change.rollback,
@@ -226,7 +227,7 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "streams": dict(change.streams),
         "adopts": [[each.node, each.owner.hex()] for each in change.adopts],
         "retires": change.retires or None,
-        "forgettings": list(map(_pack_forgetting, change.forgettings)),
+        "forgettings": list(map(pack_forgetting, change.forgettings)),
         "ends": [uuid.hex() for uuid in change.ends],
     }
     if change.outstanding is not None:  # none left is said, too
@@ -258,7 +259,7 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
             [d.object_key, d.uuid.hex(), d.number, d.reason.value, d.dropped_ms]
             for d in state.dropped.values()
         ],
-        "replaced": _pack_refs(sorted(state.replaced)),
+        "replaced": pack_refs(sorted(state.replaced)),
         "retention": _pack_retention(state.retention),
         "queue_table": _pack_table(state.queue_table),
         "uncovered": sorted(uuid.hex() for uuid in state.uncovered),
@@ -270,23 +271,9 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
             "outstanding": _pack_outstanding(state.outstanding),
             "retired": state.is_retired or None,
             "adopted": [[each.node, each.owner.hex()] for each in sorted(state.adopted)],
-            "forgettings": list(map(_pack_forgetting, state.forgettings.values())),
+            "forgettings": list(map(pack_forgetting, state.forgettings.values())),
         }
     )
-
-
-def _pack_forgetting(record: Forgetting) -> dict[str, Any]:
-    return {
-        "uuid": record.uuid.hex(),
-        "time": record.time_ms,
-        "asked": [list(each) for each in record.asked],
-        "waits": list(record.waits),
-        "rewrites": record.rewrites,
-        "entries": b64encode(record.entries).decode(),
-        "bounds": dict(record.bounds),
-        "files": _pack_refs(record.files),
-        "only": None if record.only is None else [list(each) for each in record.only],
-    }
 
 
 def _pack_outstanding(outstanding: Mapping[bytes, int]) -> dict[str, int]:
@@ -328,9 +315,9 @@ def _pack_row(row: FileRow) -> dict[str, Any]:
     if row.tells:
         packed["tells"] = True
     if row.replaces:
-        packed["replaces"] = _pack_refs(row.replaces)
+        packed["replaces"] = pack_refs(row.replaces)
     if row.parts:
-        packed["parts"] = _pack_refs(row.parts)
+        packed["parts"] = pack_refs(row.parts)
     if row.kind != INDEX_KIND:
         packed["kind"] = row.kind
     if row.hash_range is not None:
@@ -338,10 +325,6 @@ def _pack_row(row: FileRow) -> dict[str, Any]:
     if row.groups is not None:
         packed["groups"] = list(row.groups)
     return packed
-
-
-def _pack_refs(refs: Iterable[FileRef]) -> list[list[Any]]:
-    return [[ref.node, ref.uuid.hex(), ref.number] for ref in refs]
 
 
 def _pack_retention(retention: Retention) -> dict[str, Any]:
@@ -392,7 +375,7 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
         add=tuple(_unpack_rows(packed.get("add", ()))),
         remove=frozen(remove),
         forget=tuple(map(to_uuid, packed.get("forget", ()))),
-        forget_replaced=_unpack_refs(packed.get("forget_replaced", ())),
+        forget_replaced=to_refs(packed.get("forget_replaced", ())),
         **{name: None if number is None else to_count(number) for name, number in numbers.items()},
         retention=None if retention is None else _unpack_retention(retention),
         queue_table=_unpack_table(packed.get("queue_table")),
@@ -402,7 +385,7 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
         outstanding=_unpack_outstanding(packed.get("outstanding")),
         retires=to_truth(packed.get("retires", False)),
         adopts=_unpack_owners(packed.get("adopts", ())),
-        forgettings=tuple(map(_unpack_forgetting, packed.get("forgettings", ()))),
+        forgettings=tuple(map(to_forgetting, packed.get("forgettings", ()))),
         ends=tuple(map(to_uuid, packed.get("ends", ()))),
     )
 
@@ -433,7 +416,7 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         highest_number=to_count(packed["highest_number"]),
         files=frozen({row.uuid: row for row in rows}),
         dropped=frozen({d.uuid: d for d in dropped}),
-        replaced=frozenset(_unpack_refs(packed["replaced"])),
+        replaced=frozenset(to_refs(packed["replaced"])),
         retention=_unpack_retention(packed["retention"]),
         queue_table=_unpack_table(packed.get("queue_table")),
         uncovered=frozenset(map(to_uuid, packed.get("uncovered", ()))),
@@ -443,35 +426,8 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         outstanding=_unpack_outstanding(packed.get("outstanding")) or NOTHING,
         is_retired=to_truth(packed.get("retired", False)),
         adopted=frozenset(_unpack_owners(packed.get("adopted", ()))),
-        forgettings=frozen(
-            {r.uuid: r for r in map(_unpack_forgetting, packed.get("forgettings", ()))}
-        ),
+        forgettings=frozen({r.uuid: r for r in map(to_forgetting, packed.get("forgettings", ()))}),
     )
-
-
-def _unpack_forgetting(packed: dict[str, Any]) -> Forgetting:
-    entries = b64decode(packed["entries"], validate=True)
-    if len(entries) % ENTRY.itemsize:
-        raise ValueError("entries")
-    bounds = {to_text(node): to_count(number) for node, number in packed["bounds"].items()}
-    only = packed.get("only")
-    return Forgetting(
-        uuid=to_uuid(packed["uuid"]),
-        time_ms=to_integer(packed["time"]),
-        asked=tuple(_unpack_asked(*each) for each in packed["asked"]),
-        waits=tuple(map(to_text, packed["waits"])),
-        rewrites=to_truth(packed["rewrites"]),
-        entries=entries,
-        bounds=bounds,
-        files=_unpack_refs(packed["files"]),
-        only=None if only is None else tuple((to_count(queue), to_count(at)) for queue, at in only),
-    )
-
-
-def _unpack_asked(topic: Any, kind: Any, key_hash: Any) -> AskedHash:
-    if kind not in (0, 1) or (topic is None and kind == 0):
-        raise ValueError(f"not a kind of name: {kind!r}")
-    return AskedHash(None if topic is None else to_text(topic), int(kind), to_hash(key_hash))
 
 
 def _unpack_outstanding(packed: dict[str, Any] | None) -> Mapping[bytes, int] | None:
@@ -517,8 +473,8 @@ def _unpack_row(packed: dict[str, Any]) -> FileRow:
         topics=topic_set(topics) if isinstance(topics, list) else decode_topics(topics),
         schema=to_text(packed["schema"]),
         tells=bool(packed.get("tells", False)),
-        replaces=_unpack_refs(packed.get("replaces", ())),
-        parts=_unpack_refs(packed.get("parts", ())),
+        replaces=to_refs(packed.get("replaces", ())),
+        parts=to_refs(packed.get("parts", ())),
         kind=to_kind(packed.get("kind", INDEX_KIND)),
         hash_range=_unpack_hashes(packed.get("hashes")),
         groups=_unpack_groups(packed.get("groups")),
@@ -551,10 +507,6 @@ def _unpack_hashes(packed: list[Any] | None) -> HashRange | None:
     if first > last:
         raise ValueError("hashes")
     return HashRange(first, last)
-
-
-def _unpack_refs(packed: Iterable[Any]) -> tuple[FileRef, ...]:
-    return tuple(FileRef(to_text(node), to_uuid(uuid), to_count(n)) for node, uuid, n in packed)
 
 
 def _unpack_retention(packed: dict[str, Any]) -> Retention:

@@ -12,10 +12,10 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from tierdex.lifecycle.manifest import NOTHING
+from tierdex.lifecycle.manifest import NOTHING, FileRef
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _INT64: Final = 1 << 63
@@ -81,3 +81,13 @@ def to_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"not a text: {value!r}")
     return value
+
+
+def pack_refs(refs: Iterable[FileRef]) -> list[list[Any]]:
+    """Return files as JSON values."""
+    return [[ref.node, ref.uuid.hex(), ref.number] for ref in refs]
+
+
+def to_refs(packed: Iterable[Any]) -> tuple[FileRef, ...]:
+    """Return the files that `pack_refs` was given."""
+    return tuple(FileRef(to_text(node), to_uuid(uuid), to_count(n)) for node, uuid, n in packed)
