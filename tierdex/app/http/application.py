@@ -163,4 +163,6 @@ def _allowed_methods(request: Request) -> list[str]:
     for route in request.app.routes:
         if route.matches(scope)[0] is not Match.NONE:
             methods |= route.methods or set()
+    if "GET" in methods:
+        methods.add("HEAD")  # RequestLog lets it be a GET
     return sorted(methods)

@@ -49,6 +49,10 @@ class RequestLog:
             await self._app(scope, receive, send)
             return
         service = self._service
+        method = scope["method"]
+        is_head = method == "HEAD"
+        if is_head:  # routes know GET; what they answer loses its body here
+            scope = {**scope, "method": "GET"}
         started = service.clock.monotonic()
         request_id = header_of(scope, b"x-request-id") or ""
         if not _REQUEST_ID.fullmatch(request_id):
@@ -61,6 +65,8 @@ class RequestLog:
                 record.status = message["status"]
                 message["headers"] = [*message.get("headers", ()), id_header]
             elif message["type"] == "http.response.body":
+                if is_head:
+                    message["body"] = b""
                 record.bytes += len(message.get("body", b""))
             await send(message)
 
@@ -72,11 +78,11 @@ class RequestLog:
             response = answer_error(record, error)
             await response(scope, receive, send_counted)
         finally:
-            self._note(scope, record, service.clock.monotonic() - started)
+            self._note(method, scope, record, service.clock.monotonic() - started)
 
-    def _note(self, scope: Scope, record: RequestRecord, seconds: float) -> None:
+    def _note(self, method: str, scope: Scope, record: RequestRecord, seconds: float) -> None:
         service = self._service
-        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        method = method if method in _METHODS else "OTHER"
         route = _route_name(scope)
         status = record.status or _NOTHING_SENT
         service.metrics.count_request(route, method, status, seconds)
