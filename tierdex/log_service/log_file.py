@@ -53,6 +53,10 @@ class LiveFile:
         """Return the offsets that a queue has here at a level, None when it has none."""
         return self.journal.extent(topic, queue_id, self.limit(level))
 
+    def offset_near(self, topic: bytes, queue_id: int, timestamp: int) -> int:
+        """Return an offset before which no message here has a time >= `timestamp`. CorruptFileError."""
+        return self.journal.offset_near(topic, queue_id, timestamp)
+
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int, level: Level
     ) -> MessageBatch:  # fmt: skip
@@ -102,6 +106,10 @@ class SealedFile:
         """Return the offsets that a queue has here. Raises CorruptFileError."""
         return self.journal.extent(topic, queue_id)
 
+    def offset_near(self, topic: bytes, queue_id: int, timestamp: int) -> int:
+        """Return an offset before which no message here has a time >= `timestamp`. CorruptFileError."""
+        return self.journal.offset_near(topic, queue_id, timestamp)
+
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
         level: Level,
@@ -149,6 +157,10 @@ class GroupedLogFile:
     def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
         """Return the offsets that a queue has here. Raises CorruptFileError."""
         return self.file.extent(topic, queue_id)
+
+    def offset_near(self, topic: bytes, queue_id: int, timestamp: int) -> int:
+        """Return 0: a grouped file notes times by page, and is read from the queue's begin."""
+        return 0
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,

@@ -157,7 +157,8 @@ class LogReads:
     def offset_at(self, topic: str, queue_id: int, timestamp: int, level: Level) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end offset if none has.
 
-        Times need not rise in a queue. Files without such a time are not read. CorruptFileError.
+        Times need not rise in a queue. Files without such a time are not read, and journals not before the
+        checkpoint behind which such a time may stand. Raises CorruptFileError.
         """
         name = topic.encode()
         with self._table.snapshot() as snapshot:
@@ -168,7 +169,8 @@ class LogReads:
                 file: LogFile = handle.reader
                 if file.max_time < timestamp:
                     continue
-                offset = extent.first_offset
+                near = file.offset_near(name, queue_id, timestamp)
+                offset = max(extent.first_offset, near)
                 while offset < extent.next_offset:
                     batch = file.read(
                         name, queue_id, offset,

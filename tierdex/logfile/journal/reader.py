@@ -17,7 +17,7 @@ from tierdex.errors import ClosedError
 from tierdex.fileparts.memory import address, thread_buffer
 from tierdex.logfile.journal.kernels import locate as k
 from tierdex.logfile.journal.kernels import state as s
-from tierdex.logfile.journal.scan import ArrivedRows, BatchEnd, scan_rows
+from tierdex.logfile.journal.scan import ArrivedRows, BatchEnd, position_before, scan_rows
 from tierdex.logfile.kernels import rows as rows_k
 from tierdex.logfile.messages import Extent, MessageBatch
 
@@ -90,6 +90,15 @@ class JournalReader:
         count = int(k.messages_below(words, number, bound))
         first = int(k.first_offset(words, number))
         return Extent(first, first + count) if count else None
+
+    def offset_near(self, topic: bytes, queue_id: int, timestamp: int) -> int:
+        """Return an offset of a queue before which no message has a time >= `timestamp`, by checkpoints.
+
+        0 for a queue that has no message before the checkpoint.
+        """
+        position = position_before(self._scan.checkpoints, timestamp)
+        extent = self.extent(topic, queue_id, min(position, self.published))
+        return 0 if extent is None else extent.next_offset
 
     # -- messages --------------------------------------------------------------------------------------
 

@@ -198,3 +198,9 @@ def bounds_of(tables: Tables) -> tuple[int, int]:
     """Return (messages, greatest time) as a checkpoint notes them."""
     words = tables.words
     return int(words[s.W_MESSAGES]), int(words[s.W_MAX_TIME])
+
+
+def position_before(checkpoints: np.ndarray, timestamp: int) -> int:
+    """Return a byte before which no message has a time >= `timestamp`: a checkpoint's, or the first."""
+    place = int(np.searchsorted(checkpoints["max_time"], timestamp, side="left")) - 1
+    return int(checkpoints["position"][place]) if place >= 0 else HEADER_BYTES

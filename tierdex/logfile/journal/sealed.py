@@ -25,7 +25,13 @@ from tierdex.logfile.header import LogHeader, decode_log_header
 from tierdex.logfile.journal.check import check_sealed
 from tierdex.logfile.journal.kernels import sealed as k
 from tierdex.logfile.journal.reader import copy_messages
-from tierdex.logfile.journal.scan import EMPTY_END, ArrivedRows, BatchEnd, scan_rows
+from tierdex.logfile.journal.scan import (
+    EMPTY_END,
+    ArrivedRows,
+    BatchEnd,
+    position_before,
+    scan_rows,
+)
 from tierdex.logfile.kernels.blocks import SOUND
 from tierdex.logfile.layout import Form
 from tierdex.logfile.messages import Extent, MessageBatch
@@ -193,6 +199,22 @@ class SealedJournal:
             return None
         first, count = k.queue_bounds(index.words, queue)
         return Extent(int(first), int(first + count))
+
+    def offset_near(self, topic: bytes, queue_id: int, timestamp: int) -> int:
+        """Return an offset of a queue before which no message has a time >= `timestamp`, by checkpoints.
+
+        0 for a queue that is not here. Raises CorruptFileError.
+        """
+        index = self._index
+        queue = self._find(index, topic, queue_id)
+        if queue < 0:
+            return 0
+        first, _ = k.queue_bounds(index.words, queue)
+        position = position_before(self.checkpoints, timestamp)
+        below, damaged = k.dense_below(index.words, index.blocks.words, queue, position)
+        if damaged != SOUND:
+            raise self._damage(int(damaged))
+        return int(first + below)
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int

@@ -116,6 +116,27 @@ def locate_dense(words: Any, blocks: Any, queue: int, ordinal: int, count: int, 
 
 
 @kernel
+def dense_below(words: Any, blocks: Any, queue: int, position: int) -> Any:
+    """Return (how many of a queue's messages lie below byte `position`, SOUND or what is not)."""
+    place = words[D_BASE] + words[D_QUEUES] + _QUEUE_BYTES * queue
+    first, count = load_i64(place + _SLOT), np.int64(load_u32(place + _COUNT))
+    if first < 0 or first + count > words[D_SLOT_COUNT]:
+        return np.int64(0), np.int64(BROKEN)
+    low, high = np.int64(0), count
+    while low < high:  # the slots of a queue rise
+        middle = (low + high) >> 1
+        slot = words[D_SLOTS] + _SLOT_BYTES * (first + middle)
+        damaged = _touch(blocks, slot, slot + _SLOT_BYTES)
+        if damaged != SOUND:
+            return np.int64(0), damaged
+        if np.int64(load_u32(words[D_BASE] + slot)) * _UNIT < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low, np.int64(SOUND)
+
+
+@kernel
 def dense_rows(words: Any, blocks: Any, queue: Any, ordinal: Any, count: int, out: int) -> Any:
     """Write the addresses (i8) of `count` rows from a queue's `ordinal` on, over queues in their order.
 

@@ -1,0 +1,51 @@
+"""`offset_at` finds what a look at every message finds, and begins at a checkpoint."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.log_service.log_world import DATA, open_log
+from tierdex.filesystem import make_durable_folder
+from tierdex.logfile import layout
+from tierdex.testing.simulated_disk import SimulatedFileSystem
+
+BATCHES = 3 * layout.CHECKPOINT_BATCHES
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("rises", [False, True])
+def test_offset_at_finds_the_first_and_reads_from_a_checkpoint_on(is_sealed, rises, monkeypatch):
+    disk = SimulatedFileSystem()
+    make_durable_folder(disk, DATA)
+    log = open_log(disk, journal_bytes=1 << 20)
+    rng = random.Random(1)
+    times: dict[int, list[int]] = {0: [], 1: []}
+    for number in range(BATCHES + 40):
+        time = 10 * number if rises else rng.randrange(10 * BATCHES)
+        queue = number % 2
+        times[queue].append(time)
+        log.append(topic="t", queue_id=queue, body=b"x", timestamp=time, durability="os")
+    log.flush()
+    if is_sealed:
+        writing = log._components.writing
+        log.roll()
+        writing.kind.seal(log._components.table.version.files.local()[0])
+    (handle,) = log._components.table.version.files.local()
+    assert handle.state.value == ("sealed" if is_sealed else "unsealed")
+    for queue, held in times.items():
+        for wanted in [-1, 0, 5, *rng.choices(held, k=20), max(held), max(held) + 1]:
+            found = next((n for n, time in enumerate(held) if time >= wanted), len(held))
+            assert log.offset_at("t", queue, wanted) == found, wanted
+    begun = []
+    real = type(handle.reader).read
+    monkeypatch.setattr(
+        type(handle.reader), "read",
+        lambda self, topic, queue, offset, **o: begun.append(offset) or real(self, topic, queue, offset, **o),
+    )  # fmt: skip
+    late = 10 * (BATCHES + 20)
+    log.offset_at("t", 0, late)
+    assert all(offset >= (BATCHES - layout.CHECKPOINT_BATCHES) // 2 for offset in begun)
+    assert bool(begun) == rises, "no time is so late where they are random"
+    assert log.offset_at("nobody's", 0, 5) == 0
