@@ -1,57 +1,53 @@
-"""The lookups of one batch of a task, as columns sorted by hash. Depends on options."""
+"""The lookups of one batch of a task as checked lookups, sorted by hash.
+
+Depends on options, requests and indexfile.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tierdex.index_service.requests.lookups import NO_TOPIC, Lookups
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.pipeline.options import MAX_TIME, MIN_TIME
 
 ORDER: Final = "__tierdex_order"
 _SIGN: Final = np.uint64(1 << 63)
 
 
-@dataclass(frozen=True, slots=True)
-class LookupBatch:
-    """The lookups of a batch, sorted by hash. `topic` is an index into `topics`, -1 for an ID."""
-
-    count: int
-    hashes: np.ndarray
-    topics: list[str]
-    topic: np.ndarray
-    begin: np.ndarray
-    end: np.ndarray
-    is_valid: np.ndarray
-
-    @classmethod
-    def of(cls, batch: pa.RecordBatch, *, by_id: bool) -> LookupBatch:
-        count = batch.num_rows
-        order = np.asarray(batch.column(ORDER))
-        names = ("message_id",) if by_id else ("topic", "key")
-        is_valid = np.ones(count, bool)
-        for name in names:
-            column = batch.column(name)
-            if column.null_count:
-                is_valid &= column.is_valid().to_numpy(zero_copy_only=False)
-        topics: list[str] = []
-        topic = np.full(count, -1, np.int64)
-        if not by_id:
-            encoded = pc.dictionary_encode(batch.column("topic"))
-            topics = encoded.dictionary.to_pylist()
-            topic = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
-        return cls(
-            count,
-            order.view(np.uint64) ^ _SIGN,
-            topics,
-            topic,
-            _times(batch, "begin", MIN_TIME),
-            _times(batch, "end", MAX_TIME),
-            is_valid,
-        )
+def lookups_of_batch(
+    batch: pa.RecordBatch, *, by_id: bool, max_count: int
+) -> tuple[Lookups, np.ndarray]:
+    """Return the lookups, and which of them have no null (b1): one with a null finds nothing."""
+    count = batch.num_rows
+    names = ("message_id",) if by_id else ("topic", "key")
+    is_valid = np.ones(count, bool)
+    for name in names:
+        column = batch.column(name)
+        if column.null_count:
+            is_valid &= column.is_valid().to_numpy(zero_copy_only=False)
+    topics: list[str] = []
+    topic_index = np.full(count, NO_TOPIC, np.int64)
+    if not by_id:
+        encoded = pc.dictionary_encode(batch.column("topic"))
+        topics = encoded.dictionary.to_pylist()
+        topic_index = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)
+    texts = batch.column(names[-1])
+    lookups = Lookups(
+        np.asarray(batch.column(ORDER)).view(np.uint64) ^ _SIGN,
+        np.full(count, KIND_MESSAGE_ID if by_id else KIND_KEY, np.uint8),
+        topics,
+        topic_index,
+        _times(batch, "begin", MIN_TIME),
+        _times(batch, "end", MAX_TIME),
+        np.full(count, max_count, np.int64),
+        lambda number: str(texts[number]),
+    )
+    return lookups, is_valid
 
 
 def _times(batch: pa.RecordBatch, name: str, default: int) -> np.ndarray:

@@ -1,7 +1,8 @@
 """One file in a task of `lookup`: which lookups it may answer, its pages, the rows that match.
 
-Filter, directory, near pages by one request, and the search that every reader of compacted files has. The
-last page of a batch stays for the next one. Depends on remote_file, arrow_columns and indexfile.
+Filter, directory and near pages by one request are planned as the index service plans them; the search is
+that of every reader of compacted files. The last pages of a batch stay for the next one. Depends on
+remote_file, arrow_columns, query, readers, lifecycle, indexfile and errors.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tierdex.errors import CorruptFileError
-from tierdex.indexfile.compacted.page_groups import group_pages
+from tierdex.index_service.query.matches import FileMatches
+from tierdex.index_service.readers.file_reader import FileSearch
+from tierdex.index_service.readers.planned_pages import PlannedPages
 from tierdex.indexfile.layout import TAG_NONE, TOPIC_MASK
-from tierdex.indexfile.lookup import NO_LIMIT, Search
+from tierdex.indexfile.lookup import NO_LIMIT
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.pipeline.arrow_columns import RowColumns
 from tierdex.pipeline.remote_file import RemoteFile
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from tierdex.indexfile.lookup import Found
-    from tierdex.pipeline.lookup_batch import LookupBatch
+    from tierdex.index_service.requests.lookups import Lookups
+    from tierdex.indexfile.compacted.page_range import PageSpan
+    from tierdex.indexfile.lookup import Found, Search
     from tierdex.pipeline.lookup_matches import LookupMatches
     from tierdex.pipeline.scan_report import ScanReport
     from tierdex.pipeline.snapshot import ListedFile
@@ -46,6 +51,7 @@ class LookupFile:
 
     def __init__(self, head: FileHead, store: MeteredStore, report: ScanReport) -> None:
         self._head = head
+        self._handle = FileHandle.of_row(head.file.row, head.file.node)
         self._store = store
         self._report = report
         self._remote: RemoteFile | None = None
@@ -53,71 +59,65 @@ class LookupFile:
         self.file_id = head.file.file_id
         self.was_read = False
 
-    def wanted(self, asked: LookupBatch, still: np.ndarray) -> np.ndarray:
-        """Return the lookups (i8) that this file's times and topics may answer."""
+    def wanted(self, lookups: Lookups, still: np.ndarray) -> np.ndarray:
+        """Return the lookups (i8) of `still` (b1) that this file's times and topics may answer."""
         file = self._head.file
         row = file.row
-        mask = still & (asked.begin <= row.max_time) & (asked.end >= row.min_time)
+        mask = still & (lookups.begin <= row.max_time) & (lookups.end >= row.min_time)
         if row.hash_range is not None:  # a piece of a run
             first, last = (np.uint64(each) for each in row.hash_range)
-            mask &= (asked.hashes >= first) & (asked.hashes <= last)
-        if asked.topics:
-            mask &= np.array([file.shows(topic) for topic in asked.topics])[asked.topic]
+            mask &= (lookups.hashes >= first) & (lookups.hashes <= last)
+        if lookups.topics:
+            mask &= np.array([file.shows(topic) for topic in lookups.topics])[lookups.topic_index]
         return np.flatnonzero(mask)
 
     def ask(
-        self, asked: LookupBatch, wanted: np.ndarray, found: LookupMatches, pool: ThreadPoolExecutor
+        self, lookups: Lookups, wanted: np.ndarray, found: LookupMatches, pool: ThreadPoolExecutor
     ) -> None:
         """Note what this file has for the lookups `wanted`."""
         if self._remote is None:
             self._remote = RemoteFile(self._store, self._head.file.row, self._head.head)
             self._columns = RowColumns(self._remote.compacted, self.file_id, self._head.file.node)
         file = self._remote.compacted
-        tags = self._tags(asked)[asked.topic]
-        wanted = wanted[tags[wanted] != TAG_NONE]
-        self._remote.need_filter(asked.hashes[wanted])
-        wanted = wanted[file.may_contain_many(asked.hashes[wanted])]
-        search = Search.of(
-            asked.hashes[wanted], tags[wanted], begin=asked.begin[wanted], end=asked.end[wanted]
-        )
-        pages = file.plan_pages(search, NO_LIMIT)
-        has = np.flatnonzero(pages[:, 1] >= pages[:, 0])
-        has = has[np.argsort(pages[has, 0], kind="stable")]
-        wanted, pages, search = wanted[has], pages[has], search.taken(has)
-        groups = group_pages(pages)
-        self.was_read |= bool(groups)
+        limits = np.full(len(wanted), NO_LIMIT, np.int64)
+        search = FileSearch(lookups, wanted, limits, None, NO_LIMIT)
+        tags, hashes = search.tags(file.dictionaries), lookups.hashes[wanted]
+        which = np.flatnonzero(tags != TAG_NONE)
+        self._remote.need_filter(hashes[which])
+        which = which[file.may_contain_many(hashes[which])]
+        planned = PlannedPages.of(file, search, which, NO_LIMIT)
+        self.was_read |= bool(planned.spans)
         ahead: list[Any] = []
-        waiting = iter(groups)
-        for first, last, low, high in groups:
-            while len(ahead) < READS_AT_ONCE and (group := next(waiting, None)) is not None:
-                ahead.append(self._begin_read(group[0], group[1], pool))
-            rows, data = self._search(first, last, ahead.pop(0), search.taken(slice(low, high)))
-            if high == len(wanted):
-                self._keep(max(first, int(pages[-1, 0])), last, first, data)
-            lookups = np.repeat(wanted[low:high], np.diff(rows.offsets))
-            self._add(lookups, rows.rows, found)
+        waiting = iter(planned.spans)
+        for span, (low, high) in zip(planned.spans, planned.members, strict=True):
+            while len(ahead) < READS_AT_ONCE and (later := next(waiting, None)) is not None:
+                ahead.append(self._begin_read(later, pool))
+            which = planned.which[low:high]
+            rows, data = self._search(span, ahead.pop(0), search.columns(which, tags))
+            if high == len(planned.which):
+                self._keep(max(span.first_page, planned.last_page), span, data)
+            self._add(np.repeat(wanted[which], np.diff(rows.offsets)), rows, found)
 
-    def _add(self, lookups: np.ndarray, rows: np.ndarray, found: LookupMatches) -> None:
+    def _add(self, numbers: np.ndarray, rows: Found, found: LookupMatches) -> None:
         assert self._remote is not None
-        kept = self._head.file.remembered(self._remote.compacted, rows)
+        file, listed = self._remote.compacted, self._head.file
+        matches = FileMatches(
+            self._handle,
+            None, file.schema, file.dictionaries, numbers, rows.rows, rows.places,
+        )  # fmt: skip
+        kept = listed.remembered(file, matches.rows)
         if kept is not None:
-            lookups, rows = lookups[kept], rows[kept]
-        if self._head.file.is_fading and len(rows):
-            lookups, rows = self._visible(lookups, rows)
-        if len(rows):
-            found.add(lookups, rows, self._columns)
+            matches = matches.taken(kept)
+        if listed.is_fading and len(matches.rows):
+            matches = matches.taken(self._visible(matches.rows))
+        if len(matches.rows):
+            found.add(matches, self._columns)
 
-    def _tags(self, asked: LookupBatch) -> np.ndarray:
-        """Return the tag (u4) of each topic's keys; the last one stands for message IDs (-1)."""
-        assert self._remote is not None
-        compacted = self._remote.compacted
-        any_id = compacted.tag_of(None, 1)
-        return np.array([*compacted.tags_of(asked.topics, 0).tolist(), any_id], np.uint32)
-
-    def _begin_read(self, first: int, last: int, pool: ThreadPoolExecutor) -> Any:
-        """Start fetching pages [first, last] but those at either end that are here already."""
+    def _begin_read(self, span: PageSpan, pool: ThreadPoolExecutor) -> Any:
+        """Start fetching the pages of a span but those at either end that are here already."""
         assert self._remote is not None
         file = self._remote.compacted
+        first, last = span.first_page, span.first_page + span.page_count - 1
         here = self._head.pages | self._kept
         before: list[bytes] = []
         after: list[bytes] = []
@@ -129,29 +129,28 @@ class LookupFile:
             last -= 1
         middle = None
         if first <= last:
-            span = file.span(first, last - first + 1)
-            self._report.pages_read += span.page_count
-            middle = pool.submit(file.page_bytes, span)
+            absent = file.span(first, last - first + 1)
+            self._report.pages_read += absent.page_count
+            middle = pool.submit(file.page_bytes, absent)
         return before, middle, after
 
-    def _keep(self, first: int, last: int, begin: int, data: bytes) -> None:
-        """Keep pages [first, last]; `data` begins with page `begin`."""
+    def _keep(self, first: int, span: PageSpan, data: bytes) -> None:
+        """Keep the pages of a span, whose bytes are `data`, from page `first` on."""
         assert self._remote is not None
         file = self._remote.compacted
-        base = file.page_place(begin)[0]
-        places = ((page, *file.page_place(page)) for page in range(first, last + 1))
+        pages = range(first, span.first_page + span.page_count)
+        places = ((page, *file.page_place(page)) for page in pages)
         self._kept = {
-            page: data[position - base : position - base + length]
+            page: data[position - span.position : position - span.position + length]
             for page, position, length in places
         }
 
-    def _search(self, first: int, last: int, read: Any, search: Search) -> tuple[Found, bytes]:
-        """Return what lookups find in pages [first, last], and their bytes. Raises CorruptFileError."""
+    def _search(self, span: PageSpan, read: Any, search: Search) -> tuple[Found, bytes]:
+        """Return what lookups find in the pages of a span, and their bytes. Raises CorruptFileError."""
         assert self._remote is not None
         file = self._remote.compacted
         before, middle, after = read
         data = b"".join([*before, bytes(middle.result()) if middle else b"", *after])
-        span = file.span(first, last - first + 1)
         try:
             found = file.search_span(span, data, search)
         except CorruptFileError:
@@ -161,9 +160,10 @@ class LookupFile:
         self._report.items_read += found.items
         return found, data
 
-    def _visible(self, lookups: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _visible(self, rows: np.ndarray) -> np.ndarray:
+        """Return which rows (b1) retention shows."""
         assert self._remote is not None
         names = self._remote.compacted.dictionaries.strings(TOPIC_DICTIONARY)
         shown = np.array([self._head.file.shows(name) for name in names])
-        kept = shown[rows["tag"] & np.uint32(TOPIC_MASK)]
-        return lookups[kept], rows[kept]
+        visible: np.ndarray = shown[rows["tag"] & np.uint32(TOPIC_MASK)]
+        return visible

@@ -1,91 +1,55 @@
-"""The matches of one batch of lookups, newest file first, each entry once.
+"""The matches of one batch of lookups as columns: the rows that index_service's `Matches` keeps.
 
-Depends on arrow_columns and index_service.
+Depends on arrow_columns and query.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from tierdex.index_service.requests.repeats import first_of_each
+from tierdex.index_service.query.matches import Matches
 from tierdex.pipeline.arrow_columns import arrow_type
 
 if TYPE_CHECKING:
+    from tierdex.index_service.query.matches import FileMatches
+    from tierdex.index_service.requests.lookups import Lookups
     from tierdex.pipeline.arrow_columns import RowColumns
-
-_IDENTITY: Final = (
-    "topic", "queue_id", "offset", "size", "source", "row_group", "row", "timestamp",
-)  # fmt: skip
 
 
 class LookupMatches:
-    """The matches of a batch, newest file first."""
+    """The matches of a batch, newest file first, each entry once, at most `max_count` a lookup."""
 
-    def __init__(self, count: int, max_count: int | None) -> None:
-        self._max_count = max_count
-        self._counts = np.zeros(count, np.int64)
-        self._repeats = np.zeros(count, bool)  # several files had rows for it, not counted anew yet
-        self._has_several = False
-        self._components: list[tuple[np.ndarray, np.ndarray, RowColumns]] = []
+    def __init__(self, lookups: Lookups) -> None:
+        self._matches = Matches(lookups)
+        self._columns: list[RowColumns] = []  # of each of the matches' files
 
-    def still_want(self, is_valid: np.ndarray) -> np.ndarray:
-        """Return which lookups want more entries; repeats do not count as entries."""
-        if self._max_count is None:
-            return is_valid
-        if self._repeats.any():
-            # Count anew, without repeats: rare, so it may cost.
-            lookups, _ = self._distinct(("file_id",))
-            self._counts = np.bincount(lookups, minlength=len(self._counts))
-            self._repeats[:] = False
-        return is_valid & (self._counts < self._max_count)
+    def still_want(self) -> np.ndarray:
+        """Return which lookups (b1) want more entries."""
+        return self._matches.counts < self._matches.lookups.max_count
 
-    def add(self, lookups: np.ndarray, rows: np.ndarray, columns: RowColumns) -> None:
-        if self._max_count is not None:
-            # A lookup without matches so far needs no more than this; one with some may need any.
-            rank = _ranks(lookups)
-            kept = (rank < self._max_count) | (self._counts[lookups] > 0)
-            lookups, rows = lookups[kept], rows[kept]
-        again = lookups[self._counts[lookups] > 0]
-        self._repeats[again] = True
-        self._has_several |= bool(len(again))
-        self._counts += np.bincount(lookups, minlength=len(self._counts))
-        self._components.append((lookups, rows, columns))
+    def add(self, found: FileMatches, columns: RowColumns) -> None:
+        """Add rows of one file; those of one lookup are neighbours, newest first."""
+        found = self._matches.without_repeats(found)
+        ranks = self._matches.counts[found.numbers] + _ranks(found.numbers)
+        found = found.taken(ranks < self._matches.lookups.max_count[found.numbers])
+        if len(found.rows):
+            self._matches.add(found)
+            self._columns.append(columns)
 
     def table(self, names: tuple[str, ...]) -> tuple[np.ndarray, pa.Table]:
-        """Return (lookup i8[n], entries), by lookup, newest first, at most `max_count` each."""
-        lookups, table = self._distinct(names)
-        if self._max_count is not None:
-            kept = np.flatnonzero(_ranks(lookups) < self._max_count)
-            if len(kept) < len(lookups):
-                lookups, table = lookups[kept], table.take(pa.array(kept))
-        return lookups, table
-
-    def _distinct(self, names: tuple[str, ...]) -> tuple[np.ndarray, pa.Table]:
-        """Return all matches by lookup, repeats left out."""
-        several = self._has_several
-        wanted = (*names, *(name for name in _IDENTITY if name not in names and several))
+        """Return (lookup i8[n], entries), by lookup, newest first."""
+        if not self._columns:
+            return np.empty(0, np.int64), _empty(names)
         tables = [
-            pa.Table.from_arrays(columns.columns(rows, wanted), names=list(wanted))
-            for _, rows, columns in self._components
+            pa.Table.from_arrays(columns.columns(found.rows, names), names=list(names))
+            for found, columns in zip(self._matches.files, self._columns, strict=True)
         ]
-        if not tables:
-            return np.empty(0, np.int64), _empty(wanted)
-        lookups = np.concatenate([part for part, _, _ in self._components])
+        lookups = np.concatenate([found.numbers for found in self._matches.files])
         order = np.argsort(lookups, kind="stable")
-        lookups, table = lookups[order], pa.concat_tables(tables).take(pa.array(order))
-        if several:
-            kept = first_of_each([*_numbers_of(table.select(list(_IDENTITY))), lookups])
-            lookups, table = lookups[kept], table.filter(pa.array(kept))
-        return lookups, table.select(list(names))
-
-
-def _numbers_of(table: pa.Table) -> list[np.ndarray]:
-    """Return each column as numbers (i4[n]) that are equal where its values are; so are nulls."""
-    encoded = [column.combine_chunks().dictionary_encode() for column in table.columns]
-    return [np.asarray(column.indices.fill_null(-1)) for column in encoded]
+        return lookups[order], pa.concat_tables(tables).take(pa.array(order))
 
 
 def _ranks(lookups: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 For each batch the files are asked newest first, those lookups only that still want entries. An
 entry that several files hold (a broker replayed it) is given once.
 
-Depends on lookup_batch, lookup_file, lookup_matches, scan_report and storage_layer.
+Depends on lookup_batch, lookup_file, lookup_matches, scan_report, indexfile and storage_layer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from tierdex.errors import FILE_ERRORS
-from tierdex.pipeline.lookup_batch import ORDER, LookupBatch
+from tierdex.indexfile.lookup import NO_LIMIT
+from tierdex.pipeline.lookup_batch import ORDER, lookups_of_batch
 from tierdex.pipeline.lookup_file import READS_AT_ONCE, LookupFile
 from tierdex.pipeline.lookup_matches import LookupMatches
 from tierdex.pipeline.scan_report import ScanReport
@@ -79,11 +80,12 @@ class LookupTask:
             self._job.notes.add({task: noted})
 
     def _answer(self, batch: pa.RecordBatch, pool: ThreadPoolExecutor) -> pa.RecordBatch:
-        asked = LookupBatch.of(batch, by_id=self._job.by_id)
-        found = LookupMatches(asked.count, self._job.max_count)
+        most = self._job.max_count or NO_LIMIT
+        asked, is_valid = lookups_of_batch(batch, by_id=self._job.by_id, max_count=most)
+        found = LookupMatches(asked)
         incomplete = np.zeros(asked.count, bool)
         for file in self._files:
-            wanted = file.wanted(asked, found.still_want(asked.is_valid))
+            wanted = file.wanted(asked, is_valid & found.still_want())
             if not len(wanted):
                 continue
             try:

@@ -25,6 +25,7 @@ class PlannedPages(NamedTuple):
     which: np.ndarray  # i8, numbers into `FileSearch.wanted`, in the order of their pages
     spans: list[PageSpan]
     members: list[tuple[int, int]]  # of `which`, those of each span
+    last_page: int  # the first page of the last lookup, -1 without one
 
     @classmethod
     def of(
@@ -36,6 +37,8 @@ class PlannedPages(NamedTuple):
         has = np.flatnonzero(pages[:, 1] >= pages[:, 0])
         if (np.diff(pages[has, 0]) < 0).any():  # lookups of one long run, in different times
             has = has[np.argsort(pages[has, 0], kind="stable")]
-        groups = group_pages(pages[has])
+        pages = pages[has]
+        groups = group_pages(pages)
         spans = [pages_of.span(first, last - first + 1) for first, last, _, _ in groups]
-        return cls(pages_of, which[has], spans, [(low, high) for _, _, low, high in groups])
+        members = [(low, high) for _, _, low, high in groups]
+        return cls(pages_of, which[has], spans, members, int(pages[-1, 0]) if len(pages) else -1)
