@@ -26,7 +26,7 @@ from tierdex.ids import SystemIds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.manifest import FileRow
 from tierdex.lifecycle.manifest_log import ManifestLog
-from tierdex.lifecycle.ownership import SharedNode
+from tierdex.lifecycle.shared_node import SharedNode
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.storage_layer.metered import MeteredStore

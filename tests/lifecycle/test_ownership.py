@@ -26,8 +26,9 @@ from tierdex.lifecycle.manifest import (
     RemoveReason,
     Retention,
 )
-from tierdex.lifecycle.ownership import NoMemory, OwnedNode, SharedNode
+from tierdex.lifecycle.ownership import ClaimTerms, NoMemory, OwnedNode
 from tierdex.lifecycle.paths import StorePaths
+from tierdex.lifecycle.shared_node import SharedNode
 
 
 @pytest.fixture
@@ -322,9 +323,8 @@ class Folder(NoMemory):
 
 def open_from(store, seed, folder, **options):
     ids = SeededIds(seed)
-    return OwnedNode.open(
-        make_log(store, ids=ids), ids, memory=folder, **{"takeover_after_s": 3600.0, **options}
-    )
+    terms = ClaimTerms(memory=folder, **{"takeover_after_s": 3600.0, **options})
+    return OwnedNode.open(make_log(store, ids=ids), ids, terms)
 
 
 @pytest.fixture
@@ -420,15 +420,15 @@ def test_clocks_of_other_machines_have_no_say(shop, ticks, hours):
     """Only the store's clock counts: ours may be wrong by any amount, that of the owner as well."""
     ids = SeededIds(7)
     wrong = ManualClock(ticks.now_ms() + hours * 3_600_000)
-    OwnedNode.open(make_log(shop, ids=ids, clock=wrong), ids, takeover_after_s=3600.0)
+    OwnedNode.open(make_log(shop, ids=ids, clock=wrong), ids, ClaimTerms(takeover_after_s=3600.0))
     ticks.advance(3500)
     wrong.step(-hours * 7_200_000)
     ids = SeededIds(8)
     log = make_log(shop, ids=ids, clock=wrong)
     with pytest.raises(NodeInUseError):
-        OwnedNode.open(log, ids, takeover_after_s=3600.0)
+        OwnedNode.open(log, ids, ClaimTerms(takeover_after_s=3600.0))
     ticks.advance(101)
-    assert OwnedNode.open(log, ids, takeover_after_s=3600.0).epoch == 2
+    assert OwnedNode.open(log, ids, ClaimTerms(takeover_after_s=3600.0)).epoch == 2
 
 
 def test_clock_of_the_store_that_steps_back_makes_nobody_look_dead(shop, ticks):

@@ -12,7 +12,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tierdex.lifecycle.ownership import NO_MEMORY, OwnedNode
+from tierdex.lifecycle.ownership import OwnedNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.lifecycle.manifest import ManifestState
     from tierdex.lifecycle.manifest_log import ManifestLog
-    from tierdex.lifecycle.ownership import OwnerMemory, OwnerVoice
+    from tierdex.lifecycle.ownership import ClaimTerms
 
 
 class NodeClaim:
@@ -31,28 +31,11 @@ class NodeClaim:
         log: ManifestLog,
         ids: IdSource,
         on_claimed: Callable[[OwnedNode], None],
-        *,
-        memory: OwnerMemory = NO_MEMORY,
-        voice: OwnerVoice | None = None,
-        takeover_after_s: float = 0.0,
-        takeover: bool = False,
-        accept_rollback: bool = False,
+        terms: ClaimTerms,
     ) -> None:
-        """`on_claimed` is called once: after the epoch is committed, before any other commit.
-
-        The other arguments are those of `OwnedNode.open`.
-        """
+        """`on_claimed` is called once: after the epoch is committed, before any other commit."""
         self._on_claimed = on_claimed
-        self._open = partial(
-            OwnedNode.open,
-            log,
-            ids,
-            memory=memory,
-            voice=voice,
-            takeover_after_s=takeover_after_s,
-            takeover=takeover,
-            accept_rollback=accept_rollback,
-        )
+        self._open = partial(OwnedNode.open, log, ids, terms)
         self._lock = threading.Lock()
         self._node: OwnedNode | None = None
 

@@ -12,7 +12,8 @@ from tierdex.lifecycle.garbage import NUMBERS_A_STEP, find_orphans, plan_garbage
 
 if TYPE_CHECKING:
     from tierdex.compactor.components import CompactorComponents
-    from tierdex.lifecycle.ownership import OwnedNode, SharedNode
+    from tierdex.lifecycle.ownership import OwnedNode
+    from tierdex.lifecycle.shared_node import SharedNode
     from tierdex.storage_layer.base import Store
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tierdex.lifecycle.ownership import Published
+from tierdex.lifecycle.owner_voice import Published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

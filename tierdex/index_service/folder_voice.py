@@ -17,7 +17,7 @@ from tierdex.index_service.folder_owner import FolderOwner
 from tierdex.lifecycle.folder_node import read_folder_node
 from tierdex.lifecycle.manifest import NodeOwner
 from tierdex.lifecycle.node_reading import READING_ERRORS
-from tierdex.lifecycle.ownership import OwnerVoice
+from tierdex.lifecycle.owner_voice import OwnerVoice
 from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantined_name
 from tierdex.lifecycle.standing import through_of
 

@@ -36,8 +36,8 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.forgotten import ENTRY, FORGOTTEN_NODE, AskedHash, Forgetting
 from tierdex.lifecycle.manifest import Change, FileRef
 from tierdex.lifecycle.node_reading import READING_ERRORS
-from tierdex.lifecycle.ownership import SharedNode
 from tierdex.lifecycle.paths import make_file_id
+from tierdex.lifecycle.shared_node import SharedNode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

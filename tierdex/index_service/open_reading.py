@@ -27,7 +27,7 @@ from tierdex.index_service.view.read_view import ReadView
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node
 from tierdex.lifecycle.manifest_log import list_nodes
 from tierdex.lifecycle.node_reading import READING_ERRORS
-from tierdex.lifecycle.ownership import NO_OWNER
+from tierdex.lifecycle.standing import NO_OWNER
 
 if TYPE_CHECKING:
     from tierdex.index_service.components import Components

@@ -47,6 +47,7 @@ from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
 from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.lifecycle.gap import drop_behind_a_gap
+from tierdex.lifecycle.ownership import ClaimTerms
 from tierdex.lifecycle.paths import LOG_FOLDER
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
 from tierdex.lifecycle.store_time import StoreTime
@@ -133,11 +134,13 @@ class _OwnerOpening:
             view.manifests.log_of(settings.node),
             seams.ids,
             self._on_claimed,
-            memory=FolderOwner(seams.filesystem, paths.root, settings.node),
-            voice=make_folder_voice(paths, view, claiming, time, self._unpublished),
-            takeover_after_s=settings.takeover_after,
-            takeover=claiming.takeover,
-            accept_rollback=claiming.accept_rollback,
+            ClaimTerms(
+                memory=FolderOwner(seams.filesystem, paths.root, settings.node),
+                voice=make_folder_voice(paths, view, claiming, time, self._unpublished),
+                takeover_after_s=settings.takeover_after,
+                takeover=claiming.takeover,
+                accept_rollback=claiming.accept_rollback,
+            ),
         )
         view.manifests.show_beside(LocalFiles(settings.node, self._claim.owns, lambda: None))
         self._sync_lock = threading.Lock()

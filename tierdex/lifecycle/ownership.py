@@ -1,6 +1,6 @@
-"""The right to commit to a node's manifest: one owner with an epoch, or many jobs without.
+"""The right of one owner to commit to a node's manifest, by an epoch.
 
-Owned::
+::
 
     open: the newest owner is ourselves, is silent for long, or is to be taken over?
                                                    no -> NodeInUseError, nothing done
@@ -10,8 +10,7 @@ Owned::
     commit: newest state has our epoch and uuid?   no -> FencedError, for good
             create number n+1 only if absent       an older owner cannot get here: it lost n+1 to us
 
-Shared: no epoch. A commit that lost its number is drafted again on the newer state. Jobs never
-touch an owned node, owners never a shared one, so a job cannot fence an owner.
+Jobs write to nodes without an epoch (`shared_node`); owners never touch one of those.
 
 A fenced owner keeps answering; it commits nothing and deletes nothing.
 
@@ -24,7 +23,7 @@ docs/decisions/0028). Only its folder holds the entries that it acknowledged and
 owner that takes the node without that folder lists them as `outstanding`, so that answers name
 them.
 
-Depends on changes, live_record, manifest, manifest_log, store_time, standing and storage_layer.
+Depends on changes, live_record, manifest, manifest_log, owner_voice, standing, storage_layer and errors.
 """
 
 from __future__ import annotations
@@ -48,12 +47,11 @@ from tierdex.lifecycle.manifest import (
     FileRow,
     ManifestState,
     NodeKind,
-    NodeOwner,
     RemoveReason,
 )
 from tierdex.lifecycle.manifest_log import Draft
-from tierdex.lifecycle.standing import is_closed, through_of
-from tierdex.lifecycle.store_time import StoreTime
+from tierdex.lifecycle.owner_voice import OwnerVoice, Published, make_voice
+from tierdex.lifecycle.standing import NO_OWNER, is_closed, through_of
 from tierdex.storage_layer.probe import probe, read_store_time
 
 if TYPE_CHECKING:
@@ -64,8 +62,6 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifest_log import ManifestLog
 
 logger = logging.getLogger(__name__)
-
-NO_OWNER = bytes(16)
 
 
 class OwnerMemory(Protocol):
@@ -104,58 +100,20 @@ class NoMemory:
 NO_MEMORY: Final = NoMemory()
 
 
-class Published(NamedTuple):
-    """Every entry acknowledged before `through` (ms, owner's time) is published; are others waiting?"""
+class ClaimTerms(NamedTuple):
+    """How a node may be claimed, and by whom.
 
-    through: int
-    holds_unpublished: bool
+    `voice` tells what is published; None: of an owner without a folder.
 
-
-class Unpublished(Protocol):
-    """The entries that the owner's process holds and has not published."""
-
-    def begin(self, through: int, *, holds_unpublished: bool) -> None:
-        """Take, before the claim is committed, the time up to which all earlier entries are published."""
-        ...
-
-    def look(self, state: ManifestState, added: Sequence[FileRow] = ()) -> Published:
-        """Return how far all is published once `state` and the rows `added` are committed."""
-        ...
-
-
-class NothingUnpublished:
-    """Of an owner that publishes every entry before it acknowledges it."""
-
-    def __init__(self, time: StoreTime) -> None:
-        self._time = time
-
-    def begin(self, through: int, *, holds_unpublished: bool) -> None:
-        """Do nothing: no entry waits."""
-
-    def look(self, state: ManifestState, added: Sequence[FileRow] = ()) -> Published:
-        return Published(self._time.now_ms(), holds_unpublished=False)
-
-
-class OwnerVoice(NamedTuple):
-    """The content of an owner's records. `adopts` are owners whose folder's files it publishes.
-
-    `adopted_through` is the time up to which those had published, None if they never told.
-    `folder_from` is a time before everything in the folder's files, None when it has none.
+    A living owner is one that gave a sign within `takeover_after_s` seconds: its node is taken only with
+    `takeover`. `accept_rollback` takes it also when the store knows less of the node than before.
     """
 
-    time: StoreTime
-    unpublished: Unpublished
-    interval_s: float = 60.0
-    advertise_url: str | None = None
-    adopts: tuple[NodeOwner, ...] = ()
-    adopted_through: int | None = None
-    folder_from: int | None = None
-
-
-def make_voice(log: ManifestLog) -> OwnerVoice:
-    """Return the voice of an owner without a folder."""
-    time = StoreTime(log.clock)
-    return OwnerVoice(time, NothingUnpublished(time))
+    memory: OwnerMemory = NO_MEMORY
+    voice: OwnerVoice | None = None
+    takeover_after_s: float = 0.0
+    takeover: bool = False
+    accept_rollback: bool = False
 
 
 class OwnedNode:
@@ -177,26 +135,15 @@ class OwnedNode:
         log.make_live = self._make_live
 
     @classmethod
-    def open(
-        cls,
-        log: ManifestLog,
-        ids: IdSource,
-        *,
-        memory: OwnerMemory = NO_MEMORY,
-        voice: OwnerVoice | None = None,
-        takeover_after_s: float = 0.0,
-        takeover: bool = False,
-        accept_rollback: bool = False,
-    ) -> OwnedNode:
+    def open(cls, log: ManifestLog, ids: IdSource, terms: ClaimTerms | None = None) -> OwnedNode:
         """Commit a new epoch and return its owner.
 
-        `voice` tells what is published. `takeover` takes the node also from a living owner;
-        `accept_rollback` also when the store knows less of the node than before. Raises
-        NodeInUseError, OwnershipError for a shared node, StoreRefusedError when the store ignores
+        Raises NodeInUseError, OwnershipError for a shared node, StoreRefusedError when the store ignores
         conditional writes, LostManifestError, UnavailableError and CorruptFileError as the log
-        does, OSError when `memory` fails.
+        does, OSError when the terms' memory fails.
         """
-        voice = voice or make_voice(log)
+        terms = terms or ClaimTerms()
+        memory, voice = terms.memory, terms.voice or make_voice(log)
         voice.time.measure(probe(log.store, log.paths.prefix, ids))
         owner = ids.uuid()
         # Before the claim: the hint of its commit already names us.
@@ -208,9 +155,9 @@ class OwnedNode:
             if state.owner == owner:  # our claim, whose answer was lost
                 node.epoch = state.epoch
                 return None
-            if not (takeover or accept_rollback or memory.holds(state.owner)):
-                _check_silent(log, state, ids, takeover_after_s)
-            through, outstanding = _inherit(log, memory, voice, has_all=accept_rollback)
+            if not (terms.takeover or terms.accept_rollback or memory.holds(state.owner)):
+                _check_silent(log, state, ids, terms.takeover_after_s)
+            through, outstanding = _inherit(log, memory, voice, has_all=terms.accept_rollback)
             if outstanding:
                 extra = {"node": log.node, "outstanding": dict(outstanding)}
                 logger.warning("entries may be lost: their folder did not come back", extra=extra)
@@ -224,7 +171,7 @@ class OwnedNode:
             return Draft(NodeKind.OWNED, node.epoch, owner, change, through)
 
         log.expect(memory.number)
-        if accept_rollback:
+        if terms.accept_rollback:
             state = log.commit_after_loss(claim)
         else:
             log.refresh_live()
@@ -464,64 +411,3 @@ def _silent_s(log: ManifestLog, state: ManifestState, ids: IdSource) -> float:
     # After the signs were read: a sign given in between counts as given now.
     now_ms = read_store_time(log.store, log.paths.prefix, ids)
     return (now_ms - max(signs_ms, default=now_ms)) / 1000
-
-
-class SharedNode:
-    """A node that many jobs write to. Safe to share between threads and between processes."""
-
-    def __init__(self, log: ManifestLog) -> None:
-        self._log = log
-
-    @classmethod
-    def open(cls, log: ManifestLog, ids: IdSource) -> SharedNode:
-        """Return the node for writing. Raises OwnershipError for an owned one; see `OwnedNode`."""
-        probe(log.store, log.paths.prefix, ids)
-        _check_shared(log.refresh())
-        return cls(log)
-
-    @property
-    def log(self) -> ManifestLog:
-        return self._log
-
-    @property
-    def state(self) -> ManifestState:
-        return self._log.state
-
-    def refresh(self) -> ManifestState:
-        return self._log.refresh()
-
-    def commit(self, build: Callable[[ManifestState], Change | None]) -> ManifestState:
-        """Commit the change that `build` returns for the newest state; repeat after lost races.
-
-        Raises OwnershipError, ConflictError, and what `build` and the log raise.
-        """
-
-        def draft(state: ManifestState) -> Draft | None:
-            _check_shared(state)
-            change = build(state)
-            if change is None or change.is_empty:
-                return None
-            return Draft(NodeKind.SHARED, 0, NO_OWNER, change)
-
-        return self._log.commit(draft)
-
-    def publish(self, rows: Sequence[FileRow]) -> ManifestState:
-        """List files of a job. Raises FloorError."""
-        return self.commit(lambda state: changes.add_files(state, rows))
-
-    def publish_batch(self, query_id: str, batch_id: int, rows: Sequence[FileRow]) -> ManifestState:
-        """List a micro-batch exactly once, however often it is replayed. Raises FloorError."""
-        return self.commit(lambda state: changes.add_batch(state, query_id, batch_id, rows))
-
-    def merge(self, row: FileRow, merged: Sequence[bytes] = ()) -> ManifestState:
-        """List `row` in place of files of this node and, by `row.replaces`, of others."""
-        return self.commit(lambda state: changes.merge_files(state, row, merged))
-
-    def remove(self, uuids: Iterable[bytes], reason: RemoveReason) -> ManifestState:
-        gone = tuple(uuids)
-        return self.commit(lambda state: changes.remove_files(state, gone, reason))
-
-
-def _check_shared(state: ManifestState) -> None:
-    if state.kind is NodeKind.OWNED:
-        raise OwnershipError(f"node {state.node} has an owner: jobs write to another node")

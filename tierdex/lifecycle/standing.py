@@ -34,7 +34,7 @@ SHARED: Final = "shared"
 UNKNOWN: Final = "unknown"
 STANDINGS: Final = (LIVE, SILENT, CLOSED, RETIRED, SHARED, UNKNOWN)
 
-_NO_OWNER: Final = bytes(16)
+NO_OWNER: Final = bytes(16)
 _MISSED_RECORDS: Final = 3  # in a row, until an owner counts as silent
 
 
@@ -81,7 +81,7 @@ def standing_of(
 ) -> Standing:
     """Return where a node stands; `adopted` are the owners that any node read with it has adopted."""
     node = state.node
-    if state.kind is NodeKind.SHARED or state.owner == _NO_OWNER:
+    if state.kind is NodeKind.SHARED or state.owner == NO_OWNER:
         return Standing(node, SHARED if state.kind is NodeKind.SHARED else CLOSED, None)
     live = live if live is not None and live.is_of(state) else None
     through = through_of(state, live)

@@ -21,8 +21,8 @@ from tierdex.ids import SystemIds
 from tierdex.lifecycle import changes
 from tierdex.lifecycle.garbage import plan_forget_replaced
 from tierdex.lifecycle.manifest import Change
-from tierdex.lifecycle.ownership import SharedNode
 from tierdex.lifecycle.paths import StorePaths
+from tierdex.lifecycle.shared_node import SharedNode
 from tierdex.pipeline.snapshot import open_log, read_forgotten
 from tierdex.settings import load_settings
 
