@@ -64,6 +64,7 @@ class KeyedWorld:
 
     def look(self, log: MessageLog) -> dict[Queue, int]:
         """Compare every key and message ID with the messages that the log holds; return the end offsets."""
+        log.refresh()  # a reader looks at the folder now and then only
         bodies = everything(log, self.handed)
         held = {queue: self.handed[queue][: len(found)] for queue, found in bodies.items()}
         for queue, found in bodies.items():
@@ -97,9 +98,10 @@ class KeyedWorld:
     @staticmethod
     def _no_stranger(log, answer, expected) -> None:
         """No entry of the index names an offset that the log does not hold, or another message."""
-        assert {(e.topic, e.queue_id, e.offset) for e in answer.entries} == {
-            p[:3] for p in expected
-        }
+        found = {(e.topic, e.queue_id, e.offset) for e in answer.entries}
+        assert found <= {place[:3] for place in expected}
+        if log._components.writing is not None:  # else the writer may not have dispatched all of it
+            assert len(found) == len(expected)
 
     def judge(self, disk: SimulatedFileSystem, level: Level) -> None:
         """Recover, compare; append under old keys to every queue; close, open, compare once more."""

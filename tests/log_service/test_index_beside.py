@@ -213,12 +213,49 @@ def test_log_and_index_share_one_folder_or_refuse_each_other():
     Index.open(DATA, filesystem=other.disk, store=other.store, background=False).close()
 
 
-def test_read_only_log_refuses_keys_in_clear_words():
+def test_reader_of_another_process_finds_what_is_indexed_and_what_is_not_yet():
     world = KeyedWorld()
-    world.open().close()
+    log = world.open()
+    for i in range(20):
+        world.append(log, ("ab"[i % 2], i % 3), b"%d" % i, ["k", f"k{i % 4}"], f"id-{i}")
+        if i == 8:
+            log.roll()
+            log.run_compaction()
+    writer, world.disk = world.disk, world.disk.other_process()
     reader = world.open(read_only=True)
-    with pytest.raises(InvalidRequestError, match="opened read-only"):
-        reader.get("a", key="k")
+    world.look(reader)
+    for i in range(20, 40):  # not dispatched before somebody asks the writer
+        world.append(log, ("a", i % 3), b"%d" % i, ["k", f"k{i % 4}"], f"id-{i}")
+    world.look(reader)
+    assert reader.index.query("a", key="k", max_count=99).entries != []
+    log.get("a", key="k")
+    world.look(reader)
+    log.roll()
+    log.index.roll()
+    log.run_compaction()
+    world.append(log, ("a", 0), b"last", ["k"])
+    world.look(reader)
+    newest = reader.get("a", key="k", max_count=3)
+    assert newest.messages[0].body == b"last"
+    reader.close()
+    log.close()
+    world.disk = writer
+    with pytest.raises(InvalidRequestError, match="index=True"):
+        world.open(read_only=True, index=False).get("a", key="k")
+    alone = KeyedWorld()
+    alone.open(index=False).close()
+    with pytest.raises(InvalidRequestError, match="has no index"):
+        alone.open(read_only=True).get("a", key="k")
+
+
+def test_reader_after_a_crash_finds_what_the_writer_did_not_index():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("a", 0), b"indexed", ["k"])
+    log.get("a", key="k")
+    world.append(log, ("a", 0), b"not indexed", ["k"])
+    world.disk = world.disk.restart()
+    world.look(world.open(read_only=True))
 
 
 def test_failed_sync_that_loses_messages_takes_their_entries_along():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.answer import Entry
     from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.followed_index import FollowedIndex
     from tierdex.log_service.levels import Level
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.reads import LogReads
@@ -41,24 +42,32 @@ class Lookup(NamedTuple):
 
 
 def find_messages(
-    log_index: LogIndex, reads: LogReads, lookup: Lookup, level: Level
+    log_index: LogIndex | FollowedIndex, reads: LogReads, lookup: Lookup, level: Level
 ) -> FoundMessages:
     """Return the messages, newest first. Raises InvalidRequestError and what the index raises."""
-    index = log_index.index
     lag = log_index.lag()
+    index = log_index.index
     missing = [] if lag is None else [lag]
     missing += reads.quarantined()
     found: list[Message] = []
     cursor = lookup.cursor
+    limits = ReadLimits(1, _ONE_MESSAGE, level)
+    unindexed: set[QueuePosition] = set()
+    is_first = cursor is None
     while True:
         answer = index.query(
             lookup.topic, key=lookup.key, message_id=lookup.message_id, begin=lookup.begin,
-            end=lookup.end, max_count=lookup.max_count - len(found), cursor=cursor,
+            end=lookup.end, max_count=max(1, lookup.max_count - len(found)), cursor=cursor,
         )  # fmt: skip
+        if is_first:  # the question is legal; what is not indexed is newer than all that is
+            is_first = False
+            places = log_index.unindexed(lookup)
+            unindexed = set(places)
+            for one in reads.read_many(places, limits):
+                found += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
         missing += [MissingMessages(each.file, each.reason) for each in answer.missing]
-        entries = [entry for entry in answer.entries if entry.node == log_index.node]
-        limits = ReadLimits(1, _ONE_MESSAGE, level)
-        for one in reads.read_many([_place(entry) for entry in entries], limits):
+        own = [_place(entry) for entry in answer.entries if entry.node == log_index.node]
+        for one in reads.read_many([place for place in own if place not in unindexed], limits):
             found += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
         cursor = answer.next_cursor
         if cursor is None or len(found) >= lookup.max_count:

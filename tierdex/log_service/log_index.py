@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.folder_lock import SharedFolderLock
     from tierdex.log_service.committer import Committer
+    from tierdex.log_service.key_lookups import Lookup
+    from tierdex.log_service.reads import QueuePosition
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -85,6 +87,10 @@ class LogIndex:
         except TierdexError as error:
             return MissingMessages("index", f"messages are not indexed yet: {error}")
         return None
+
+    def unindexed(self, lookup: Lookup) -> list[QueuePosition]:
+        """Return where messages lie that the index has not got: nowhere, it was brought up to date."""
+        return []
 
     def has_passed(self, handle: FileHandle) -> bool:
         """Say whether all of a sealed journal is in the index."""

@@ -10,6 +10,7 @@ Depends on disk_errors, seams, settings, value_rules and the other modules of th
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.index import Index
     from tierdex.log_service.answer import FoundMessages, ReadAnswer
     from tierdex.log_service.appender import Appended, AppendRows
+    from tierdex.log_service.followed_index import FollowedIndex
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.open_log import LogComponents, LogWriting
     from tierdex.setting_keywords import SettingKeywords
@@ -50,6 +52,7 @@ class MessageLog:
         self._settings = components.options.settings
         self._clock = components.seams.clock
         self._reads = CheckedReads(components)
+        self._opening = threading.Lock()
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
@@ -389,8 +392,9 @@ class MessageLog:
         """
         self._components.check_open()
         level = level_of(visible, "visible")
-        log_index = self._log_index()
-        if level is Level.RECEIVED:
+        log_index = self._asked_index()
+        self._reads.refresh_when_due(at_once=True)
+        if level is Level.RECEIVED and self._components.writing is not None:
             self.flush("os")  # an index has what is written
         from tierdex.log_service.key_lookups import Lookup, find_messages
 
@@ -405,7 +409,7 @@ class MessageLog:
         it anew for each use. Raises InvalidRequestError in a log without one.
         """
         self._components.check_open()
-        return self._log_index().index
+        return self._asked_index().index
 
     @with_disk_errors
     def catch_up(self) -> None:
@@ -475,17 +479,22 @@ class MessageLog:
     # -- private -----------------------------------------------------------------------------------------
 
     def _log_index(self) -> LogIndex:
-        if self._components.writing is None:
-            raise InvalidRequestError(
-                "keys are found by the process that writes the log: this one was opened read-only",
-                field="key",
-            )
-        log_index = self._components.writing.log_index
+        log_index = self._writing().log_index
         if log_index is None:
-            raise InvalidRequestError(
-                "this log was opened without an index: open it with `index=True`", field="key"
-            )
+            raise _no_index()
         return log_index
+
+    def _asked_index(self) -> LogIndex | FollowedIndex:
+        """Return what keys are asked of: the index of this log, or of the one that another writes."""
+        components = self._components
+        if components.writing is not None:
+            return self._log_index()
+        if components.open_index is None:
+            raise _no_index()
+        with self._opening:
+            if components.followed_index is None:
+                components.followed_index = components.open_index()
+        return components.followed_index
 
     def _writing(self) -> LogWriting:
         self._components.check_open()
@@ -538,3 +547,9 @@ class MessageLog:
             next_offset=failed.next_offset,
             end_offsets=ends,
         )
+
+
+def _no_index() -> InvalidRequestError:
+    return InvalidRequestError(
+        "this log was opened without an index: open it with `index=True`", field="key"
+    )

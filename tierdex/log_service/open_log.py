@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.background import WorkerThread
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from tierdex.compactor.unit import Unit
     from tierdex.fileparts.predecessor import Predecessor
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.log_service.followed_index import FollowedIndex
     from tierdex.log_service.log_index import LogIndex
     from tierdex.seams import Seams
     from tierdex.settings import Settings
@@ -111,6 +113,8 @@ class LogComponents:
     follower: FolderReader | None = None
     missing: list[MissingMessages] = field(default_factory=list)
     refusal: TierdexError | None = None
+    open_index: Callable[[], FollowedIndex] | None = None  # of a log that is only read
+    followed_index: FollowedIndex | None = None
 
     def check_open(self) -> None:
         """Raise ClosedError, or ForkedError in a child, when no call is answered any more."""
@@ -126,6 +130,8 @@ class LogComponents:
             if self.writing is not None:
                 self._close_writing(self.writing)
         finally:
+            if self.followed_index is not None:
+                self.followed_index.close()
             self._close_files()
 
     def _close_writing(self, writing: LogWriting) -> None:
@@ -177,7 +183,7 @@ def open_log(
 ) -> LogComponents:
     """Open the log of a data folder. Raises FolderInUseError, CorruptFileError, OSError."""
     if settings.read_only:
-        return _open_reading(data, settings, seams)
+        return _open_reading(data, settings, seams, choice)
     held = acquire_folder_lock(seams.filesystem, data, make_holder_text(seams.clock))
     lock = SharedFolderLock(held)
     opening = None
@@ -207,7 +213,9 @@ def _refuse_foreign_index(seams: Seams, data: Path) -> None:
         )
 
 
-def _open_reading(data: Path, settings: Settings, seams: Seams) -> LogComponents:
+def _open_reading(
+    data: Path, settings: Settings, seams: Seams, choice: IndexChoice | None
+) -> LogComponents:
     paths = DataPaths(data / LOG_FOLDER)
     if not seams.filesystem.is_folder(paths.root):
         raise NotFoundError(f"{data} holds no message log: is the path right?")
@@ -221,7 +229,21 @@ def _open_reading(data: Path, settings: Settings, seams: Seams) -> LogComponents
         LogOptions(settings, 0), seams, table,
         reads, TailReads(table, reads),
         follower=follower, missing=quarantined,
+        open_index=None if choice is None else partial(_follow_index, data, choice, settings, seams, table),
     )  # fmt: skip
+
+
+def _follow_index(
+    data: Path, choice: IndexChoice, settings: Settings, seams: Seams, table: FileTable
+) -> FollowedIndex:
+    """Open the index of a log that another process writes. Raises InvalidRequestError without one."""
+    from tierdex.log_service.followed_index import FollowedIndex  # a log alone does not load it
+
+    if not seams.filesystem.is_folder(DataPaths(data).folder(FileState.UNSEALED)):
+        raise InvalidRequestError(
+            "this log has no index: open it for writing with `index=True` once", field="key"
+        )
+    return FollowedIndex(data, choice.store, settings, seams, table)
 
 
 def _quarantined(seams: Seams, paths: DataPaths) -> list[MissingMessages]:

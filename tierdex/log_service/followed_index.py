@@ -1,0 +1,131 @@
+"""The index of a log that another process writes, and what is in the log and not in it yet.
+
+::
+
+    index    | batch, source | batch, source |      looked at anew for every question
+    log      | batch | batch | batch | batch | batch |
+                                     `---- walked here: its keys are compared by hash, in memory
+
+A writer dispatches within moments; after a crash it does so when it is opened next. What it did not yet
+would look absent, so it is found here. Depends on answer, dispatcher, errors, fileparts, index_service,
+indexfile, lifecycle, log_index and reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tierdex.errors import InvalidRequestError, TierdexError
+from tierdex.index_service.claiming import Claiming
+from tierdex.index_service.index import Index
+from tierdex.index_service.open import open_components
+from tierdex.indexfile.hashing import key_hash, message_id_hash
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
+from tierdex.log_service.answer import MissingMessages
+from tierdex.log_service.dispatcher import Dispatcher
+from tierdex.log_service.log_index import source_of
+from tierdex.log_service.reads import QueuePosition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tierdex.indexfile.columns import ItemColumns
+    from tierdex.indexfile.source import Source
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.log_service.key_lookups import Lookup
+    from tierdex.seams import Seams
+    from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
+
+_TAIL_ITEMS_MAX = 4_000_000  # that are held in memory: 150 MB
+
+
+class FollowedIndex:
+    """Answers keys for a log that was opened for reading. Safe to share between threads."""
+
+    def __init__(
+        self, data: Path, store: str | Store | None, settings: Settings, seams: Seams, table: FileTable
+    ) -> None:  # fmt: skip
+        """Open the index read-only. Raises NotFoundError where there is none."""
+        self._components = open_components(
+            data, store, None, settings=settings, seams=seams,
+            claiming=Claiming(adopt=False, takeover=False, accept_rollback=False),
+        )  # fmt: skip
+        self.index = Index(self._components)
+        self.node = settings.node
+        self._lock = threading.Lock()
+        self._tail: list[tuple[list[ItemColumns], Source]] = []  # oldest first
+        self._dispatcher = Dispatcher(table, self._hold, source_of(self._components))
+
+    def lag(self) -> MissingMessages | None:
+        """Look at index and log anew; return why some of what is written is not known here."""
+        with self._lock:
+            self.index.refresh()
+            known = source_of(
+                self._components
+            )  # before the log is read: what follows covers the rest
+            try:
+                self._dispatcher.catch_up()
+            except TierdexError as error:
+                return MissingMessages("index", f"messages are not indexed yet: {error}")
+            self._tail = self._behind(known)
+        return None
+
+    def unindexed(self, lookup: Lookup) -> list[QueuePosition]:
+        """Return where messages lie that the index may not have, newest first, by their key's hash."""
+        if lookup.message_id is not None:
+            kind, wanted = KIND_MESSAGE_ID, message_id_hash(lookup.message_id)
+        else:
+            assert lookup.topic is not None
+            assert lookup.key is not None
+            kind, wanted = KIND_KEY, key_hash(lookup.topic, lookup.key)
+        with self._lock:
+            return [
+                place
+                for items, _ in reversed(self._tail)
+                for each in reversed(items)
+                if each.kind == kind
+                for place in _places(each, wanted, lookup)
+            ]
+
+    def close(self) -> None:
+        self.index.close()
+
+    # -- private ------------------------------------------------------------------------------------------
+
+    def _hold(self, items: list[ItemColumns], source: Source) -> None:
+        held = sum(each.row_count for piece, _ in self._tail for each in piece)
+        if held > _TAIL_ITEMS_MAX:
+            raise InvalidRequestError(
+                "too much of the log is not indexed: open it for writing once", field="key"
+            )
+        self._tail.append((items, source))
+
+    def _behind(self, known: Source | None) -> list[tuple[list[ItemColumns], Source]]:
+        """Return the pieces that the index has not got, `known` being where it ends."""
+        if known is None:
+            return self._tail
+        for place in reversed(range(len(self._tail))):
+            source = self._tail[place][1]
+            if source.uuid == known.uuid and source.batch_count <= known.batch_count:
+                return self._tail[place + 1 :]
+        return self._tail
+
+
+def _places(items: ItemColumns, wanted: int, lookup: Lookup) -> Iterator[QueuePosition]:
+    """Yield where the items of one hash lie, newest first."""
+    assert items.hashes is not None
+    for row in reversed(np.flatnonzero(items.hashes == np.uint64(wanted)).tolist()):
+        time = int(items.timestamp[row])
+        if lookup.begin is not None and time < lookup.begin:
+            continue
+        if lookup.end is not None and time > lookup.end:
+            continue
+        topic = items.topic_list[0 if items.topic_index is None else int(items.topic_index[row])]
+        if lookup.topic in (None, topic):
+            queue_id, offset = items.fields["queue_id"][row], items.fields["offset"][row]
+            yield QueuePosition(topic, int(queue_id), int(offset))
