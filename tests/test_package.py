@@ -49,8 +49,8 @@ ERRORS = [
 INDEX_VERBS = [
     "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget", "forgettings",
     "health", "nodes", "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow",
-    "query_batch_local", "query_local", "refresh", "resume_forgetting", "roll", "run_compaction", "topics",
-    "unpublished", "verify_file", "watermark",
+    "query_batch_local", "query_local", "refresh", "resume_forgetting", "roll", "run_compaction",
+    "store_requests", "topics", "unpublished", "verify_file", "watermark",
 ]  # fmt: skip
 
 

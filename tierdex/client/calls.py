@@ -120,6 +120,10 @@ def nodes() -> Call[list[NodeInfo]]:
     return Call("GET", "/v1/admin/nodes", answers.read_nodes)
 
 
+def metrics() -> Call[str]:
+    return Call("GET", "/metrics", bytes.decode)
+
+
 def clock_skew() -> Call[float | None]:
     return Call("GET", "/v1/admin/nodes", lambda body: answers.read_json(body).get("clock_skew_s"))
 

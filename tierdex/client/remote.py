@@ -262,6 +262,10 @@ class Client(_Connection, LogVerbs):
         """Return every node of the store; `problem` tells why one cannot be read."""
         return self._send(calls.nodes())
 
+    def metrics(self) -> str:
+        """Return the service's metrics in Prometheus' text form."""
+        return self._send(calls.metrics())
+
     def clock_skew(self) -> float | None:
         """Return how many seconds the service's clock is ahead of the store's; None: not known."""
         return self._send(calls.clock_skew())
@@ -452,6 +456,10 @@ class AsyncClient(_Connection, AsyncLogVerbs):
     async def nodes(self) -> list[NodeInfo]:
         """Return every node of the store; `problem` tells why one cannot be read."""
         return await self._send(calls.nodes())
+
+    async def metrics(self) -> str:
+        """Return the service's metrics in Prometheus' text form."""
+        return await self._send(calls.metrics())
 
     async def clock_skew(self) -> float | None:
         """Return how many seconds the service's clock is ahead of the store's; None: not known."""

@@ -2,7 +2,7 @@
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
-Depends on disk_errors, health, peers, query_guard and value_rules.
+Depends on disk_errors, health, peers, query_guard, storage_layer and value_rules.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import NotFoundError, ReadOnlyError
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.query_guard import refuse_closed
+from tierdex.storage_layer.metered import MeteredStore
 from tierdex.value_rules import check_time
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ class OperatedIndex:
         """
         self._refuse_closed()
         return self._components.catalogue.nodes()
+
+    def store_requests(self) -> dict[str, int]:
+        """Return the requests to the store since opening, by verb; none for a store that was passed in."""
+        self._refuse_closed()
+        store = self._components.store
+        return dict(store.total.by_verb) if isinstance(store, MeteredStore) else {}
 
     def clock_skew(self) -> float | None:
         """Return how many seconds this machine's clock is ahead of the store's; None: not known.

@@ -13,7 +13,7 @@ from tests.app.cli.conftest import SMALL
 from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.rocketmq.rocketmq_files import make_vector
 from tierdex.app.cli.commands import COMMANDS
-from tierdex.app.cli.cost import monthly_bill
+from tierdex.app.cli.cost import Prices, Requests, counted_requests, monthly_bill
 from tierdex.app.keys import KeyFile, Scope
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
@@ -277,15 +277,28 @@ def test_service_is_not_exposed_without_keys(run, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_bill_is_storage_and_lookups():
-    bill = monthly_bill(
-        [1 << 30, 1 << 30], 1 << 27, lookups=1000, gib_month_usd=0.02, put_usd=0.001, get_usd=0.0001
-    )
+def test_bill_is_storage_and_requests():
+    requests = Requests(puts=10, live_records=20, lists=30, refreshes=40, lookups=1000, peers=5)
+    bill = monthly_bill([1 << 30, 1 << 30], 1 << 27, requests, Prices(0.02, 0.001, 0.0001))
     assert bill["bytes_an_item"] == 16.0
     assert bill["storage_usd_month"] == pytest.approx(0.04)
+    assert bill["writes_usd_month"] == pytest.approx(0.03)
+    assert bill["refreshes_usd_month"] == pytest.approx(0.034)
     assert bill["lookups_usd_month"] == pytest.approx(0.1)
-    assert bill["total_usd_month"] == pytest.approx(0.14)
+    assert bill["total_usd_month"] == pytest.approx(0.204)
     assert bill["uploads_usd_once"] == pytest.approx(0.004)
+
+
+def test_a_service_tells_the_requests_of_a_bill_by_its_metrics():
+    metrics = """# HELP tierdex_store_requests_total requests to the store, by verb
+tierdex_store_requests_total{verb="get"} 100.0
+tierdex_store_requests_total{verb="list_folders"} 10.0
+tierdex_store_requests_total{verb="put_if_absent"} 3.0
+tierdex_start_time_seconds 1.7e+09
+"""
+    requests, seconds = counted_requests(metrics, 1.7e9 + 86_400)
+    assert seconds == 86_400
+    assert (requests.lookups, requests.lists, requests.puts) == (3000, 300, 90)
 
 
 def test_cost_counts_published_files_only(run, put):

@@ -1,13 +1,16 @@
-"""`tierdex cost`: the monthly cost of the published files, from their sizes and given prices.
+"""`tierdex cost`: the monthly bill of a store, from what is published, given prices, and what is asked.
 
-Pure arithmetic over `files()`: storage, the PUTs that made the files, the GETs of lookups.
+Arithmetic over `files()` and `nodes()`: storage, PUTs of files and live records, LISTs and GETs of readers
+that refresh, GETs of lookups. With the URL of a running service its metrics tell what it really sends.
 
-Depends on the other modules of this folder.
+Depends on the other modules of this folder, clock and settings.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from collections import Counter
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,16 +19,41 @@ from tierdex.app.cli.exits import Exit, tell_unread
 from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
+from tierdex.clock import SystemClock
+from tierdex.settings import load_settings
 
 _GIB = 1 << 30
+_MONTH_S = 30 * 86_400
+_SAMPLE = re.compile(r'^(\w+)(?:\{\w+="(\w+)"\})? ([0-9.e+]+)$', re.MULTILINE)
+_PUTS = ("put", "put_if_absent", "upload", "list", "list_folders")  # a LIST has the price of a PUT
+
+
+class Prices(NamedTuple):
+    """USD for a GiB stored a month, a PUT or LIST, and a GET."""
+
+    gib_month: float
+    put: float
+    get: float
+
+
+class Requests(NamedTuple):
+    """Requests a month."""
+
+    puts: float  # of files and commits
+    live_records: float
+    lists: float
+    refreshes: float  # GETs of readers that look for new commits
+    lookups: float  # GETs of lookups
+    peers: float = 0  # between nodes: no request to the store
 
 
 def cost(
     lookups: Annotated[
         int, typer.Option(help="Lookups a month that find their key in one published file.")
     ] = 100_000,
+    readers: Annotated[int, typer.Option(help="Processes that refresh; not with --url.")] = 1,
     gib_month_usd: Annotated[float, typer.Option(help="Price of a GiB stored a month.")] = 0.023,
-    put_usd: Annotated[float, typer.Option(help="Price of a PUT.")] = 0.000005,
+    put_usd: Annotated[float, typer.Option(help="Price of a PUT or a LIST.")] = 0.000005,
     get_usd: Annotated[float, typer.Option(help="Price of a GET.")] = 0.0000004,
     data: options.Data = None,
     store: options.Store = None,
@@ -34,40 +62,86 @@ def cost(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Estimate the monthly bill of what is published. Exit code 4 when a node cannot be read."""
+    """Estimate the monthly bill of a store. Exit code 4 when a node cannot be read.
+
+    With --url the requests are those that the service has counted since its start.
+    """
     target = Target(data, store, url, api_key)
+    now_ms = SystemClock().now_ms()
     with opened_for_reading(target, parse_settings(setting)) as index:
         published = [file for file in index.files() if file.state == "uploaded"]
         nodes = index.nodes()
-    write_fields(
-        output,
-        monthly_bill(
-            [file.bytes for file in published],
-            sum(file.item_count for file in published),
-            lookups=lookups,
-            gib_month_usd=gib_month_usd,
-            put_usd=put_usd,
-            get_usd=get_usd,
-        ),
+        metrics = index.metrics() if url is not None else None
+    settings = load_settings(**parse_settings(setting))
+    of_late = [file for file in published if now_ms - (file.sealed_at or 0) < 1000 * _MONTH_S]
+    live = sum(node.standing == "live" for node in nodes)
+    looks = readers * _MONTH_S / settings.refresh_interval
+    requests = Requests(
+        puts=2 * len(of_late),
+        live_records=live * _MONTH_S / settings.live_interval,
+        lists=looks,
+        refreshes=looks * len(nodes),
+        lookups=lookups,
+        peers=lookups * live if settings.peers != "off" else 0,
     )
+    document: dict[str, Any] = {"counted_by_service_s": None}
+    if metrics is not None:
+        requests, document["counted_by_service_s"] = counted_requests(metrics, now_ms / 1000)
+    document |= monthly_bill(
+        [file.bytes for file in published],
+        sum(file.item_count for file in published),
+        requests,
+        Prices(gib_month_usd, put_usd, get_usd),
+    )
+    write_fields(output, document)
     if tell_unread(nodes):
         raise typer.Exit(Exit.INCOMPLETE)
 
 
+def counted_requests(metrics: str, now_s: float) -> tuple[Requests, float]:
+    """Return what a service sends in a month, by its counters, and the seconds that it has counted.
+
+    Its GETs are those of lookups and of refreshes together, its PUTs those of its live records, too.
+    """
+    counts: Counter[str] = Counter()
+    started = now_s
+    for name, label, value in _SAMPLE.findall(metrics):
+        if name == "tierdex_store_requests_total":
+            counts[label] += float(value)  # type: ignore[assignment]
+        elif name == "tierdex_start_time_seconds":
+            started = float(value)
+    seconds = max(1.0, now_s - started)
+    share = _MONTH_S / seconds
+    lists = counts["list"] + counts["list_folders"]
+    puts = sum(counts[verb] for verb in _PUTS) - lists
+    reads = counts["get"] + counts["head"]
+    found = Requests(puts * share, 0, lists * share, 0, reads * share)
+    return found, round(seconds)
+
+
 def monthly_bill(
-    sizes: list[int], items: int, *, lookups: int, gib_month_usd: float, put_usd: float,
-    get_usd: float,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the lines of the bill in USD. A lookup is one range GET, a file two PUTs, once."""
-    stored = sum(sizes) / _GIB * gib_month_usd
-    asked = lookups * get_usd
+    sizes: list[int], items: int, requests: Requests, prices: Prices
+) -> dict[str, Any]:
+    """Return the lines of the bill in USD. `sizes` are bytes of files; each took two PUTs, once."""
+    stored = sum(sizes) / _GIB * prices.gib_month
+    written = (requests.puts + requests.live_records) * prices.put
+    followed = requests.lists * prices.put + requests.refreshes * prices.get
+    asked = requests.lookups * prices.get
     return {
         "files": len(sizes),
         "items": items,
         "bytes": sum(sizes),
         "bytes_an_item": round(sum(sizes) / items, 2) if items else None,
+        "puts_month": round(requests.puts),
+        "live_records_month": round(requests.live_records),
+        "lists_month": round(requests.lists),
+        "refresh_gets_month": round(requests.refreshes),
+        "lookup_gets_month": round(requests.lookups),
+        "peer_requests_month": round(requests.peers),
         "storage_usd_month": round(stored, 6),
+        "writes_usd_month": round(written, 6),
+        "refreshes_usd_month": round(followed, 6),
         "lookups_usd_month": round(asked, 6),
-        "total_usd_month": round(stored + asked, 6),
-        "uploads_usd_once": round(2 * len(sizes) * put_usd, 6),
+        "total_usd_month": round(stored + written + followed + asked, 6),
+        "uploads_usd_once": round(2 * len(sizes) * prices.put, 6),
     }

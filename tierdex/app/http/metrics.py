@@ -5,7 +5,7 @@ pay for them. Requests are counted by the event loop alone, in plain integers th
 prometheus_client's own counters lock each of the four values that a request changes, which took 6
 us of its 180.
 
-Depends on prometheus_client, documents and index_service.
+Depends on prometheus_client, documents, clock and index_service.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from prometheus_client.core import (
 )
 
 from tierdex.app.documents import file_document
+from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.health import REASONS
 
@@ -66,6 +67,10 @@ class Metrics:
         self._found, self._absent, self._incomplete = map(
             lookups.labels, ("found", "absent", "incomplete")
         )
+        started = Gauge(
+            "tierdex_start_time_seconds", "when this began to count", registry=self.registry
+        )
+        started.set(SystemClock().now_ms() / 1000)
         info = Gauge("tierdex_info", "version", ["version"], registry=self.registry)
         info.labels(version).set(1)
         self.registry.register(_IndexCollector(index))
@@ -168,6 +173,12 @@ class _IndexCollector:
             "index", totals, (("files", "index files"), ("items", "items"), ("bytes", "bytes of index files"))
         )  # fmt: skip
         yield self._not_ready()
+        store = CounterMetricFamily(
+            "tierdex_store_requests", "requests to the store, by verb", labels=["verb"]
+        )
+        for verb, count in sorted(self._index().store_requests().items()):
+            store.add_metric([verb], count)
+        yield store
         yield from _compaction_families(self._index().compaction_status())
 
     def _not_ready(self) -> GaugeMetricFamily:
