@@ -172,6 +172,8 @@ class MemorySearch:
                 file, few = source.search(lookup, *times)
             except TierdexError:
                 return  # closed, damaged: the general path meets it again and says so
+            if few.following != DONE and count + len(few.rows) < max_count:
+                return  # the general path finds these few rows again faster than it takes them over
             if few.rows:
                 self._found.append((source, file, few))
                 count += len(few.rows)
