@@ -50,6 +50,7 @@ def find_messages(
     missing = [] if lag is None else [lag]
     missing += reads.quarantined()
     found: list[Message] = []
+    newest: list[Message] = []  # that are not indexed: beyond `max_count`
     cursor = lookup.cursor
     limits = ReadLimits(1, _ONE_MESSAGE, level)
     unindexed: set[QueuePosition] = set()
@@ -57,21 +58,21 @@ def find_messages(
     while True:
         answer = index.query(
             lookup.topic, key=lookup.key, message_id=lookup.message_id, begin=lookup.begin,
-            end=lookup.end, max_count=max(1, lookup.max_count - len(found)), cursor=cursor,
+            end=lookup.end, max_count=lookup.max_count - len(found), cursor=cursor,
         )  # fmt: skip
         if is_first:  # the question is legal; what is not indexed is newer than all that is
             is_first = False
             places = log_index.unindexed(lookup)
             unindexed = set(places)
             for one in reads.read_many(places, limits):
-                found += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
+                newest += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
         missing += [MissingMessages(each.file, each.reason) for each in answer.missing]
         own = [_place(entry) for entry in answer.entries if entry.node == log_index.node]
         for one in reads.read_many([place for place in own if place not in unindexed], limits):
             found += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
         cursor = answer.next_cursor
         if cursor is None or len(found) >= lookup.max_count:
-            return FoundMessages(tuple(found), _distinct(missing), cursor)
+            return FoundMessages((*newest, *found), _distinct(missing), cursor)
 
 
 def _place(entry: Entry) -> QueuePosition:

@@ -387,8 +387,8 @@ class MessageLog:
 
         The key is compared in each message. `begin` and `end` bound their times (int64 ms, inclusive),
         `visible` is as in `read`. An unknown key gives an empty, complete answer; what could not be read,
-        or is not indexed yet, is named in `missing`. Raises InvalidRequestError, also in a log without
-        an index.
+        or is not indexed yet, is named in `missing`. A log that is only read gives what its writer has not
+        indexed yet beyond `max_count`. Raises InvalidRequestError, also in a log without an index.
         """
         self._components.check_open()
         level = level_of(visible, "visible")
