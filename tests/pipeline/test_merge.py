@@ -54,6 +54,16 @@ def test_small_files_become_one_and_nothing_else_changes(spark, store_url):
     assert merge(spark, store_url).files_written == 0
 
 
+def test_tasks_cut_runs_by_hash_and_lookups_ask_one_piece(spark, store_url):
+    small_files(spark, store_url, 4)
+    before = everything(spark, store_url)
+    report = merge(spark, store_url, piece_items=20, older_than_ms=0)
+    assert report.files_merged == 4
+    assert report.files_written > 1
+    assert everything(spark, store_url) == before
+    assert all(file.row.hash_range for file in take_snapshot(open_store(store_url)).files)
+
+
 def test_only_files_of_the_time_window_are_merged(spark, store_url):
     for hour in range(4):
         for part in range(2):

@@ -82,6 +82,7 @@ def merge(
     target_items: int = MERGE_TARGET_ITEMS,
     min_files: int = 2,
     piece_items: int | None = None,
+    older_than_ms: int = DAY_MS,
     options: Mapping[str, str] | None = None,
 ) -> MergeReport:
     """Merge the small files of `nodes` (all by default) into files of the shared node `node`.
@@ -89,8 +90,9 @@ def merge(
     Takes files below `below_items` whose entries all lie within [begin, end] (milliseconds or RFC
     3339), neighbours of one schema together, up to `target_items` each. Files of a node whose
     retention differs from that of `node` stay as they are. With `piece_items` all files that were sealed
-    a day ago become runs instead, whatever their size and times: see `merge_runs`. `options` may hold the
-    store's credentials. Raises OwnershipError when `node` has an owner, and what the store raises.
+    `older_than_ms` ago become runs instead, whatever their size and times: see `merge_runs`. `options`
+    may hold the store's credentials. Raises OwnershipError when `node` has an owner, and what the store
+    raises.
     """
     low = MIN_TIME if begin is None else parse_time(begin, field="begin")
     high = MAX_TIME if end is None else parse_time(end, field="end")
@@ -101,6 +103,7 @@ def merge(
         return merge_runs(
             link.open,
             node=node,
+            older_than_ms=older_than_ms,
             piece_items=piece_items,
             min_files=min_files,
             run_all=partial(_run_in_spark, spark),
