@@ -8,7 +8,7 @@
 It sends no request and opens no file. Where memory does not tell, `Begun` says what was found and where the
 search stopped: the general path takes the rows and goes on there.
 
-Depends on matches, manifest_follower, readers, lifecycle, indexfile, fileparts, answer and errors.
+Depends on matches, manifest_follower, requests, readers, lifecycle, indexfile, fileparts, answer and errors.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tierdex.fileparts.filter import FilterGroup
 from tierdex.index_service.answer import Entry
 from tierdex.index_service.query.matches import FileMatches
 from tierdex.index_service.readers.published_file import PublishedFile
+from tierdex.index_service.requests.repeats import without_repeats
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.hashing import signed_bits
@@ -155,12 +156,14 @@ class MemorySearch:
             self._found.append((source, source.file, few))
 
     def run(self, sources: Sequence[MemoryFile], max_count: int) -> None:
-        """Search files until there are `max_count` rows, or one that memory does not tell."""
+        """Search files until there are `max_count` entries, or one that memory does not tell."""
         files, lookup, times = self._files, self._lookup, self._times
         count = len(self._found)
         maybe: bytes | None = None
         for source in sources:
             self.where = source.handle, START
+            if count >= max_count:
+                count = len(without_repeats(self.entries()))
             if files.is_many or count >= max_count:
                 return
             try:
