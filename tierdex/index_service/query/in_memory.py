@@ -34,6 +34,7 @@ from tierdex.index_service.view.manifest_follower import NOT_FRESH
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
 from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup
+from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
 from tierdex.value_rules import SECONDS
 
 if TYPE_CHECKING:
@@ -123,7 +124,10 @@ class LocalQueries:
             plan = self._prepare(topic)
             if plan is None:
                 return None
-        if freshness.forgotten and not self._is_remembered(plan, name, freshness.forgotten):
+        forgotten = (
+            freshness.forgotten
+        )  # nearly always nothing: its identity is asked, not its length
+        if forgotten is not NOTHING_FORGOTTEN and not self._is_remembered(plan, name, forgotten):
             return None
         times = None
         if begin is not None or end is not None:
