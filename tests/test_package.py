@@ -75,8 +75,9 @@ def test_public_names_are_the_pinned_ones():
 
 
 def test_clients_have_the_verbs_of_the_index():
-    # A client has nothing in memory to ask; /readyz tells a service's health; peers ask each other.
-    own = {"open", "query_local", "query_batch_local", "health", "unpublished"}
+    # A client has nothing in memory to ask; /readyz tells a service's health, /metrics its requests to
+    # the store; peers ask each other.
+    own = {"open", "query_local", "query_batch_local", "health", "store_requests", "unpublished"}
     verbs = set(INDEX_VERBS) - own
     for client in (tierdex.Client, tierdex.AsyncClient):
         have = {name for parent in client.__mro__ for name in vars(parent)}

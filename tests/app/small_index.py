@@ -178,6 +178,9 @@ class SmallIndex:
     def clock_skew(self):
         return None
 
+    def store_requests(self):
+        return {"get": 1}
+
     def file(self, file_id):
         for file in self.files():
             if file["file_id"] == file_id:

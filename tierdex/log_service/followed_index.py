@@ -7,7 +7,7 @@
                                      `---- walked here: its keys are compared by hash, in memory
 
 A writer dispatches within moments; after a crash it does so when it is opened next. What it did not yet
-would look absent, so it is found here. Depends on answer, dispatcher, errors, fileparts, index_service,
+would look absent, so it is found here. Depends on answer, dispatcher, errors, index_service,
 indexfile, lifecycle, log_index and reads.
 """
 

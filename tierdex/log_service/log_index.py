@@ -6,7 +6,7 @@
     seal     of an index file: the log is synced before (`Leader.make_durable`)
     loss     a failed sync took messages: the index is opened anew, which cuts it as after a crash
 
-Depends on dispatcher, committer, levels, errors, lifecycle, index_service and indexfile.
+Depends on answer, dispatcher, committer, levels, errors, lifecycle, index_service and indexfile.
 """
 
 from __future__ import annotations

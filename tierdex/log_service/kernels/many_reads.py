@@ -5,7 +5,7 @@
     copy_many     ... -> columns of one batch after the other
 
 A place is a queue and an offset. What lies in memory of its own is asked for ahead, over queues. Rows are
-published ones: they lie in the mapping. Depends on intrinsics and the kernels of logfile.
+published ones: they lie in the mapping. Depends on intrinsics, locate, state and rows.
 """
 
 from __future__ import annotations

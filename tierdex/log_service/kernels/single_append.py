@@ -6,7 +6,7 @@ general path, which finds out. It keeps the GIL; what kernels without it touch a
 `append_lock`.
 
 Python and the kernel share *arguments*, an i8 array whose places are named A_* below. Depends on arguments,
-intrinsics, compile, layout, offsets and the kernels of logfile.journal.
+intrinsics, compile, layout, offsets, stage_rows and state.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It takes what `read` was given, as it is, and returns nothing done when anything is out of the ordinary: the
 caller takes the general path. It keeps the GIL: staged rows stay where they are meanwhile.
 
-Depends on arguments, compile, intrinsics and the kernels of logfile.
+Depends on arguments, compile, intrinsics, layout, locate, state and rows.
 """
 
 from __future__ import annotations

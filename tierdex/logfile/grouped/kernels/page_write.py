@@ -6,7 +6,7 @@
     keep_rows    rows that wait for their page -> memory of the writer's own
 
 A payload's bytes are known exactly while rows are chosen: widths only grow within a page. Depends on bits,
-rows, checksum, intrinsics and layout.
+rows, totals, checksum, intrinsics and layout.
 """
 
 from __future__ import annotations

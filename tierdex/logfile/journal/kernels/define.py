@@ -3,7 +3,7 @@
     add_queues    a caller's queues -> numbers, entries behind those that wait in the stage
     take_entries  the entries of a batch that verified -> the tables (recovery)
 
-Both find room in the tables: Python saw to it. Depends on state, intrinsics and layout.
+Both find room in the tables: Python saw to it. Depends on state, totals, intrinsics and layout.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     list_rows      rows of one batch that verified -> addresses, queues   (a scan in order of arrival)
 
 Rows and entries of a batch that verifies are held to the rules all the same: nothing is read or stored
-outside. Depends on state, define, batch_record, intrinsics and layout.
+outside. Depends on state, define, batch_record, totals, intrinsics and layout.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     write_head    what stands in a row before extra and body
 
 Queue state is asked for 32 rows ahead, the slot's place 16. Depends on state, message_columns,
-intrinsics and layout.
+totals, intrinsics and layout.
 """
 
 from __future__ import annotations

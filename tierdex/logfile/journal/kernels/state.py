@@ -14,7 +14,7 @@ The slots of a queue lie in *chunks* of a u4 arena in segments, so that nothing 
 A queue's tail is one word: the next free slot's index, and in the upper half the index of `own start`.
 It is stored last, in one step: a reader finds all that it leads to complete.
 
-Depends on intrinsics, hashing and the kernel decorator.
+Depends on intrinsics, hashing, totals and the kernel decorator.
 """
 
 from __future__ import annotations
