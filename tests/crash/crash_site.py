@@ -50,6 +50,7 @@ class CrashSite(Site):
         found = self.answers()
         survivors = {place for entries in found.values() for place in identities_of(entries)}
         self.model.cut_to_survivors(survivors, level)
+        self.check_known()
         self.compare(found)
 
     def check_all(self):

@@ -164,7 +164,8 @@ def test_open_raises_a_typed_error_and_gives_the_folder_back(read_only, open_ind
             opened += 1
         reached, _ = disk.calls >= nth, disk.arm(0)
         assert "/disk/" in said
-        index.close()
+        with contextlib.suppress(errors.UnavailableError):  # as its first sync failed, perhaps
+            index.close()
         with open_index() as index:  # whatever became of it
             assert offsets(index.query("orders", key="K")) == [2, 1, 0]
         if not reached:

@@ -62,7 +62,6 @@ class NodeModel:
     name: str
     puts: list[Put] = field(default_factory=list)
     acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LEVELS, 0))
-    synced: int = 0  # so many puts were acknowledged `disk` or better since the index was opened
     gone: set[int] = field(default_factory=set)  # numbers of expired puts
     uncertain: set[int] = field(
         default_factory=set
@@ -77,16 +76,6 @@ class NodeModel:
         count = len(self.puts) if count is None else count
         for known in LEVELS[: LEVELS.index(level) + 1]:
             self.acknowledged[known] = max(self.acknowledged[known], count)
-        if level != "os":
-            self.synced = max(self.synced, count)
-
-    def open(self):
-        """A new process proves `disk` anew: what it did not sync itself, another may have failed to."""
-        self.synced = self.acknowledged["remote"]
-
-    def marked(self, level):
-        """Return the puts that the watermark of a level covers at least."""
-        return self.puts[: self.synced if level == "disk" else self.acknowledged[level]]
 
     def expected(self, lookup, *, ever=False):
         """Return the identities that answer, newest put first, each once; `ever`: expired ones too."""
@@ -147,7 +136,6 @@ class NodeModel:
                 self.gone = {n - (n > number) for n in self.gone}
                 for level in LEVELS:
                     self.acknowledged[level] -= self.acknowledged[level] > number
-                self.synced -= self.synced > number
         self.uncertain = set()
         for identities in self.leaving:
             if not identities & survivors and not identities <= self.fading.faded:
@@ -203,7 +191,6 @@ class NodeModel:
         self.gone = {number for number in self.gone if number < count}
         for level in LEVELS:
             self.acknowledged[level] = min(self.acknowledged[level], count)
-        self.synced = min(self.synced, count)
 
     def expire(self, identities):
         """Forget what the expired files held."""

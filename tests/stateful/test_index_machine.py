@@ -257,15 +257,3 @@ def test_replay_that_a_kill_took_leaves_the_order_of_before():
     assert site.model.puts[-1] == again
     world.settle()
     world.close()
-
-
-def test_watermark_of_disk_is_proven_anew_by_each_process():
-    world = World(0)
-    site = world.sites["alpha"]
-    site.put(site.make_put("orders", ["A"], None, 0, 900), "disk")
-    site.check_watermarks()
-    site.reopen()
-    assert site.index.watermark("orders", 0) == {"os": 10, "disk": None, "remote": None}
-    site.flush("disk")
-    assert site.index.watermark("orders", 0)["disk"] == 10
-    world.close()

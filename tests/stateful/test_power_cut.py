@@ -100,4 +100,38 @@ def test_recovery_seals_nothing_that_a_failed_sync_may_have_lost(site_after_fail
     site.put_batch([site.make_put("t", ["B"], None, 0, i) for i in range(5)])  # into a newer file
     site.kill()
     site.cut_power(lambda effect: False)
+    assert len(site.model.puts) == 305
+
+
+@pytest.mark.parametrize("ending", ["reopen", "kill"])
+def test_disk_is_known_at_once_after_an_opening_and_a_power_cut_takes_nothing_below_it(ending):
+    world = World()
+    site = world.sites["alpha"]
+    site.put_batch([site.make_put("t", ["A"], None, 0, i) for i in range(150)])  # two files, `os`
+    getattr(site, ending)()
+    assert site.index.watermark("t", 0) == {"os": 1500, "disk": 1500, "remote": None}
+    site.put_batch([site.make_put("t", ["A"], None, 0, i) for i in range(10)])
+    assert site.index.watermark("t", 0) == {"os": 1600, "disk": 1500, "remote": None}
+    site.cut_power(lambda effect: False)
+    assert len(site.model.puts) == 150
+    world.close()
+
+
+def test_opening_whose_sync_fails_promises_nothing_and_has_the_file_written_anew(
+    site_after_failed_sync,
+):
+    site = site_after_failed_sync
+    with pytest.raises(UNWELL):
+        site.flush("disk")
+    site.drop()
+    site.disk = site.disk.restart()
+    site.disk.fail("mapping_sync", 2)  # once more, of the opening now
+    site.open()
+    assert site.index.watermark("t", 0) == {"os": 3000, "disk": None, "remote": None}
+    with pytest.raises(UNWELL):
+        site.flush("disk")
+    step(site.index._components.writing.compactor)
+    site.flush("disk")
+    site.check_watermarks()
+    site.cut_power(lambda effect: False)
     assert len(site.model.puts) == 300

@@ -91,7 +91,6 @@ class Site:
             **self.world.settings,
             **more,
         )
-        self.model.open()
 
     def drop(self):
         """Abandon the index without a word, as kill -9 does."""
@@ -376,7 +375,13 @@ class Site:
         self.world.look_at_clock()
         answers = self.own_answers()
         self.model.cut_to_survivors(_identities(answers), level, answers)
+        self.check_known()
         self.check_all()
+
+    def check_known(self):
+        """An opening has synced what it found: that may not be lost any more, and the watermarks say so."""
+        self.model.acknowledge("disk")
+        self.check_watermarks()
 
     def identities_by_file(self):
         held = {}
@@ -421,11 +426,15 @@ class Site:
             known = [-1 if end is None else end for end in ends]
             assert known == sorted(known), marks
             for level in ("os", "disk", "remote"):
-                marked = self.model.marked(level)
+                marked = self.model.puts[: self.model.acknowledged[level]]
                 wanted = max(
-                    (p.offset + p.size for p in marked if (p.topic, p.queue_id) == queue),
+                    (
+                        p.offset + p.size for p in marked
+                        if (p.topic, p.queue_id) == queue
+                        and p.identity not in self.model.fading.faded  # perhaps never applied
+                    ),
                     default=-1,
-                )
+                )  # fmt: skip
                 assert (-1 if marks[level] is None else marks[level]) >= wanted, (level, marks)
 
 

@@ -252,9 +252,10 @@ class Index(OperatedIndex):
     ) -> dict[str, int | None]:
         """Return, for `os`, `disk` and `remote`, the end offset up to which all puts have that level.
 
-        `disk` is what sealed files and syncs of this process prove: after an opening it rises with
-        the first ``flush("disk")``. With `node`, which need not be ours, the answer is how far that node
-        has `published`, as of the last refresh. Raises NotFoundError when no such node is read.
+        An opening for writing syncs what it recovers, so that `disk` is known from the beginning, unless
+        that sync fails; a reader beside the writer knows it of sealed files only. With `node`, which need
+        not be ours, the answer is how far that node has `published`, as of the last refresh. Raises
+        NotFoundError when no such node is read.
         """
         check_topic(topic, "topic")
         self._refuse_closed()

@@ -27,6 +27,7 @@ compactor or storage_layer.
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from tierdex.indexfile.schema import Schema
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_handle import FileHandle
+
+logger = logging.getLogger(__name__)
 
 _SPLIT_FRACTION = 4  # a batch above a quarter of a file is split over files instead of wasting room
 
@@ -103,9 +106,18 @@ class Writer:
         self._unwritten: str | None = None
 
     def resume(self, handle: FileHandle | None) -> None:
-        """Go on with the newest unsealed file that recovery found, if there is one."""
-        if handle is not None:
-            self._active.resume(handle)
+        """Go on with the newest unsealed file that recovery found, if there is one, at level `disk`."""
+        if handle is None:
+            return
+        self._active.resume(handle)
+        # Durable before: what earlier processes synced, and nobody knows how much that is. Recovery has
+        # written every row over itself. Visible after: the watermark `disk` at all that is found.
+        try:
+            self._disk.sync()
+        except UnavailableError as error:
+            # As while running: the file is suspect and written anew, and until then each flush raises.
+            # The index opens all the same, to do that and to answer.
+            logger.warning("`disk` is not known", extra={"error": str(error)})
 
     @property
     def active(self) -> FileHandle | None:
