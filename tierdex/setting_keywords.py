@@ -32,6 +32,7 @@ class SettingKeywords(TypedDict, total=False):
     id_time_slack: float
     remote_timeout: float
     retention: float | None
+    offsets: Literal["bytes", "sequence"]
     topic_retention: dict[str, float]
     grace_time: float
     max_staleness: float

@@ -130,6 +130,12 @@ class Settings(BaseSettings):
     retention: float | None = Field(
         None, gt=0, description="seconds that a sealed file is kept; none: for ever"
     )
+    offsets: Literal["bytes", "sequence"] = Field(
+        "bytes",
+        description="what the offsets of messages are: positions in `bytes` (a message ends at offset + "
+        "size), or a `sequence` of numbers as in Kafka (it ends at offset + 1). Watermarks count by it: set "
+        "it before the first put of a topic",
+    )
     topic_retention: dict[str, float] = Field(
         default_factory=dict, description="seconds for single topics, above or below `retention`"
     )

@@ -8,11 +8,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from tests.app.conftest import ENTRY, assert_problem
+from tests.app.conftest import ENTRY, Caller, assert_problem
 from tierdex import errors
 from tierdex.app.http.problems import KINDS
 from tierdex.app.keys import Scope
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.index import Index
 from tierdex.settings import Settings
 
 JSON = {"content-type": "application/json"}
@@ -357,6 +358,22 @@ def test_topics_and_watermark(caller):
 
 
 # -- operation -------------------------------------------------------------------------------------
+
+
+def test_puts_end_as_the_setting_says_whatever_their_form(tmp_path):
+    line = b'{"topic":"orders","key":"a","queue_id":2,"offset":0,"size":512,"timestamp":1}\n'
+    with Index.open(
+        tmp_path / "data", background=False, slot_count=64, item_capacity=64, offsets="sequence"
+    ) as index:
+        caller = Caller(index)
+        table = arrow_stream(arrow_entries())  # queues 0 and 1, offsets 0 and 100
+        assert caller.post("/v1/entries", content=table, headers=ARROW).status_code == 200
+        assert caller.post("/v1/entries", content=line, headers=NDJSON).status_code == 200
+        assert put(caller, {**ENTRY, "queue_id": 3}).status_code == 200
+        for queue_id, end in enumerate((1, 101, 1, ENTRY["offset"] + 1)):
+            asked = {"topic": "orders", "queue_id": queue_id}
+            assert caller.get("/v1/watermark", params=asked).json()["os"] == end
+        assert index.query("orders", key="ORDER-1").entries[0].size == ENTRY["size"]
 
 
 def test_operator_sees_verifies_rolls_compacts_and_expires(caller):

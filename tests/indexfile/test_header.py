@@ -40,7 +40,7 @@ def test_foreign_file_is_unsupported():
 
 def test_newer_version_is_unsupported_even_if_its_checksum_differs():
     data = bytearray(HEADER.encode())
-    data[8] = 2
+    data[8] = 3
     with pytest.raises(UnsupportedFormatError, match="newer"):
         decode_header(bytes(data), "x")
 

@@ -56,7 +56,19 @@ def test_impossible_field_is_refused(name, code, dictionary):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b'{"fields":[["a"]]}', b'{"fields":[["a","<f8",0]]}', b"\xff"]
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"fields":[["a"]]}',
+        b'{"fields":[["a","<f8",0]]}',
+        b"\xff",
+        b"7",
+        b'{"fields":[],"offsets":"sequence"}',
+        b'{"fields":[],"offsets":"pages"}',
+        b'{"fields":[],"offsets":[]}',
+    ],
 )
 def test_bytes_that_are_no_schema_are_refused(data):
     with pytest.raises(ValueError, match=r".*"):

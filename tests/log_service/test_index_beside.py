@@ -142,6 +142,23 @@ def test_log_written_without_its_index_is_indexed_by_the_next_opening_with_it():
     world.look(log)
 
 
+def test_end_offsets_of_the_index_are_those_of_the_log():
+    world = KeyedWorld()
+    log = world.open()
+    for i in range(20):
+        world.append(log, ("a", i % 3), b"body of some size", [f"k{i}"])
+    for _ in range(2):
+        log.get("a", key="k1")  # what is written is dispatched first
+        for queue_id in range(3):
+            end = log.index.watermark("a", queue_id)["os"]
+            assert end == log.end_offset("a", queue_id)
+        log.index.roll()
+        log.run_compaction()
+        log.close()
+        log = world.open()
+    log.close()
+
+
 def test_entry_of_another_message_is_never_shown_as_the_answer():
     world = KeyedWorld()
     log = world.open()

@@ -10,7 +10,8 @@ from tests.pipeline.conftest import append, key_rows, read
 from tierdex import Index
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.fileparts.dictionary import Dictionaries
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.indexfile.row_bounds import RowBounds
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, SEQUENCE_SCHEMA
 from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
 from tierdex.pipeline import collect_garbage, key_is, lookup, merge, verify
 from tierdex.pipeline.build_job import parse_bucket
@@ -99,6 +100,17 @@ def test_wrong_values_are_named_by_row(changes, field):
 
 def dictionaries():
     return Dictionaries(MESSAGE_SCHEMA.dictionary_names)
+
+
+def test_sink_takes_offsets_as_its_option_says(tmp_path):
+    options = WriteOptions.parse({"path": f"file://{tmp_path}", "offsets": "sequence"})
+    form = EntryForm.of(TYPES, options.offsets)
+    assert form.schema is SEQUENCE_SCHEMA
+    rows = list(rows_of(form, batch_of(), dictionaries(), load_settings()))
+    queues = RowBounds.measure(form.schema, rows).queues
+    assert sorted(queues["end"].tolist()) == [1, 11, 21]
+    with pytest.raises(InvalidRequestError, match="bytes or sequence"):
+        WriteOptions.parse({"path": f"file://{tmp_path}", "offsets": "numbers"})
 
 
 def test_wrong_key_in_a_list_is_named_by_its_row():

@@ -23,12 +23,18 @@ def sign_header(header: np.ndarray, behind: bytes = b"") -> bytes:
 
 
 def verified_header(
-    data: bytes, dtype: np.dtype, magic: bytes, path: object, *, noun: str
+    data: bytes,
+    dtype: np.dtype,
+    magic: bytes,
+    path: object,
+    *,
+    noun: str,
+    newest: int = FORMAT_VERSION,
 ) -> np.void:
     """Return the struct at the beginning of `data`, the first bytes of the file at `path`.
 
-    `noun` says in an error what the file should be. Raises UnsupportedFormatError (foreign or newer)
-    and CorruptFileError.
+    `noun` says in an error what the file should be, `newest` is the highest version to read. Raises
+    UnsupportedFormatError (foreign or newer) and CorruptFileError.
     """
     if data[: len(magic)] != magic:
         if len(data) < len(magic) or not any(data):
@@ -44,11 +50,11 @@ def verified_header(
     unsigned[PREDECESSOR_POSITION:] = bytes(HEADER_BYTES - PREDECESSOR_POSITION)
     if google_crc32c.value(bytes(unsigned)) != int(header["crc"]):
         # A newer version may keep its checksum elsewhere: the version is what helps the reader.
-        if version > FORMAT_VERSION:
+        if version > newest:
             raise UnsupportedFormatError(
                 path, f"format version {version} is newer than this program"
             )
         raise CorruptFileError(path, "header checksum differs")
-    if version != FORMAT_VERSION:
+    if not FORMAT_VERSION <= version <= newest:
         raise UnsupportedFormatError(path, f"format version {version} cannot be read")
     return header

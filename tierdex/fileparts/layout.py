@@ -98,7 +98,7 @@ assert PART_ENTRY.itemsize == 32
 PART_COUNT_MAX: Final = 64
 FOOTER_FIELDS: Final = (
     Field("magic", "S8", "`TDXFOOT1`"),
-    Field("format_version", "<u2", "as in the header"),
+    Field("format_version", "<u2", "of parts and footer: 1, whatever the header's is"),
     Field("form", "u1", "as in the header"),
     Field("reserved", "u1", "zero"),
     Field("part_count", "<u4", "entries of the part table, which ends where the footer begins"),

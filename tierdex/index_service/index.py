@@ -26,7 +26,7 @@ from tierdex.index_service.query_guard import QueryGuard
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.indexfile.schema import message_schema
 from tierdex.value_rules import check_durability
 
 if TYPE_CHECKING:
@@ -204,19 +204,21 @@ class Index(OperatedIndex):
         message_id: Any = None,
         timestamp: Any,
         durability: Durability = "os",
-        schema: Schema = MESSAGE_SCHEMA,
+        schema: Schema | None = None,
         **location: Any,
     ) -> str:
         """Index many messages, one key a row; return the level reached.
 
         Every argument is an Arrow, numpy or list column, or one value for all rows. `location` is
-        `queue_id`, `offset`, `size`, or the fields of `schema`. The batch is checked whole before
+        `queue_id`, `offset`, `size`, or the fields of `schema`; without one, messages end as the setting
+        `offsets` says. The batch is checked whole before
         any of it is written. Raises like `put`, naming ``entries[row].field``.
         """
         from tierdex.index_service.requests.put_columns import make_entry_columns
 
         self._refuse_closed()  # first: in a child of fork nothing else may be called
         check_durability(durability)
+        schema = schema or message_schema(self._settings.offsets)
         columns = make_entry_columns(
             self._settings,
             schema,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tierdex.fileparts.layout import FORMAT_VERSION
 from tierdex.indexfile import layout
 from tierdex.indexfile.check import open_for_check
 from tierdex.indexfile.compacted.file import CompactedFile
@@ -47,13 +46,14 @@ def describe_file(filesystem: FileSystem, path: Path) -> dict[str, Any]:
 def _describe_common(file: ChainedFile | CompactedFile) -> dict[str, Any]:
     dictionaries = file.dictionaries
     return {
-        "format_version": FORMAT_VERSION,
+        "format_version": file.schema.format_version,
         "uuid": file.uuid.hex(),
         "created_ms": file.created_ms,
         "slot_count": file.slot_count,
         "item_count": file.item_count,
         "item_bytes": file.schema.item_bytes,
         "schema": [[field.name, field.code] for field in file.schema.fields],
+        "offsets": "sequence" if file.schema.is_sequence else "bytes",
         "min_time": file.min_time if file.item_count else None,
         "max_time": file.max_time if file.item_count else None,
         "bytes": file.bytes_used,

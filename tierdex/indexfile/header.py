@@ -13,7 +13,7 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.fileparts.header import sign_header, verified_header
-from tierdex.fileparts.layout import BLOCK_BYTES, FORMAT_VERSION, round_up
+from tierdex.fileparts.layout import BLOCK_BYTES, round_up
 from tierdex.fileparts.predecessor import decode_predecessor
 from tierdex.indexfile import layout
 from tierdex.indexfile.layout import Form
@@ -42,7 +42,7 @@ class FileHeader:
         schema = self.schema.encode()
         header = np.zeros((), layout.HEADER)
         header["magic"] = layout.HEADER_MAGIC
-        header["format_version"] = FORMAT_VERSION
+        header["format_version"] = self.schema.format_version
         header["form"] = self.form
         header["uuid"] = np.void(self.uuid)
         for name in ("hash_function", "hash_seed", "slot_count", "item_capacity", "row_capacity"):
@@ -68,7 +68,10 @@ def decode_header(data: bytes, path: object, *, form: Form | None = None) -> Fil
     Raises UnsupportedFormatError (foreign or newer) and CorruptFileError; `form` is the form that the
     caller can read, None for any.
     """
-    header = verified_header(data, layout.HEADER, layout.HEADER_MAGIC, path, noun="an index file")
+    newest = layout.SEQUENCE_FORMAT_VERSION
+    header = verified_header(
+        data, layout.HEADER, layout.HEADER_MAGIC, path, noun="an index file", newest=newest
+    )
     return _plausible(header, data, path, form)
 
 
@@ -99,6 +102,9 @@ def _plausible(header: np.void, data: bytes, path: object, form: Form | None) ->
         schema = Schema.decode(data[layout.SCHEMA_POSITION : end])
     except ValueError as error:
         raise CorruptFileError(path, str(error)) from error
+    if int(header["format_version"]) != schema.format_version:
+        version = int(header["format_version"])
+        raise CorruptFileError(path, f"format version {version} with the schema of another version")
     result = FileHeader(
         form=found,
         uuid=bytes(header["uuid"]),

@@ -93,6 +93,7 @@ ITEM_TAG_POSITION: Final = 12
 ITEM_TIME_POSITION: Final = 16
 ITEM_FIELDS_POSITION: Final = 24  # the schema's own fields follow, each aligned to its width
 ITEM_BYTES_MAX: Final = 1024
+SEQUENCE_FORMAT_VERSION: Final = 2  # in the header of a file whose offsets are a sequence; else 1
 _ITEM: Final = make_dtype(ITEM_FIELDS)
 assert _ITEM.itemsize == ITEM_FIELDS_POSITION
 assert [_ITEM.fields[f.name][1] for f in ITEM_FIELDS] == [0, 8, 12, 16]  # type: ignore[index]

@@ -24,7 +24,6 @@ from tierdex.indexfile.chained.kernels import chain_columns as k
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.lookup import DONE, Search
 from tierdex.indexfile.plain_keys import NotPlainError
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.work_limit import NO_LIMIT
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class NewestColumns:
 
         Raises NotPlainError, CorruptFileError, BudgetExceededError.
         """
-        assert file.schema == MESSAGE_SCHEMA, "another schema"
+        assert file.schema.is_message, "another schema"
         if self._missing < self._keys.key_count:
             self._wanted = np.flatnonzero(self.found == 0)
         if isinstance(file, CompactedFile):

@@ -125,7 +125,7 @@ class RowMeasure:
             columns=np.array(columns, np.int64),
             bounds=bounds,
             tags=np.array([layout.TOPIC_MASK, 0, 0], np.int64),
-            queues=_new_queues(positions, _START_QUEUES),
+            queues=_new_queues(positions, schema.end_step, _START_QUEUES),
         )
 
     def add(self, rows: np.ndarray) -> None:
@@ -143,7 +143,7 @@ class RowMeasure:
         """Give the table of queues twice the room: a kernel stopped since it is half full."""
         before = self.arrays.queues
         filled = before.keys != QUEUE_FREE
-        queues = _new_queues(before.positions, 2 * len(before.keys))
+        queues = _new_queues(before.positions, before.step, 2 * len(before.keys))
         put_queues(queues, before.keys[filled], before.least[filled], before.end[filled])
         self.arrays = self.arrays._replace(queues=queues)
 
@@ -167,9 +167,10 @@ class RowMeasure:
         return RowBounds(kinds, least, greatest, _join_queues(queues))
 
 
-def _new_queues(positions: np.ndarray, capacity: int) -> QueueTable:
+def _new_queues(positions: np.ndarray, step: int, capacity: int) -> QueueTable:
     return QueueTable(
         positions=positions,
+        step=step,
         keys=np.full(capacity, QUEUE_FREE, np.uint64),
         least=np.zeros(capacity, np.int64),
         end=np.zeros(capacity, np.int64),

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tierdex.errors import InvalidRequestError
-from tierdex.fileparts.layout import round_up
+from tierdex.fileparts.layout import FORMAT_VERSION, round_up
 from tierdex.indexfile import layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TOPIC_DICTIONARY: Final = "topic"
+_SEQUENCE: Final = "sequence"
 _PACK_CODES: Final = dict(
     zip(("<i8", "<u8", "<i4", "<u4", "<i2", "<u2", "|i1", "|u1"), "qQiIhHbB", strict=True)
 )
@@ -59,11 +60,22 @@ class SchemaField:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of an item. Equal schemas have equal dtypes; immutable, safe to share."""
+    """The columns of an item, and where its message ends. Equal schemas have equal dtypes.
+
+    A message ends at offset + size, since an offset is a position in bytes; at offset + 1 where offsets
+    are a sequence of numbers. Immutable, safe to share.
+    """
 
     fields: tuple[SchemaField, ...] = ()
+    is_sequence: bool = (
+        False  # an offset is a message's number, and the next message has the next one
+    )
 
     def __post_init__(self) -> None:
+        if self.is_sequence and not self.has_end_offsets:
+            raise InvalidRequestError(
+                "offsets of a sequence need a queue and a size", field="schema"
+            )
         names = [field.name for field in self.fields]
         if len(set(names)) != len(names):
             raise InvalidRequestError("two fields have the same name", field="schema")
@@ -133,21 +145,41 @@ class Schema:
         wanted = {"offset": "<i8", "size": "<u4", "queue_id": "<i4"}
         return all(codes.get(name) == code for name, code in wanted.items())
 
+    @property
+    def end_step(self) -> int:
+        """From an item's offset to its end offset, for kernels; 0: the item's size."""
+        return int(self.is_sequence)
+
+    @cached_property
+    def is_message(self) -> bool:
+        """Whether an item is a message's: the fields of MESSAGE_SCHEMA, wherever the message ends."""
+        return self.fields == MESSAGE_SCHEMA.fields
+
+    @property
+    def format_version(self) -> int:
+        """Version of a file with this schema: programs of version 1 would take a number for a position."""
+        return layout.SEQUENCE_FORMAT_VERSION if self.is_sequence else FORMAT_VERSION
+
     def encode(self) -> bytes:
         """Return the schema as JSON; equal schemas give equal bytes."""
         rows = [[field.name, field.code, int(field.dictionary)] for field in self.fields]
-        return json.dumps({"fields": rows}, separators=(",", ":")).encode()
+        said = {"fields": rows} | ({"offsets": _SEQUENCE} if self.is_sequence else {})
+        return json.dumps(said, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Schema:
         """Return the schema in `data`. Raises ValueError when it is not one."""
         try:
-            rows = json.loads(data.decode())["fields"]
-            found = cls(tuple(SchemaField(name, code, bool(flag)) for name, code, flag in rows))
-        except (KeyError, TypeError, RecursionError, InvalidRequestError) as error:
+            said = json.loads(data.decode())
+            offsets = said.get("offsets")
+            if offsets not in {None, _SEQUENCE}:
+                raise ValueError(f"not a schema: offsets are {offsets!r}")
+            rows = [SchemaField(name, code, bool(flag)) for name, code, flag in said["fields"]]
+            found = cls(tuple(rows), is_sequence=offsets is not None)
+        except (AttributeError, KeyError, TypeError, RecursionError, InvalidRequestError) as error:
             raise ValueError(f"not a schema: {error}") from error
-        # The same object in every file: queries compare it with this one, which is quick then.
-        return MESSAGE_SCHEMA if found == MESSAGE_SCHEMA else found
+        # The same object in every file: puts compare it with theirs, which is quick then.
+        return next((one for one in (MESSAGE_SCHEMA, SEQUENCE_SCHEMA) if one == found), found)
 
 
 MESSAGE_SCHEMA: Final = Schema(
@@ -157,6 +189,8 @@ MESSAGE_SCHEMA: Final = Schema(
         SchemaField("queue_id", "<i4"),
     )
 )
+# Of a log that numbers its messages: Kafka, Pulsar, our own.
+SEQUENCE_SCHEMA: Final = Schema(MESSAGE_SCHEMA.fields, is_sequence=True)
 # Least and greatest value of a message's fields, both allowed. Any other schema is bounded by its dtypes.
 MESSAGE_RANGES: Final = {
     "offset": (0, (1 << 63) - 1),
@@ -169,6 +203,11 @@ MESSAGE_OFFSET_POSITION: Final = MESSAGE_SCHEMA.position("offset")
 MESSAGE_SIZE_POSITION: Final = MESSAGE_SCHEMA.position("size")
 MESSAGE_QUEUE_POSITION: Final = MESSAGE_SCHEMA.position("queue_id")
 assert MESSAGE_BYTES == 40
+
+
+def message_schema(offsets: str) -> Schema:
+    """Return the schema of messages whose offsets are `bytes`, positions, or a `sequence` of numbers."""
+    return SEQUENCE_SCHEMA if offsets == _SEQUENCE else MESSAGE_SCHEMA
 
 
 def join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -53,7 +53,8 @@ class TierdexDataSource(DataSource):
             )
         from tierdex.pipeline.writers import BatchWriter
 
-        return BatchWriter(WriteOptions.parse(self.options), _form(schema))
+        options = WriteOptions.parse(self.options)
+        return BatchWriter(options, _form(schema, options.offsets))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return a streaming sink; only appending is supported, since entries are facts."""
@@ -61,7 +62,8 @@ class TierdexDataSource(DataSource):
             raise InvalidRequestError("is refused: entries are only appended", field="outputMode")
         from tierdex.pipeline.writers import StreamWriter
 
-        return StreamWriter(WriteOptions.parse(self.options), _form(schema))
+        options = WriteOptions.parse(self.options)
+        return StreamWriter(options, _form(schema, options.offsets))
 
 
 def _columns(options: ReadOptions) -> tuple[str, ...]:
@@ -80,5 +82,6 @@ def _columns(options: ReadOptions) -> tuple[str, ...]:
     return columns
 
 
-def _form(schema: StructType) -> EntryForm:
-    return EntryForm.of({one.name: one.dataType.simpleString() for one in schema.fields})
+def _form(schema: StructType, offsets: str) -> EntryForm:
+    types = {one.name: one.dataType.simpleString() for one in schema.fields}
+    return EntryForm.of(types, offsets)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tierdex.errors import InvalidRequestError
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema
+from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, message_schema
 from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
 
 LOCATION_SCHEMAS: Final = (MESSAGE_SCHEMA, PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA)
@@ -33,8 +33,8 @@ class EntryForm:
     has_message_id: bool
 
     @classmethod
-    def of(cls, types: dict[str, str]) -> EntryForm:
-        """Choose by column names; `types` are Spark's simple type names.
+    def of(cls, types: dict[str, str], offsets: str = "bytes") -> EntryForm:
+        """Choose by column names; `types` are Spark's simple type names, `offsets` is the option.
 
         Raises InvalidRequestError naming the column that is missing, unknown or of a wrong type.
         """
@@ -48,6 +48,10 @@ class EntryForm:
                 "with row_group, row)",
                 field=min(lacking),
             )
+        if schema.is_message:
+            schema = message_schema(offsets)
+        elif offsets != "bytes":
+            raise InvalidRequestError("goes with queue_id, offset and size only", field="offsets")
         form = cls(schema, "key" in types, "keys" in types, "message_id" in types)
         form._check(types)
         return form

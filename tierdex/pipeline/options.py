@@ -16,6 +16,7 @@
 | `targetEntries` | most entries of one file |
 | `timeBucket` | milliseconds; a new file at each step of time (rows must come sorted by time) |
 | `filterBits` | 16, 8 or 0 |
+| `offsets` | `bytes` (default) or `sequence`: what a message's offset is, see the setting `offsets` |
 | `mergeSmall` | streaming only: `false` leaves small files as they are |
 
 Names are matched without regard to case, as everywhere in Spark. Depends on job_store and lifecycle.
@@ -50,7 +51,7 @@ _READ_NAMES: Final = (
     "nodes",
     "itemsPerPartition",
 )
-_WRITE_NAMES: Final = ("node", "targetEntries", "timeBucket", "filterBits", "mergeSmall")
+_WRITE_NAMES: Final = ("node", "targetEntries", "timeBucket", "filterBits", "offsets", "mergeSmall")
 _SPARK_NAMES: Final = ("path", "checkpointLocation", "queryName")
 MIN_TIME: Final = -(1 << 63)
 MAX_TIME: Final = (1 << 63) - 1
@@ -112,6 +113,7 @@ class WriteOptions:
     target_entries: int = TARGET_ENTRIES
     time_bucket_ms: int = 0
     filter_bits: int = 16
+    offsets: str = "bytes"
     merge_small: bool = True
 
     @classmethod
@@ -126,12 +128,16 @@ class WriteOptions:
         merge_small = given.get("mergeSmall", "true").lower()
         if merge_small not in {"true", "false"}:
             raise InvalidRequestError("must be true or false", field="mergeSmall")
+        offsets = given.get("offsets", "bytes")
+        if offsets not in {"bytes", "sequence"}:
+            raise InvalidRequestError("must be bytes or sequence", field="offsets")
         return cls(
             link=StoreLink.of(given.get("path"), _credentials(options)),
             node=node,
             target_entries=_number(given, "targetEntries", TARGET_ENTRIES),
             time_bucket_ms=_number(given, "timeBucket", 0, least=0),
             filter_bits=filter_bits,
+            offsets=offsets,
             merge_small=merge_small == "true",
         )
 

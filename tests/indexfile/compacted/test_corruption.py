@@ -127,6 +127,6 @@ def test_foreign_and_newer_files_say_so(tmp_path):
         faults = check_file(LocalFileSystem(), path)
         assert len(faults) == 1
     newer = bytearray(DATA)
-    newer[8] = 2
+    newer[8] = 3
     path.write_bytes(newer)
     assert "newer" in check_file(LocalFileSystem(), path)[0]

@@ -60,6 +60,7 @@ def build(
     time_bucket: Annotated[
         str | None, typer.Option(help="No file holds two of these: '1 hour', '1 day'.")
     ] = None,
+    offsets: Annotated[str, typer.Option(help="What an offset is: bytes, or sequence.")] = "bytes",
     format: Annotated[str | None, typer.Option(help="Spark's name of the format.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
@@ -72,8 +73,9 @@ def build(
             frame.createOrReplaceTempView("input")
             frame = spark.sql(sql)
         rows = run_build(
-            frame, store, node=node, target_entries=target_entries, time_bucket=time_bucket
-        )
+            frame, store, node=node, target_entries=target_entries, time_bucket=time_bucket,
+            options={"offsets": offsets},
+        )  # fmt: skip
     write_fields(output, {"rows": rows})
 
 

@@ -31,7 +31,6 @@ from tierdex.indexfile.newest_columns import (
     NewestColumns,
     newest_bytes,
 )
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def _files_to_search(
         reader = handle.reader
         if not isinstance(reader, ChainedReader | CompactedFile):
             return None
-        if reader.schema != MESSAGE_SCHEMA:
+        if not reader.schema.is_message:
             return None
         if handle.sealed_at_ms is not None and executor.read_view.hides(handle, topic):
             continue

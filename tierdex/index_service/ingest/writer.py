@@ -42,7 +42,7 @@ from tierdex.index_service.ingest.item_columns import item_count, items_of_colum
 from tierdex.index_service.ingest.next_file import NextFile, reserve_ahead
 from tierdex.indexfile.chained.file import FileFullError
 from tierdex.indexfile.columns import ItemRows
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.indexfile.schema import SEQUENCE_SCHEMA, message_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,6 +83,8 @@ class Writer:
         self._is_led = is_led
         settings = folder.settings
         self._item_capacity = settings.item_capacity
+        # Of single puts, of a log's messages, and of a batch that names no other.
+        self._schema = SEQUENCE_SCHEMA if is_led else message_schema(settings.offsets)
         self._on_short_of_room = on_short_of_room
         self._is_asked_for_room = False
         self._lock = threading.RLock()
@@ -136,7 +138,7 @@ class Writer:
             while not self.puts.take(rows):
                 self._flush_locked()
                 if not self.puts.can_hold(rows):
-                    self._append_locked([self.puts.items_of(rows)], MESSAGE_SCHEMA)
+                    self._append_locked([self.puts.items_of(rows)], self._schema)
                     return
 
     def write(self, entry: CheckedPut) -> None:
@@ -146,7 +148,7 @@ class Writer:
             if not self.puts.put(entry, "os"):
                 self._flush_locked()  # put order is kept
                 rows = self.puts.items_of(self.puts.rows_of(entry))
-                self._append_locked([rows], MESSAGE_SCHEMA)
+                self._append_locked([rows], self._schema)
 
     def _admit(self, topic: str) -> None:
         self._refuse_led()
@@ -172,7 +174,7 @@ class Writer:
     def _flush_locked(self) -> None:
         rows = self.puts.gathered()
         if rows is not None:
-            self._append_locked([rows], MESSAGE_SCHEMA)
+            self._append_locked([rows], self._schema)
             self.puts.drop(rows.row_count)
 
     def show_buffered(self) -> None:
@@ -216,18 +218,18 @@ class Writer:
         with self._lock:
             self.check_accepts()
             count = item_count(items)
-            if self._rows_for_next_append(1, count, MESSAGE_SCHEMA) == count:
-                self._append_locked(items, MESSAGE_SCHEMA, source)
+            if self._rows_for_next_append(1, count, self._schema) == count:
+                self._append_locked(items, self._schema, source)
                 return
             partial = source._replace(partial=True)
             for each in items:
                 first = 0
                 while first < each.row_count:
                     left = each.row_count - first
-                    count = self._rows_for_next_append(1, left, MESSAGE_SCHEMA)
+                    count = self._rows_for_next_append(1, left, self._schema)
                     is_last = count == left and each is items[-1]
                     self._append_locked(
-                        [sliced(each, first, count)], MESSAGE_SCHEMA, source if is_last else partial
+                        [sliced(each, first, count)], self._schema, source if is_last else partial
                     )
                     first += count
 
@@ -264,7 +266,7 @@ class Writer:
             file = self._append_to_active(items, schema, source)
         except OSError as error:
             raise disk_error(error) from error
-        if schema == MESSAGE_SCHEMA and not self._is_led:
+        if schema == self._schema and not self._is_led:
             rows = items[0]
             self.puts.open_to(file, rows.topics if isinstance(rows, ItemRows) else ())
         if not self._is_asked_for_room and self._lacks_room(file):

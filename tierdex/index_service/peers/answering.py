@@ -23,7 +23,7 @@ from tierdex.index_service.readers.file_reader import Budget, FileMeter, FileSea
 from tierdex.index_service.readers.local_file import query_reader
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.lookup import DONE
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from tierdex.compactor.claim import NodeClaim
@@ -100,7 +100,7 @@ class UnpublishedEntries:
         search = FileSearch(lookups, wanted, limits, None, max(_LEAST_ITEMS, share))
         budget = Budget(requests=0, items=self._settings.query_max_items)
         answer = query_reader(handle.reader).search(search, FileMeter(budget))
-        if answer.schema != MESSAGE_SCHEMA:
+        if not answer.schema.is_message:
             raise CorruptFileError(handle.file_id, "locations of another schema: not published yet")
         rows = answer.found.rows
         numbers = np.repeat(answer.wanted, np.diff(answer.found.offsets))

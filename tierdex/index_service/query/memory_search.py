@@ -38,7 +38,7 @@ from tierdex.indexfile.lookup import (
     Few,
     Lookup,
 )
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class MemoryFile:
         """Take the file's filter into `filters`, if it lies here whole and has one."""
         reader = handle.reader
         is_local = isinstance(reader, ChainedFile | CompactedFile)
-        self.file: Any = reader if is_local and reader.schema == MESSAGE_SCHEMA else None
+        self.file: Any = reader if is_local and reader.schema.is_message else None
         self.filter = -1  # its number among the filters
         if isinstance(reader, CompactedFile) and reader.item_count:
             self.filter = len(filters)

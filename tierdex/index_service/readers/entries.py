@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.index_service.answer import Entry
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.row_identity import row_fingerprints
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +63,7 @@ def entries_of(
 ) -> list[Entry]:
     """Return the entries of one file's rows, in order."""
     place = handle.file_id, handle.state.value, handle.node
-    if schema != MESSAGE_SCHEMA:
+    if not schema.is_message:
         decoder = RowDecoder(schema, dictionaries)
         return [
             _make_entry(decoder.names, location, timestamp, place, hash_function)

@@ -29,7 +29,6 @@ from tierdex.indexfile.compacted.hash_group import HashGroup
 from tierdex.indexfile.compacted.sidecar import read_topics
 from tierdex.indexfile.layout import TAG_NONE
 from tierdex.indexfile.lookup import NOT_SEARCHED, NOTHING, Found
-from tierdex.indexfile.schema import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -280,7 +279,7 @@ class PublishedFile:
             if head is None or not group.has_entries:
                 return None, NOT_SEARCHED
             sidecar = head.through(group)
-        if sidecar.schema != MESSAGE_SCHEMA:
+        if not sidecar.schema.is_message:
             return sidecar, NOT_SEARCHED if sidecar.may_contain(lookup.key_hash) else NOTHING
         key = self.row.object_key
         few = sidecar.find_few(

@@ -23,7 +23,7 @@ from tierdex.indexfile.chained.kernels.batch_record import begin_batch, finish_b
 from tierdex.indexfile.chained.kernels.message_rows import write_messages
 from tierdex.indexfile.columns import ItemColumns, ItemRows
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, column_hashes, topic_seeds
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ def _of_columns(items: ItemColumns, schema: Schema, dictionaries: Dictionaries) 
     places[k.S_TAGS] = address(tags)
     columns, arrays = _columns(items, schema, dictionaries)
     messages = None
-    if picked is None and hashes is not None and len(tags) == 1 and schema == MESSAGE_SCHEMA:
+    if picked is None and hashes is not None and len(tags) == 1 and schema.is_message:
         messages = _message_columns(columns, address(hashes), int(tags[0]))
     keep = (items, picked, tags, seeds, hashes, arrays)
     return StagedItems(count, keep, messages=messages, places=places, columns=columns)

@@ -89,6 +89,7 @@ class BatchStatistics:
             self.array[k.B_OFFSET_POSITION] = schema.position("offset")
             self.array[k.B_SIZE_POSITION] = schema.position("size")
             self.array[k.B_QUEUE_POSITION] = schema.position("queue_id")
+            self.array[k.B_END_STEP] = schema.end_step
             self._set_ends(np.empty(0, np.uint64), np.empty(0, np.int64), _ENDS_CAPACITY)
 
     # -- what kernels counted ---------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 `measure_rows` sees rows in any order; `mark_runs` sees them sorted by hash, newest first, and whole
 runs at a time. All take the address of the rows.
 
-Depends on the kernel decorator, intrinsics and layout only.
+Depends on the kernel decorator, intrinsics, end_offset and layout only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_u64,
 )
 from tierdex.indexfile import layout
+from tierdex.indexfile.kernels.end_offset import end_of
 
 QUEUE_FREE = np.uint64(0xFFFFFFFFFFFFFFFF)  # topic 2**32 - 1 is never given out
 ORDER_BROKEN = -1
@@ -32,11 +33,12 @@ class QueueTable(NamedTuple):
     """An open hash table of queues, half full at most: `keys` u8 (topic << 32 | queue), QUEUE_FREE elsewhere.
 
     `least` offset and greatest `end` offset are i8, one a key; the capacity is a power of two.
-    `positions` i8[3] has the bytes of offset, size and queue_id in a row, -1 when rows have none;
-    `used` i8[1] counts the keys.
+    `positions` i8[3] has the bytes of offset, size and queue_id in a row, -1 when rows have none; `step`
+    leads from an offset to its end, 0: the size. `used` i8[1] counts the keys.
     """
 
     positions: Any
+    step: Any
     keys: Any
     least: Any
     end: Any
@@ -150,7 +152,7 @@ def _measure_tags(rows: int, item_bytes: int, count: int, tags: Any) -> None:
 @kernel
 def _measure_queues(rows: int, item_bytes: int, count: int, queues: Any) -> Any:
     """Widen a QueueTable by `count` rows; return the rows done, fewer when it is half full."""
-    positions, keys, least, end, used = queues
+    positions, step, keys, least, end, used = queues
     offset_at, size_at, queue_at = positions[0], positions[1], positions[2]
     mask = np.uint64(keys.shape[0] - 1)
     for i in range(count):
@@ -169,7 +171,8 @@ def _measure_queues(rows: int, item_bytes: int, count: int, queues: Any) -> Any:
                 end[place] = offset
                 used[0] += 1
         least[place] = min(least[place], offset)
-        end[place] = max(end[place], offset + np.int64(load_u32(row + size_at)))
+        size = np.int64(load_u32(row + size_at))
+        end[place] = max(end[place], end_of(offset, size, step))
     return count
 
 

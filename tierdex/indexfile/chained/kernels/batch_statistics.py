@@ -5,7 +5,7 @@ slots and rows lie, and everything that is derived from batches alone (next row,
 CRC, counts, times, greatest end offset of each (topic, queue)). Kernels advance it, Python reads it.
 
 The end offsets lie in an open table; it has room for one more block of items unless `is_crowded`.
-Depends on intrinsics, compile and layout.
+Depends on intrinsics, compile, end_offset and layout.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_u64,
 )
 from tierdex.indexfile import layout
+from tierdex.indexfile.kernels.end_offset import end_of
 
 BLOCK_ITEMS = 128
 
@@ -55,18 +56,19 @@ B_SCRATCH = 22  # address of 2 * BLOCK_ITEMS u8
 B_FINGERPRINT = 23
 B_PUBLISHED = 24  # address of what readers may see: rows, items, least and greatest time (i8 each)
 B_HAS_SOURCE = 25  # 1: the dictionary bytes of the last scanned batch begin with a source position
-STATISTICS_LENGTH = 26
+B_END_STEP = 26  # from an item's offset to its end; 0: its size
+STATISTICS_LENGTH = 27
 
 ENDS_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 ENDS_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_INT64_MAX = np.int64(0x7FFFFFFFFFFFFFFF)
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
 _TOPIC_MASK = np.uint32(layout.TOPIC_MASK)
 
 
 class Ends(NamedTuple):
-    """The table of end offsets, for registers: addresses of keys, values and B_ENDS_USED; capacity (u8).
+    """The table of end offsets, for registers: addresses of keys, values and B_ENDS_USED; capacity (u8);
+    B_END_STEP.
 
     Loops take this instead of the statistics: numba counts the references to an array that is handed
     on, twice an item, which would take longer than all else that is done with it.
@@ -76,6 +78,7 @@ class Ends(NamedTuple):
     values: Any
     used: Any
     capacity: Any
+    step: Any
 
 
 @kernel
@@ -92,14 +95,15 @@ def ends_of(statistics: Any) -> Any:
     """Return the table of end offsets. It stays where it is until Python makes it larger."""
     capacity = np.uint64(statistics[B_ENDS_MASK] + 1)
     used = statistics.ctypes.data + 8 * B_ENDS_USED
-    return Ends(statistics[B_ENDS_KEYS], statistics[B_ENDS_VALUES], used, capacity)
+    return Ends(
+        statistics[B_ENDS_KEYS], statistics[B_ENDS_VALUES], used, capacity, statistics[B_END_STEP]
+    )
 
 
 @primitive
 def note_end(ends: Any, queue: Any, offset: int, size: int) -> None:
     """Take the end offset of one item of `queue` (u8, topic << 32 | queue_id) into the table."""
-    end: Any = min(offset, _INT64_MAX - size)
-    end += size
+    end: Any = end_of(offset, size, ends.step)
     # Where a queue's end offset lies when nothing was in its way; else it is searched for.
     place = np.int64(mul_high(queue * ENDS_FACTOR, ends.capacity))
     if load_u64(ends.keys + 8 * place) != queue:
