@@ -35,8 +35,15 @@ _pointer_at = ctypes.c_ssize_t.from_address
 _DATA = (
     object.__basicsize__
 )  # PyArrayObject: what every object begins with, then the data's address
-if address(_checked := np.zeros(1)) != _checked.ctypes.data:
-    raise ImportError("this numpy lays out its arrays in a way that tierdex does not know")
+
+
+def _slow_address(array: np.ndarray) -> int:
+    place: int = array.ctypes.data
+    return place
+
+
+if address(_checked := np.zeros(1)) != _slow_address(_checked):
+    address = _slow_address  # a numpy that lays out its arrays in another way
 
 
 _THREADS = threading.local()
