@@ -167,11 +167,11 @@ EXPERIMENTS = (
     ),
     Experiment(
         "power-cut", "power cut, simulated disk", "disk states", _cut_power,
-        dose=50_000, small_dose=2000, minutes=8,
+        dose=50_000, small_dose=1000, minutes=8,
     ),
     Experiment(
         "failing-calls", "each system call of 15 scenarios fails, once and for ever", "faults",
-        _fail_calls, dose=None, small_dose=610, minutes=20, cases=lambda: len(_every_failure()),
+        _fail_calls, dose=None, small_dose=305, minutes=20, cases=lambda: len(_every_failure()),
     ),
     Experiment(
         "preloaded-faults", "system calls of a real process fail: EIO, ENOSPC, EMFILE, late renames",
@@ -232,7 +232,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "log-power-cut", "power cut, a message log and its index on a simulated disk", "disk states",
-        log_life.cut_power, dose=10_000, small_dose=50, minutes=10,
+        log_life.cut_power, dose=10_000, small_dose=16, minutes=10,
     ),
     Experiment(
         "log-failing-calls", "system calls of a message log fail, once and for ever", "faults",

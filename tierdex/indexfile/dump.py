@@ -1,6 +1,6 @@
 """Describes one index file as plain values, in the words of docs/format.md: `tierdex inspect`.
 
-Depends on chained, compacted, fileparts, check and layout.
+Depends on chained, compacted, check and layout.
 """
 
 from __future__ import annotations

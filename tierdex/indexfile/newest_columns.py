@@ -9,8 +9,8 @@
     memory: times i8 | offsets i8 | hashes u8 | places i4 | sizes u4 | queues i4 | found u1
 
 Row i belongs to key i; rows of keys that no file holds are not set (`found`). Only files of the message
-schema can be searched. One thread. Depends on plain_keys, compacted, fileparts, chain_columns, lookup,
-schema and work_limit.
+schema can be searched. One thread. Depends on plain_keys, compacted, fileparts, chain_columns, lookup
+and work_limit.
 """
 
 from __future__ import annotations
