@@ -124,9 +124,8 @@ class LocalQueries:
             plan = self._prepare(topic)
             if plan is None:
                 return None
-        forgotten = (
-            freshness.forgotten
-        )  # nearly always nothing: its identity is asked, not its length
+        # Nearly always nothing is forgotten: its identity is asked, not its length.
+        forgotten = freshness.forgotten
         if forgotten is not NOTHING_FORGOTTEN and not self._is_remembered(plan, name, forgotten):
             return None
         times = None

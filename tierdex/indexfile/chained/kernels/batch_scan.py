@@ -44,9 +44,8 @@ FOR_CHAINS = 1  # move the slots to them, and compare their links
 
 # Answers of scan_batches.
 SCAN_END = 0  # the next bytes are no batch that verifies
-SCAN_DICTIONARY = (
-    1  # load source position and dictionary entries of the batch just inserted, then go on
-)
+# Load the source position and the dictionary entries of the batch just inserted, then go on.
+SCAN_DICTIONARY = 1
 SCAN_GROW = 2  # the table of end offsets is crowded: grow it, then go on
 SCAN_BAD_LINK = 3  # a verified item does not link to the head of its chain
 
