@@ -31,9 +31,9 @@ HEAVY = (
 )
 
 PUBLIC_NAMES = [
-    "Answer", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo", "FoundMessages",
-    "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError",
-    "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Receipt", "Unasked",
+    "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
+    "FoundMessages", "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady",
+    "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Unasked",
     "__version__", "errors",
 ]  # fmt: skip
 ERRORS = [
@@ -56,8 +56,8 @@ INDEX_VERBS = [
 
 LOG_VERBS = [
     "append", "append_at_once", "append_batch", "append_batch_nowait", "append_nowait", "begin_offset",
-    "call_when_more", "catch_up", "close", "end_offset", "files", "flush", "get", "offset_at", "open",
-    "queues", "read", "read_arrow", "read_many", "reader", "refresh", "roll", "run_compaction",
+    "call_when_more", "catch_up", "close", "end_offset", "files", "flush", "get", "health", "offset_at",
+    "open", "queues", "read", "read_arrow", "read_many", "reader", "refresh", "roll", "run_compaction",
     "topics", "waiting_bytes",
 ]  # fmt: skip
 

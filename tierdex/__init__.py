@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.log_service.answer import (
+        AppendReceipt,
         FoundMessages,
         LogFileInfo,
         Message,
         ReadAnswer,
-        Receipt,
     )
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.pending import PendingAppend, PendingBatch
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Answer",
+    "AppendReceipt",
     "AsyncClient",
     "Client",
     "Durability",
@@ -49,7 +50,6 @@ __all__ = [
     "PendingBatch",
     "QueueReader",
     "ReadAnswer",
-    "Receipt",
     "Unasked",
     "__version__",
     "errors",
@@ -62,7 +62,7 @@ _HOMES = {
     "tierdex.index_service.health": ("NotReady",),
     "tierdex.index_service.index": ("Index",),
     "tierdex.log_service.answer": (
-        "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "Receipt",
+        "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer",
     ),
     "tierdex.log_service.message_log": ("MessageLog",),
     "tierdex.log_service.pending": ("PendingAppend", "PendingBatch"),

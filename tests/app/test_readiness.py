@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import anyio
 import httpx2
 import pytest
 
 from tests.app.conftest import Caller, assert_problem
-from tierdex.errors import FencedError
+from tests.log_service.keyed_world import KeyedWorld
+from tierdex.errors import FencedError, UnavailableError
 from tierdex.index_service.health import NotReady
 from tierdex.index_service.index import Index
 
@@ -80,3 +83,37 @@ def test_fenced_service_refuses_puts_and_is_not_ready(tmp_path):
         assert 'tierdex_index_not_ready{reason="fenced"} 1.0' in caller.get("/metrics").text
         (line,) = [line for line in caller.log_lines() if line["event"] == "not ready"]
         assert (line["reason"], line["level"]) == ("fenced", "error")
+
+
+def test_message_log_without_room_for_appends_is_not_ready_until_there_is_some():
+    world = KeyedWorld()
+    log = world.open()
+    caller = Caller(None, log=log)
+    caller.app.state.service.readiness.is_serving = True
+    assert caller.get("/readyz").status_code == 200
+    world.disk.fail("reserve", number=errno.ENOSPC, for_ever=True)
+    message = {"topic": "t", "queue_id": 0, "body": "x"}
+    assert caller.post("/v1/messages", json={"messages": [message]}).status_code == 507
+    document = assert_problem(caller.get("/readyz"), 503, "unavailable")
+    assert document["detail"].startswith("no-file: ")
+    assert 'tierdex_log_not_ready{reason="no-file"} 1.0' in caller.get("/metrics").text
+    world.disk.heal()
+    log._components.writing.tending.step()  # though nobody appends
+    assert caller.get("/readyz").status_code == 200
+    log.close()
+    assert_problem(caller.get("/readyz"), 503, "unavailable")
+
+
+def test_message_log_whose_sync_failed_is_not_ready_until_its_journal_was_read_back():
+    world = KeyedWorld()
+    log = world.open()
+    world.append(log, ("t", 0), b"durable", [])
+    world.disk.fail("sync")
+    with pytest.raises(UnavailableError):
+        log.append(topic="t", queue_id=0, body=b"not synced")
+    assert [found.reason for found in log.health()] == ["no-file"]
+    log._components.writing.tending.step()
+    assert log.health() == []
+    assert log.append(topic="t", queue_id=0, body=b"more") == 2
+    log.close()
+    assert [found.reason for found in log.health()] == ["closed"]

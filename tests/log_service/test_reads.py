@@ -212,7 +212,9 @@ def test_many_queues_cost_no_python_object_each(tmp_path):
             answer = log.read(f"topic-{i % topics}", i // topics, 0, visible="os")
             assert [m.body for m in answer.messages] == [b"%d" % i] * 3
         assert len(log.topics()) == topics + 1
-        assert len(log.queues("topic-7")) == queues // topics
+        assert log.queues("topic-7") == list(range(queues // topics))
+        assert log.queues("topic-7", first=3, max_count=2) == [3, 4]
+        assert log.queues("topic-7", first=queues // topics - 1, max_count=2) == [199]
     with MessageLog.open(tmp_path, read_only=True) as log:
         assert len(log.topics()) == topics + 1
         assert log.end_offset("topic-7", 3) == 3

@@ -17,7 +17,13 @@ import orjson
 from tierdex.client.answers import read_json
 from tierdex.client.calls import ARROW_STREAM, Call, arrow_body, json_body, query_string, read_table
 from tierdex.errors import InvalidRequestError
-from tierdex.log_service.answer import FoundMessages, Message, MissingMessages, ReadAnswer, Receipt
+from tierdex.log_service.answer import (
+    AppendReceipt,
+    FoundMessages,
+    Message,
+    MissingMessages,
+    ReadAnswer,
+)
 from tierdex.log_service.levels import Level, level_of
 from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
@@ -25,6 +31,8 @@ from tierdex.logfile.messages import MessageBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tierdex.log_service.given_messages import GivenMessages
 
 PATH = "/v1/messages"
 _IN_ARROW = {"accept": ARROW_STREAM}
@@ -37,23 +45,19 @@ class QueuePage(NamedTuple):
     next_queue_id: int | None
 
 
-def append(
-    message: dict[str, Any], headers: Any, expect_offset: int | None, durability: str
-) -> Call[int]:
-    """Return the call for one message; `message` has its fields but `headers`, body as bytes."""
-    given = {name: value for name, value in message.items() if value is not None}
+def append(given: GivenMessages, expect_offset: int | None, durability: str) -> Call[int]:
+    """Return the call for one message."""
+    message = {name: value for name, value in given._asdict().items() if value is not None}
     try:
-        given["body"] = b64encode(given["body"]).decode()
-        if headers is not None:
-            pairs = [(name, b64encode(value).decode()) for name, value in headers]
-            given["headers"] = [{"name": name, "value": value} for name, value in pairs]
-    except (KeyError, TypeError, ValueError) as error:
+        message["body"] = b64encode(given.body).decode()
+        if given.headers is not None:
+            pairs = [(name, b64encode(value).decode()) for name, value in given.headers]
+            message["headers"] = [{"name": name, "value": value} for name, value in pairs]
+    except (TypeError, ValueError) as error:
         raise InvalidRequestError(f"must be bytes: {error}", field="body") from error
-    if isinstance(given.get("keys"), str):
-        given["keys"] = [given["keys"]]
-    elif "keys" in given:
-        given["keys"] = list(given["keys"])
-    body = json_body({"messages": [{**given, "encoding": "base64"}]})
+    if given.keys is not None:
+        message["keys"] = [given.keys] if isinstance(given.keys, str) else list(given.keys)
+    body = json_body({"messages": [{**message, "encoding": "base64"}]})
     asked = query_string({"durability": durability, "expect_offset": expect_offset})
     return Call("POST", PATH, _first_offset, asked, body, is_read=False)
 
@@ -62,32 +66,32 @@ def _first_offset(body: bytes) -> int:
     return int(read_json(body)["offsets"][0])
 
 
-def append_batch(columns: dict[str, Any], durability: str) -> Call[Receipt]:
+def append_batch(given: GivenMessages, durability: str) -> Call[AppendReceipt]:
     """Return the call for columns of messages, each a column or one value for all rows."""
     level = level_of(durability, "durability")
 
-    def read(body: bytes) -> Receipt:
-        return Receipt(read_table(body).column("offset").to_numpy(), level)
+    def read(body: bytes) -> AppendReceipt:
+        return AppendReceipt(read_table(body).column("offset").to_numpy(), level)
 
     return Call(
-        "POST", PATH, read, {"durability": durability}, arrow_body(_table(columns)), ARROW_STREAM,
+        "POST", PATH, read, {"durability": durability}, arrow_body(_table(given)), ARROW_STREAM,
         is_read=False, headers=_IN_ARROW,
     )  # fmt: skip
 
 
-def _table(columns: dict[str, Any]) -> Any:
+def _table(given: GivenMessages) -> Any:
     """Return the columns as an Arrow table of the types that the service takes."""
     import pyarrow as pa
 
     texts = pa.string()
     header = pa.struct([("name", texts), ("value", pa.binary())])
-    body = columns["body"]
+    body = given.body
     if isinstance(body, bytes | str) or not hasattr(body, "__len__"):
         raise InvalidRequestError(
             "must be a column: Arrow binary, or a list of bytes", field="body"
         )
     arrays = {}
-    for name, value in columns.items():
+    for name, value in given._asdict().items():
         kinds = {"topic": texts, "body": pa.large_binary(), "message_id": texts}
         kind = kinds.get(name)
         if value is None:

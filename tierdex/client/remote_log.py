@@ -15,6 +15,7 @@ import anyio
 
 from tierdex.client import message_calls as calls
 from tierdex.clock import Bell
+from tierdex.log_service.given_messages import GivenMessages
 from tierdex.log_service.queue_reader import QueueReader, refuse_missing, refuse_reused
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from tierdex.client.calls import Call
     from tierdex.clock import Clock
-    from tierdex.log_service.answer import FoundMessages, Message, ReadAnswer, Receipt
+    from tierdex.log_service.answer import AppendReceipt, FoundMessages, Message, ReadAnswer
 
 T = TypeVar("T")
 _WAIT_STEP_S = 10.0  # of one request, below the client's timeout
@@ -52,11 +53,8 @@ class LogVerbs:
         durability: str = "disk",
     ) -> int:
         """Append one message; return its offset. Raises what `MessageLog.append` raises."""
-        message = {
-            "topic": topic, "queue_id": queue_id, "body": body, "keys": keys, "message_id": message_id,
-            "timestamp": timestamp,
-        }  # fmt: skip
-        return self._send(calls.append(message, headers, expect_offset, durability))
+        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        return self._send(calls.append(given, expect_offset, durability))
 
     def append_batch(
         self: _Sends,
@@ -69,13 +67,10 @@ class LogVerbs:
         headers: Any = None,
         timestamp: Any = None,
         durability: str = "disk",
-    ) -> Receipt:
+    ) -> AppendReceipt:
         """Append messages by column, all or none; return their offsets."""
-        columns = {
-            "topic": topic, "queue_id": queue_id, "body": body, "keys": keys, "message_id": message_id,
-            "headers": headers, "timestamp": timestamp,
-        }  # fmt: skip
-        return self._send(calls.append_batch(columns, durability))
+        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        return self._send(calls.append_batch(given, durability))
 
     def read(
         self: _Sends,
@@ -196,11 +191,8 @@ class AsyncLogVerbs:
         durability: str = "disk",
     ) -> int:
         """Append one message; return its offset. Raises what `MessageLog.append` raises."""
-        message = {
-            "topic": topic, "queue_id": queue_id, "body": body, "keys": keys, "message_id": message_id,
-            "timestamp": timestamp,
-        }  # fmt: skip
-        return await self._send(calls.append(message, headers, expect_offset, durability))
+        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        return await self._send(calls.append(given, expect_offset, durability))
 
     async def append_batch(
         self: _SendsAsync,
@@ -213,13 +205,10 @@ class AsyncLogVerbs:
         headers: Any = None,
         timestamp: Any = None,
         durability: str = "disk",
-    ) -> Receipt:
+    ) -> AppendReceipt:
         """Append messages by column, all or none; return their offsets."""
-        columns = {
-            "topic": topic, "queue_id": queue_id, "body": body, "keys": keys, "message_id": message_id,
-            "headers": headers, "timestamp": timestamp,
-        }  # fmt: skip
-        return await self._send(calls.append_batch(columns, durability))
+        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        return await self._send(calls.append_batch(given, durability))
 
     async def read(
         self: _SendsAsync,

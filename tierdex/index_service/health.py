@@ -1,4 +1,4 @@
-"""The reasons why an open index is not ready.
+"""The reasons why an open index, or message log, is not ready.
 
 An index without a reason is ready. A reason is a state that lasts; a single failed call is none.
 `Index.health` returns the reasons, `/readyz` and `/metrics` show them.

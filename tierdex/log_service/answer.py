@@ -135,7 +135,7 @@ class FoundMessages:
         return iter(self.messages)
 
 
-class Receipt(NamedTuple):
+class AppendReceipt(NamedTuple):
     """What `append_batch` gave: the offset of each message (i8, in order of rows) and the level reached."""
 
     offsets: np.ndarray

@@ -1,11 +1,14 @@
 """Keeps the active journal young: rolls an old one, makes the next one ahead of time.
 
-Depends on the other modules of this folder.
+What keeps the log from taking appends is tried again here, so that it ends when its cause does, whether
+anybody appends or not. Depends on index_service.health and the other modules of this folder.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from tierdex.index_service.health import NO_FILE, NotReady
 
 if TYPE_CHECKING:
     from tierdex.log_service.active_journal import ActiveJournal
@@ -32,9 +35,27 @@ class JournalTending:
 
     def step(self) -> float:
         """Do what is due; return the seconds until the next look. Raises UnavailableError."""
+        self._mend()
         self._roll_when_old()
         self._make_ahead()
         return _INTERVAL_S
+
+    def health(self) -> list[NotReady]:
+        """Return why appends are refused until it is mended; empty when they are not."""
+        if self._committer.is_suspect:
+            return [
+                NotReady(NO_FILE, "a sync of the log failed: its journal is to be read back first")
+            ]
+        trouble = self._next_journal.trouble
+        if trouble is not None and self._active.journal is None:
+            return [NotReady(NO_FILE, trouble)]
+        return []
+
+    def _mend(self) -> None:
+        if self._committer.is_suspect:
+            with self._committer.commit_lock, self._committer.append_lock:
+                if self._committer.is_suspect:
+                    self._committer.mend()
 
     def _roll_when_old(self) -> None:
         with self._committer.commit_lock, self._committer.append_lock:
@@ -43,10 +64,14 @@ class JournalTending:
                 self._appender.roll("old")
 
     def _make_ahead(self) -> None:
-        journal = self._active.journal
-        if journal is None or self._next_journal.is_made:
+        if self._next_journal.is_made:
             return
-        is_due = journal.bytes_used >= _AHEAD * journal.header.capacity
-        if is_due or self._active.age_share >= _AHEAD:
+        journal = self._active.journal
+        if journal is None:
+            is_due = self._next_journal.trouble is not None  # and appends wait for it
+        else:
+            is_full = journal.bytes_used >= _AHEAD * journal.header.capacity
+            is_due = is_full or self._active.age_share >= _AHEAD
+        if is_due:
             with self._next_journal.lock:
                 self._next_journal.make_ahead(self._active.generation)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tierdex.fileparts.predecessor import Predecessor
     from tierdex.index_service.components import Components
+    from tierdex.index_service.health import NotReady
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
@@ -74,6 +75,10 @@ class LogIndex:
                 self._open()
                 self._is_stale = False
             return self._index
+
+    def health(self) -> list[NotReady]:
+        """Return why the index is not ready. One that is to be opened anew is, by whoever asks it next."""
+        return [] if self._is_stale else self._index.health()
 
     def catch_up(self) -> None:
         """Put everything that is written now. Raises UnavailableError and what the opening raises."""

@@ -9,7 +9,7 @@ Depends on value_rules, logfile and the other modules of this folder; pyarrow an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,22 +33,11 @@ from tierdex.value_rules import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierdex.log_service.given_messages import GivenMessages
     from tierdex.settings import Settings
 
 EXTRA_BYTES_MOST = 32 << 10  # so that a message with its extra fits a stage
 _NO_ROWS = np.zeros(1, np.uint32)
-
-
-class GivenMessages(NamedTuple):
-    """The columns of `append_batch`, as its caller gave them."""
-
-    topic: Any
-    queue_id: Any
-    body: Any
-    keys: Any = None
-    message_id: Any = None
-    headers: Any = None
-    timestamp: Any = None
 
 
 def check_message(settings: Settings, given: GivenMessages, now_ms: int) -> AppendRows:

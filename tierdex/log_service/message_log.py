@@ -4,7 +4,8 @@ The facade checks the arguments, calls the component that does the work, and ret
 writes a data folder; any number of processes read. Any thread may call any method. Every error is a
 TierdexError. In a child of fork every call on the parent's log raises ForkedError, and `close` does nothing.
 
-Depends on disk_errors, seams, settings, value_rules and the other modules of this folder.
+Depends on disk_errors, seams, settings, value_rules, index_service.health and the other modules of this
+folder.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError, OffsetMismatchError, ReadOnlyError
 from tierdex.fork import forked_error, tell_child
-from tierdex.log_service.answer import LogFileInfo, Receipt
+from tierdex.index_service.health import CLOSED, NotReady
+from tierdex.log_service.answer import AppendReceipt, LogFileInfo
 from tierdex.log_service.appender import ExpectationFailedError
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
+from tierdex.log_service.given_messages import GivenMessages
 from tierdex.log_service.levels import LEVELS, Level, level_of
-from tierdex.log_service.message_columns import GivenMessages, check_message, check_messages
+from tierdex.log_service.message_columns import check_message, check_messages
 from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.log_service.queue_reader import QueueReader
-from tierdex.value_rules import INT64_MAX, check_integer, check_topic
+from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -181,7 +184,7 @@ class MessageLog:
         headers: Any = None,
         timestamp: Any = None,
         durability: str = "disk",
-    ) -> Receipt:
+    ) -> AppendReceipt:
         """Append many messages by column, in order of rows; return their offsets.
 
         `body` is Arrow binary or a list of bytes; `topic`, `queue_id` and `timestamp` are one value for all
@@ -193,7 +196,7 @@ class MessageLog:
         given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
         pending = self._append_batch_nowait(given, durability)
         self._writing().committer.wait(pending.commit, pending.level)
-        return Receipt(pending.offsets, pending.level)
+        return AppendReceipt(pending.offsets, pending.level)
 
     def append_at_once(
         self,
@@ -430,9 +433,17 @@ class MessageLog:
         return self._reads.queues().topics()
 
     @with_disk_errors
-    def queues(self, topic: str) -> list[int]:
-        """Return the queues of a topic that hold messages, sorted; none for an unknown topic."""
-        return self._reads.queues().queues(check_topic(topic, "topic").encode())
+    def queues(self, topic: str, *, first: int = 0, max_count: int | None = None) -> list[int]:
+        """Return the queues of a topic that hold messages, sorted, none for an unknown topic.
+
+        Those from queue `first` on, at most `max_count`: a page costs no list of all. Raises
+        InvalidRequestError.
+        """
+        name = check_topic(topic, "topic").encode()
+        check_integer(first, "first", 0, INT32_MAX)
+        if max_count is not None:
+            check_integer(max_count, "max_count", 1)
+        return self._reads.queues().queues(name, first, max_count)
 
     @with_disk_errors
     def roll(self) -> bool:
@@ -470,6 +481,19 @@ class MessageLog:
                 )
                 for handle in snapshot.files
             ]  # fmt: skip
+
+    def health(self) -> list[NotReady]:
+        """Return why this log, or its index, is not ready for use; empty when it is. Raises nothing.
+
+        The reasons: it is closed, it can take no appends (the disk is full, or fails), or its index says one.
+        """
+        refusal, writing = self._components.refusal, self._components.writing
+        if refusal is not None:
+            return [NotReady(CLOSED, str(refusal))]
+        if writing is None:
+            return []
+        reasons = writing.tending.health()
+        return reasons if writing.log_index is None else reasons + writing.log_index.health()
 
     @with_disk_errors
     def refresh(self) -> None:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.disk_errors import RETRY_AFTER_S, disk_error
-from tierdex.errors import BacklogFullError
+from tierdex.errors import BacklogFullError, UnavailableError
 from tierdex.lifecycle.transition import move_by_rename
 from tierdex.logfile.journal.file import Journal
 
@@ -60,6 +60,7 @@ class NextJournal:
         self.lock = threading.Lock()
         self._journal: Journal | None = None
         self._has_old_blocks = False  # a journal of no use lies under the name
+        self.trouble: str | None = None  # why the last one could not be made
 
     @property
     def path(self) -> Path:
@@ -118,6 +119,15 @@ class NextJournal:
                 self._seams.filesystem.unlink(self.path)
 
     def _make(self, generation: int) -> Journal:
+        try:
+            journal = self._make_file(generation)
+        except UnavailableError as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = None
+        return journal
+
+    def _make_file(self, generation: int) -> Journal:
         filesystem = self._seams.filesystem
         wanted = _Wanted(
             self._seams.ids.uuid(), self._options.settings.journal_bytes, self._seams.clock.now_ms(),

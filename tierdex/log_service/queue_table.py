@@ -170,14 +170,17 @@ class QueueTable:
         used = np.unique(states["topic"][states["first_offset"] > 0])
         return sorted(self._tables.name(int(topic)).decode() for topic in used)
 
-    def queues(self, topic: bytes) -> list[int]:
-        """Return the ids of a topic's queues that have a message, sorted."""
+    def queues(self, topic: bytes, first: int = 0, most: int | None = None) -> list[int]:
+        """Return the ids of a topic's queues with a message, sorted: the least `most` from `first` on."""
         number = self._tables.find_topic(topic)
         if number < 0:
             return []
         states = self._tables.states()
-        held = (states["topic"] == number) & (states["first_offset"] > 0)
-        return sorted(states["queue_id"][held].tolist())
+        ids = states["queue_id"][(states["topic"] == number) & (states["first_offset"] > 0)]
+        ids = ids[ids >= first]
+        if most is not None and most < len(ids):
+            ids = np.partition(ids, most)[:most]
+        return sorted(ids.tolist())
 
     def _number_topics(self, topics: BinaryColumn) -> np.ndarray:
         out = np.empty(len(topics), np.uint32)

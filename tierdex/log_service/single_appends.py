@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.commit import Commit
     from tierdex.log_service.committer import Committer
+    from tierdex.log_service.given_messages import GivenMessages
     from tierdex.log_service.levels import Level
-    from tierdex.log_service.message_columns import GivenMessages
     from tierdex.log_service.queue_table import QueueTable
     from tierdex.logfile.journal.file import Journal
     from tierdex.settings import Settings

@@ -86,7 +86,7 @@ def create_app(
         limits=limits or load_settings(),
         keys=keys,
         metrics=Metrics(lambda: service.index, __version__, log),
-        readiness=Readiness(lambda: service.index, logger),
+        readiness=Readiness(lambda: service.health(), logger),
         logger=logger,
         clock=clock or SystemClock(),
         ids=ids or SystemIds(),

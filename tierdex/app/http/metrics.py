@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
 
@@ -172,7 +173,7 @@ class _IndexCollector:
         yield from _by_state(
             "index", totals, (("files", "index files"), ("items", "items"), ("bytes", "bytes of index files"))
         )  # fmt: skip
-        yield self._not_ready()
+        yield _not_ready("index", self._index().health())
         store = CounterMetricFamily(
             "tierdex_store_requests", "requests to the store, by verb", labels=["verb"]
         )
@@ -180,17 +181,6 @@ class _IndexCollector:
             store.add_metric([verb], count)
         yield store
         yield from _compaction_families(self._index().compaction_status())
-
-    def _not_ready(self) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(
-            "tierdex_index_not_ready",
-            "1 for each reason why the index is not ready (see /readyz), else 0",
-            labels=["reason"],
-        )
-        found = {problem.reason for problem in self._index().health()}
-        for reason in REASONS:
-            family.add_metric([reason], reason in found)
-        return family
 
 
 class _LogCollector:
@@ -207,6 +197,7 @@ class _LogCollector:
         for file in self._log.files():
             row = file_document(file)
             _add(totals, row, int(row["message_count"]))
+        yield _not_ready("log", self._log.health())
         waiting = GaugeMetricFamily(
             "tierdex_log_index_waiting_bytes",
             "bytes of journals that are written and not indexed yet",
@@ -217,6 +208,18 @@ class _LogCollector:
         yield from _by_state(
             "log", totals, (("files", "log files"), ("messages", "messages"), ("bytes", "bytes of log files"))
         )  # fmt: skip
+
+
+def _not_ready(kind: str, reasons: Iterable[NotReady]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        f"tierdex_{kind}_not_ready",
+        f"1 for each reason why the {kind} is not ready (see /readyz), else 0",
+        labels=["reason"],
+    )
+    found = {problem.reason for problem in reasons}
+    for reason in REASONS:
+        family.add_metric([reason], reason in found)
+    return family
 
 
 def _add(totals: dict[str, list[int]], row: dict[str, Any], count: int) -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.app.logs import JsonLogger
-    from tierdex.index_service.index import Index
 
 NOT_SERVING = NotReady("not-serving", "the service is starting or stopping")
 
@@ -21,18 +20,18 @@ NOT_SERVING = NotReady("not-serving", "the service is starting or stopping")
 class Readiness:
     """Lives on the event loop. `is_serving` is set while the application runs.
 
-    `index` returns the index of now.
+    `health` returns the reasons of index and log.
     """
 
-    def __init__(self, index: Callable[[], Index], logger: JsonLogger) -> None:
-        self._index = index
+    def __init__(self, health: Callable[[], list[NotReady]], logger: JsonLogger) -> None:
+        self._health = health
         self._logger = logger
         self._told: frozenset[str] = frozenset()
         self.is_serving = False
 
     def reasons(self) -> list[NotReady]:
         """Return the reasons why no request should be sent here; empty when ready."""
-        reasons = self._index().health() if self.is_serving else [NOT_SERVING]
+        reasons = self._health() if self.is_serving else [NOT_SERVING]
         self._tell(reasons)
         return reasons
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tierdex.app.logs import JsonLogger
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
+    from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
     from tierdex.settings import Settings
@@ -87,6 +88,11 @@ class Service:
     def owner(self) -> Index | MessageLog:
         """What writes the data folder: its files are rolled and compacted by this one."""
         return self.message_log if self.own_index is None else self.own_index
+
+    def health(self) -> list[NotReady]:
+        """Return why index or log are not ready: no request should be sent here."""
+        of_log = [] if self.log is None else self.log.health()  # with those of its own index
+        return of_log if self.own_index is None else self.own_index.health() + of_log
 
     @property
     def message_log(self) -> MessageLog:

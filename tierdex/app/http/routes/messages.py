@@ -217,16 +217,16 @@ async def get_queues(request: Request, query: Annotated[QueuesQuery, Query()]) -
 def _queues(log: MessageLog, query: QueuesQuery) -> dict[str, Any]:
     if query.topic is None:
         return {"topics": log.topics(), "queues": [], "next_queue_id": None}
-    later = [each for each in log.queues(query.topic) if each >= query.from_queue_id]
+    found = log.queues(query.topic, first=query.from_queue_id, max_count=query.max_count + 1)
     rows = [
         {
             "queue_id": queue_id,
             "begin_offset": log.begin_offset(query.topic, queue_id),
             "end_offset": log.end_offset(query.topic, queue_id),
         }
-        for queue_id in later[: query.max_count]
+        for queue_id in found[: query.max_count]
     ]
-    more = later[query.max_count :]
+    more = found[query.max_count :]
     return {"topics": [query.topic], "queues": rows, "next_queue_id": more[0] if more else None}
 
 
