@@ -413,3 +413,33 @@ def test_index_that_the_log_writes_is_served_with_it(log, topic):
     ]
     assert kinds[0][0] == "index"
     assert ("log", 1) in kinds
+
+
+def test_files_of_the_log_are_described_verified_and_expired(tmp_path):
+    with MessageLog.open(tmp_path, node="n", background=False, **SMALL) as log:
+        caller = Caller(None, log=log)
+        append(caller, {"topic": "a", "queue_id": 0, "body": "x", "keys": ["k"]})
+        log.roll()
+        log.run_compaction()
+        [file] = log.files()
+        path = f"/v1/admin/files/{file.file_id}"
+        told = caller.get(path).json()
+        assert (told["kind"], told["state"], told["sealed_at"]) == (
+            "log",
+            "compacted",
+            file.sealed_at,
+        )
+        assert caller.post(f"{path}:verify", json={}).json()["sound"]
+        [index_file] = log.index.files()
+        assert caller.get(f"/v1/admin/files/{index_file.file_id}").json()["kind"] == "index"
+        assert caller.get("/v1/admin/files/00000000000000000001-n").status_code == 404
+        order = {"before": 4_000_000_000_000}
+        assert [
+            f["file_id"] for f in caller.post("/v1/admin/expire", json=order).json()["files"]
+        ] == [file.file_id]
+        assert caller.get(path).status_code == 404
+        answer = read(caller, "a", 0)
+        assert (answer["begin_offset"], answer["end_offset"], answer["from_begin"]) == (1, 1, True)
+        found = caller.get("/v1/messages", params={"topic": "a", "key": "k"}).json()
+        assert (found["messages"], found["complete"]) == ([], True)
+        assert found["expired"] == [{"topic": "a", "queue_id": 0, "offset": 0}]

@@ -43,7 +43,7 @@ def log_file_document(file: LogFileInfo) -> dict[str, Any]:
     """Return a file of the message log with the fields of an index file: its messages are its items."""
     return FileInfo(
         file.file_id, file.state, file.begin, file.min_time, file.max_time, file.message_count, 0,
-        file.bytes, file.file_id.partition("-")[2], kind="log",
+        file.bytes, file.file_id.partition("-")[2], file.sealed_at, None, file.reason, kind="log",
     ).to_dict()  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tierdex.client.calls import ARROW_STREAM, Call, arrow_body, json_body, quer
 from tierdex.errors import InvalidRequestError
 from tierdex.log_service.answer import (
     AppendReceipt,
+    ExpiredMessage,
     FoundMessages,
     Message,
     MissingMessages,
@@ -187,7 +188,8 @@ def read_found(body: bytes) -> FoundMessages:
         )
         for row in document["messages"]
     )  # fmt: skip
-    return FoundMessages(messages, _missing(document), document["next_cursor"])
+    expired = tuple(ExpiredMessage(**row) for row in document.get("expired", ()))
+    return FoundMessages(messages, _missing(document), document["next_cursor"], expired)
 
 
 def _missing(document: dict[str, Any]) -> tuple[MissingMessages, ...]:

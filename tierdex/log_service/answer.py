@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.levels import Level
     from tierdex.logfile.messages import MessageBatch
 
@@ -112,17 +113,27 @@ class ReadAnswer:
         )
 
 
+class ExpiredMessage(NamedTuple):
+    """Where a message was that retention has taken: the index still knows of it."""
+
+    topic: str
+    queue_id: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class FoundMessages:
     """The messages of a key or message ID, newest first.
 
     When `complete` is false, `missing` names what could not be read, or is not indexed yet: the messages
-    may be there. `next_cursor` asks for more, None when there are no more.
+    may be there. `next_cursor` asks for more, None when there are no more. `expired` are messages under the
+    key's hash that are gone from the log by their age: the answer is complete without them.
     """
 
     messages: tuple[Message, ...]
     missing: tuple[MissingMessages, ...] = ()
     next_cursor: str | None = None
+    expired: tuple[ExpiredMessage, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -154,3 +165,13 @@ class LogFileInfo:
     max_time: int
     begin: int
     generation: int
+    sealed_at: int | None = None
+    reason: str | None = None  # of a file that does not open: nothing else is known of it
+
+
+def describe_file(handle: FileHandle) -> LogFileInfo:
+    """Return the row of a file in the table."""
+    return LogFileInfo(
+        handle.file_id, handle.state.value, handle.item_count, handle.bytes, handle.min_time,
+        handle.max_time, handle.begin_ms, handle.reader.generation, handle.sealed_at_ms,
+    )  # fmt: skip

@@ -92,6 +92,7 @@ class CheckedReads:
         with self._components.table.snapshot() as snapshot:
             for handle in snapshot.file_list.local():
                 note_ends(queues, handle.reader)
+        queues.raise_ends(*self._components.gone.current.ends.columns())
         return queues
 
     def refresh(self) -> None:

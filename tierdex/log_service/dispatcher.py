@@ -65,7 +65,8 @@ class Dispatcher:
             walk, number = self._walk, self._number
             ahead = [handle for handle in files if handle.number >= number]
             total: int = sum(handle.reader.bytes_used for handle in ahead)
-            return max(0, total - (walk.position if walk is not None else 0))
+            is_walking = walk is not None and any(handle.number == number for handle in ahead)
+            return max(0, total - (walk.position if walk is not None and is_walking else 0))
 
     def has_passed(self, handle: FileHandle) -> bool:
         """Say whether all of a file that takes no more appends is in the index."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.seams import Seams
 
 _ATTEMPTS = 5  # a file may be moved between the look at a folder and its opening
@@ -37,10 +38,13 @@ _ATTEMPTS = 5  # a file may be moved between the look at a folder and its openin
 class FolderReader:
     """Keeps a table in step with the folders. Safe to share between threads."""
 
-    def __init__(self, seams: Seams, paths: DataPaths, table: FileTable, node: str) -> None:
+    def __init__(
+        self, seams: Seams, paths: DataPaths, table: FileTable, gone: GoneRecord, node: str
+    ) -> None:
         self._filesystem = seams.filesystem
         self._paths = paths
         self._table = table
+        self._gone = gone
         self._node = node
         self._lock = threading.Lock()
         self.unread: list[MissingMessages] = []  # files that do not open
@@ -62,6 +66,7 @@ class FolderReader:
         found = dict.fromkeys(self._numbers(FileState.UNSEALED), FileState.UNSEALED)
         found |= dict.fromkeys(self._numbers(FileState.SEALED), FileState.SEALED)
         found |= dict.fromkeys(self._numbers(FileState.COMPACTED), FileState.COMPACTED)
+        self._gone.refresh()  # what expired before a folder was listed is in it
         self.unread = []
         for number, state in sorted(found.items()):
             handle = self._table.get(number, self._node)

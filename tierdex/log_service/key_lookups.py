@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierdex.log_service.answer import FoundMessages, Message, MissingMessages
+from tierdex.log_service.answer import ExpiredMessage, FoundMessages, Message, MissingMessages
 from tierdex.log_service.reads import QueuePosition, ReadLimits
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def find_messages(
     missing = [] if lag is None else [lag]
     missing += reads.quarantined()
     found: list[Message] = []
+    expired: list[ExpiredMessage] = []
     newest: list[Message] = []  # that are not indexed: beyond `max_count`
     cursor = lookup.cursor
     limits = ReadLimits(1, _ONE_MESSAGE, level)
@@ -68,11 +69,16 @@ def find_messages(
                 newest += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
         missing += [MissingMessages(each.file, each.reason) for each in answer.missing]
         own = [_place(entry) for entry in answer.entries if entry.node == log_index.node]
-        for one in reads.read_many([place for place in own if place not in unindexed], limits):
+        indexed = [place for place in own if place not in unindexed]
+        for place, one in zip(indexed, reads.read_many(indexed, limits), strict=True):
+            if place.offset < one.begin_offset:
+                expired.append(ExpiredMessage(*place))
+                continue
             found += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
         cursor = answer.next_cursor
         if cursor is None or len(found) >= lookup.max_count:
-            return FoundMessages((*newest, *found), _distinct(missing), cursor)
+            messages = (*newest, *found)
+            return FoundMessages(messages, _distinct(missing), cursor, tuple(expired))
 
 
 def _place(entry: Entry) -> QueuePosition:
@@ -81,7 +87,7 @@ def _place(entry: Entry) -> QueuePosition:
 
 
 def _messages_of(answer: ReadAnswer, missing: list[MissingMessages]) -> Sequence[Message]:
-    """Return the message that was read, none where it has not got the level, or has expired."""
+    """Return the message that was read, none where it has not got the level."""
     if len(answer) and not answer.from_begin:
         return answer.messages
     missing += answer.missing

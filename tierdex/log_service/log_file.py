@@ -133,6 +133,10 @@ class SealedFile:
     def bytes_used(self) -> int:
         return self.journal.bytes
 
+    def check(self) -> list[str]:
+        """Return every broken rule, in words. Reads it whole."""
+        return self.journal.check()
+
     def close(self) -> None:
         self.journal.close()
 
@@ -184,6 +188,10 @@ class GroupedLogFile:
     @property
     def bytes_used(self) -> int:
         return self.file.bytes
+
+    def check(self) -> list[str]:
+        """Return every broken rule, in words. Reads it whole."""
+        return self.file.check()
 
     def close(self) -> None:
         self.file.close()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.folder_lock import SharedFolderLock
     from tierdex.log_service.committer import Committer
+    from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.key_lookups import Lookup
     from tierdex.log_service.reads import QueuePosition
     from tierdex.seams import Seams
@@ -48,6 +49,7 @@ class LogIndex:
     def __init__(
         self, data: Path, store: str | Store | None, settings: Settings, seams: Seams,
         lock: SharedFolderLock, table: FileTable, committer: Committer, numbers: NextNumber,
+        gone: GoneRecord,
     ) -> None:  # fmt: skip
         """Open it; the log has recovered, and nothing was appended since. Raises as `Index.open`."""
         self._data = data
@@ -58,6 +60,7 @@ class LogIndex:
         self._table = table
         self._committer = committer
         self._numbers = numbers
+        self._gone = gone
         self._lock = threading.Lock()  # held while the index is opened anew
         self._is_stale = False
         self._open()
@@ -141,7 +144,7 @@ class LogIndex:
                     is_same = source.partial or end.batch_crc == source.batch_crc
                     at_end = source.batch_count == end.batch_count
                     return source.batch_count < end.batch_count or (at_end and is_same)
-        return False
+        return source.uuid in self._gone.current.files  # it went as a whole, by its age
 
     def _make_durable(self) -> None:
         """Sync what was written. Raises UnavailableError: the index file is sealed later."""

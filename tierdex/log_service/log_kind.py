@@ -125,8 +125,10 @@ class LogKind:
 
     def may_compact(self, handle: FileHandle) -> bool:
         """Say whether a sealed journal is whole and in the index."""
-        if handle.uuid in self._damaged:
-            return False
+        return handle.uuid not in self._damaged and self.is_indexed(handle)
+
+    def is_indexed(self, handle: FileHandle) -> bool:
+        """Say whether all of a file that takes no more appends is in the index, if there is one."""
         return self.log_index is None or self.log_index.has_passed(handle)
 
     def compact(self, handle: FileHandle) -> None:
@@ -178,5 +180,6 @@ class LogKind:
             reader=opened.lease.reader,
             path=opened.path,
             sealed_at_ms=opened.sealed_at_ms,
+            topics=opened.topics,
             fixed_bytes=opened.fixed_bytes,
         )

@@ -8,7 +8,9 @@ log_file.
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
@@ -18,6 +20,7 @@ from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.gap import BatchOrder
 from tierdex.lifecycle.recovery import Identity
+from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX, topic_set
 from tierdex.log_service.log_file import GroupedLogFile, LiveFile, SealedFile
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.file import GroupedFile
@@ -26,11 +29,32 @@ from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
 from tierdex.logfile.layout import HEADER_MAGIC, Form
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
+    from tierdex.lifecycle.recovery import FolderListing
+    from tierdex.lifecycle.topic_set import TopicSet
+    from tierdex.logfile.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+
+def remove_gone(
+    filesystem: FileSystem, listing: FolderListing, gone: Collection[bytes]
+) -> FolderListing:
+    """Finish an expiry that was cut off: remove files of these uuids. Raises OSError.
+
+    Durable before: the record that names them, and says where their queues go on.
+    """
+    named = frozenset(gone)
+    there = [file for file in listing.files if file.identity and file.identity.uuid in named]
+    for file in there:
+        filesystem.unlink(file.path)
+        filesystem.sync_folder(file.path.parent)
+        logger.info("removed, as it expired", extra={"path": str(file.path)})
+    return replace(listing, files=tuple(file for file in listing.files if file not in there))
 
 
 class JournalMending:
@@ -100,6 +124,7 @@ def open_sealed(filesystem: FileSystem, node: str, number: int, path: Path) -> F
             path=path,
             begin_ms=int(journal.extra.get("begin_ms", journal.header.created_ms)),
             sealed_at_ms=int(journal.extra.get("sealed_at_ms", filesystem.modified_ms(path))),
+            topics=_topics_of(journal.topics),
             fixed_item_count=journal.message_count,
             fixed_min_time=journal.min_time,
             fixed_max_time=journal.max_time,
@@ -124,6 +149,7 @@ def open_grouped(filesystem: FileSystem, node: str, number: int, path: Path) -> 
             path=path,
             begin_ms=int(extra.get("begin_ms", file.header.created_ms)),
             sealed_at_ms=int(extra.get("sealed_at_ms", filesystem.modified_ms(path))),
+            topics=_topics_of(file.topics),
             fixed_item_count=file.message_count,
             fixed_min_time=file.min_time,
             fixed_max_time=file.max_time,
@@ -132,6 +158,13 @@ def open_grouped(filesystem: FileSystem, node: str, number: int, path: Path) -> 
     except BaseException:
         file.close()
         raise
+
+
+def _topics_of(topics: Topics) -> TopicSet:
+    """Return the topics of a file for retention; None when they are too many to list."""
+    if len(topics) > TOPICS_LISTED_MAX:
+        return None
+    return topic_set(topics.name(index).decode() for index in range(len(topics)))
 
 
 def open_immutable(

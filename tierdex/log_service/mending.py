@@ -26,12 +26,15 @@ from tierdex.logfile.journal.file import Journal, recover_journal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.committer import Committer
     from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.queue_table import QueueTable
+    from tierdex.logfile.columns import QueueColumns
     from tierdex.seams import Seams
 
 logger = logging.getLogger(__name__)
@@ -125,10 +128,14 @@ class Mender:
 
 def note_ends(queues: QueueTable, reader: LogFile) -> None:
     """Let the queues of a file go on behind it. Raises CorruptFileError."""
+    queues.note_ends(*ends_of(reader))
+
+
+def ends_of(reader: LogFile) -> tuple[QueueColumns, np.ndarray]:
+    """Return (queues, next offsets i8) of a file. Raises CorruptFileError."""
     if isinstance(reader, GroupedLogFile):
-        queues.note_ends(*queues_of_grouped(reader.file))
-    elif isinstance(reader, SealedFile):
-        queues.note_ends(*queues_of_sealed(reader.journal))
-    else:
-        columns, _, next_offsets = queues_of_tables(reader.journal.tables)
-        queues.note_ends(columns, next_offsets)
+        return queues_of_grouped(reader.file)
+    if isinstance(reader, SealedFile):
+        return queues_of_sealed(reader.journal)
+    columns, _, next_offsets = queues_of_tables(reader.journal.tables)
+    return columns, next_offsets

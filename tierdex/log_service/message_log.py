@@ -15,15 +15,16 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
-from tierdex.errors import InvalidRequestError, OffsetMismatchError, ReadOnlyError
+from tierdex.errors import InvalidRequestError, OffsetMismatchError
 from tierdex.fork import forked_error, tell_child
 from tierdex.index_service.health import CLOSED, NotReady
-from tierdex.log_service.answer import AppendReceipt, LogFileInfo
+from tierdex.log_service.answer import AppendReceipt
 from tierdex.log_service.appender import ExpectationFailedError
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
 from tierdex.log_service.given_messages import GivenMessages
 from tierdex.log_service.levels import LEVELS, Level, level_of
 from tierdex.log_service.message_columns import check_message, check_messages
+from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.log_service.queue_reader import QueueReader
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
@@ -42,19 +43,18 @@ if TYPE_CHECKING:
     from tierdex.log_service.appender import Appended, AppendRows
     from tierdex.log_service.followed_index import FollowedIndex
     from tierdex.log_service.log_index import LogIndex
-    from tierdex.log_service.open_log import LogComponents, LogWriting
+    from tierdex.log_service.open_log import LogComponents
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
 
 
-class MessageLog:
+class MessageLog(OperatedLog):
     """The message log of a data folder. Use `MessageLog.open`; close it, or use it as a context manager."""
 
     def __init__(self, components: LogComponents) -> None:
-        self._components = components
+        super().__init__(components, CheckedReads(components))
         self._settings = components.options.settings
         self._clock = components.seams.clock
-        self._reads = CheckedReads(components)
         self._opening = threading.Lock()
         tell_child(self._after_fork)
 
@@ -460,6 +460,7 @@ class MessageLog:
     def run_compaction(self) -> int:
         """Do all work on files that is due, of the index as well; return the number of steps."""
         writing = self._writing()
+        writing.retention.look_at_everything()
         log_index, steps = writing.log_index, 0
         while True:
             if log_index is not None:
@@ -468,19 +469,6 @@ class MessageLog:
                 break
             steps += 1
         return steps if log_index is None else steps + log_index.index.run_compaction()
-
-    @with_disk_errors
-    def files(self) -> list[LogFileInfo]:
-        """Return every file of the log, newest first."""
-        self._reads.refresh_when_due()
-        with self._components.table.snapshot() as snapshot:
-            return [
-                LogFileInfo(
-                    handle.file_id, handle.state.value, handle.item_count, handle.bytes,
-                    handle.min_time, handle.max_time, handle.begin_ms, handle.reader.generation,
-                )
-                for handle in snapshot.files
-            ]  # fmt: skip
 
     def health(self) -> list[NotReady]:
         """Return why this log, or its index, is not ready for use; empty when it is. Raises nothing.
@@ -519,13 +507,6 @@ class MessageLog:
             if components.followed_index is None:
                 components.followed_index = components.open_index()
         return components.followed_index
-
-    def _writing(self) -> LogWriting:
-        self._components.check_open()
-        writing = self._components.writing
-        if writing is None:
-            raise ReadOnlyError("the log was opened read-only")
-        return writing
 
     def _append_one(
         self, given: GivenMessages, expect_offset: int | None, durability: str

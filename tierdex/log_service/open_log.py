@@ -47,11 +47,18 @@ from tierdex.log_service.clean_close import note_clean_close, take_clean_close
 from tierdex.log_service.committer import Committer
 from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
+from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.journal_tending import JournalTending
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_kind import LogKind, LogWork
 from tierdex.log_service.log_options import LogOptions
-from tierdex.log_service.log_recovery import JournalMending, open_immutable, unsealed_handle
+from tierdex.log_service.log_recovery import (
+    JournalMending,
+    open_immutable,
+    remove_gone,
+    unsealed_handle,
+)
+from tierdex.log_service.log_retention import LogRetention
 from tierdex.log_service.mending import Mender, note_ends
 from tierdex.log_service.next_journal import NextJournal
 from tierdex.log_service.queue_table import QueueTable
@@ -61,7 +68,7 @@ from tierdex.log_service.tail_reads import TailReads
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from tierdex.compactor.unit import Unit
@@ -92,6 +99,7 @@ class LogWriting:
     tending: JournalTending
     kind: LogKind
     local: UnitWorker  # seals and compacts
+    retention: LogRetention
     units: Callable[[], Iterable[Unit]]
     next_journal: NextJournal
     lock: SharedFolderLock
@@ -107,6 +115,7 @@ class LogComponents:
     options: LogOptions
     seams: Seams
     table: FileTable
+    gone: GoneRecord
     reads: LogReads
     tail_reads: TailReads
     writing: LogWriting | None = None
@@ -146,9 +155,8 @@ class LogComponents:
                 thread.stop(_STOP_TIMEOUT_S)
             writing.committer.wait(commit, Level.DISK)
             writing.next_journal.close()
-            newest = newest_end(self.table)
-            if newest is not None:
-                note_clean_close(self.seams.filesystem, writing.paths.root, newest)
+            end = newest_end(self.table) or NO_PREDECESSOR
+            note_clean_close(self.seams.filesystem, writing.paths.root, end)
         finally:
             with (
                 ExitStack() as closing
@@ -221,12 +229,13 @@ def _open_reading(
         raise NotFoundError(f"{data} holds no message log: is the path right?")
     settings = settle_node(settings, read_folder_node(seams.filesystem, data), data, adopt=False)
     table = FileTable()
-    follower = FolderReader(seams, paths, table, settings.node)
+    gone = GoneRecord(seams.filesystem, paths.root, seams.clock)
+    follower = FolderReader(seams, paths, table, gone, settings.node)
     quarantined = _quarantined(seams, paths)
     follower.refresh()
-    reads = LogReads(table, lambda: [*quarantined, *follower.unread])
+    reads = LogReads(table, lambda: [*quarantined, *follower.unread], gone)
     return LogComponents(
-        LogOptions(settings, 0), seams, table,
+        LogOptions(settings, 0), seams, table, gone,
         reads, TailReads(table, reads),
         follower=follower, missing=quarantined,
         open_index=None if choice is None else partial(_follow_index, data, choice, settings, seams, table),
@@ -270,16 +279,19 @@ class _OwnerOpening:
         self._queues = QueueTable()
         self._numbers = NextNumber(seams.clock, FolderNumber(seams.filesystem, data).highest)
         self._missing: list[MissingMessages] = []
+        self._gone: GoneRecord
 
     def run(self, choice: IndexChoice | None) -> LogComponents:
         """Recover and wire; start the threads, unless the settings want none."""
-        make_durable_folder(self._seams.filesystem, self._paths.root)
+        filesystem, root = self._seams.filesystem, self._paths.root
+        is_first = not filesystem.is_folder(root)
+        make_durable_folder(filesystem, root)
+        self._gone = GoneRecord(filesystem, root, self._seams.clock)
         has_lost = self._recover()
         end = newest_end(self._table)
-        is_clean = end is None or take_clean_close(self._seams.filesystem, self._paths.root, end)
-        generation = max(
-            (handle.reader.generation for handle in self._table.version.files.local()), default=0
-        )
+        is_clean = is_first or take_clean_close(filesystem, root, end or NO_PREDECESSOR)
+        files = self._table.version.files.local()
+        generation = max([self._gone.current.generation, *(h.reader.generation for h in files)])
         is_new_generation = has_lost or not is_clean
         components = self._wire(generation + is_new_generation)
         writing = components.writing
@@ -307,6 +319,9 @@ class _OwnerOpening:
         listing = list_folders(filesystem, paths, mending.identify)
         if mending.newer is not None:
             raise mending.newer  # before anything is moved
+        gone = self._gone.current
+        listing = remove_gone(filesystem, listing, gone.files)
+        self._numbers.see(gone.through)
         dropped = drop_behind_a_gap(filesystem, paths, listing, mending.read_order)
         has_lost = len(dropped.files) < len(listing.files)
         recovered = apply_recovery(
@@ -317,6 +332,7 @@ class _OwnerOpening:
             self._numbers.see(number)
             self._table.insert(self._open(state, number, path))
             note_ends(self._queues, self._table.version.files.local()[-1].reader)
+        self._queues.raise_ends(*gone.ends.columns())
         for name in filesystem.list_folder(paths.quarantine):
             self._numbers.see(parse_quarantined_name(name) or 0)
         return has_lost or bool(recovered.quarantined)
@@ -343,11 +359,12 @@ class _OwnerOpening:
             generation=generation, on_rolled=lambda: _wake(components, LOCAL_WORKER),
         )  # fmt: skip
         committer = Committer(active, seams.clock, options.settings.stage_max_age)
-        reads = LogReads(table, lambda: components.missing)
+        reads = LogReads(table, lambda: components.missing, self._gone)
         components = LogComponents(
             options,
             seams,
             table,
+            self._gone,
             reads,
             TailReads(table, reads),
             missing=self._missing,
@@ -363,7 +380,14 @@ class _OwnerOpening:
             options.settings, seams.clock, seams.ids, table,
             is_active=kind.is_active, quarantine=kind.leave,
         )  # fmt: skip
-        units = LocalWork(work, kind).units
+        retention = LogRetention(seams, work, kind, self._gone)
+        retention.keep_rules()
+        local_work = LocalWork(work, kind)
+
+        def units() -> Iterator[Unit]:
+            yield from local_work.units()
+            yield from retention.units()
+
         singles = SingleAppends(
             options.settings, self._queues, active, committer, components.check_open
         )
@@ -371,7 +395,7 @@ class _OwnerOpening:
             queues=self._queues, active=active, committer=committer, appender=appender, singles=singles,
             tending=JournalTending(active, appender, committer, next_journal), kind=kind,
             local=UnitWorker(LOCAL_WORKER, work, FileClaims(), units, on_fenced=lambda error: None),
-            units=units, next_journal=next_journal, lock=self._lock, paths=self._paths,
+            retention=retention, units=units, next_journal=next_journal, lock=self._lock, paths=self._paths,
         )  # fmt: skip
         return components
 
@@ -381,7 +405,7 @@ class _OwnerOpening:
 
         writing.log_index = LogIndex(
             self._data, choice.store, self._options.settings, self._seams,
-            self._lock, self._table, writing.committer, self._numbers,
+            self._lock, self._table, writing.committer, self._numbers, self._gone,
         )  # fmt: skip
         writing.kind.log_index = writing.log_index
 

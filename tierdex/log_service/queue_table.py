@@ -142,18 +142,28 @@ class QueueTable:
 
     # -- recovery --------------------------------------------------------------------------------------
 
-    def note_ends(self, queues: QueueColumns, next_offsets: np.ndarray) -> np.ndarray:
-        """Let each queue give `next_offsets` (i8) next; return their numbers (u4)."""
-        numbers = np.empty(len(queues), np.uint32)
-        if not len(queues):
-            return numbers
-        rows = self.rows_of(
-            RowQueues(queues.topics, queues.topic_index, queues.queue_ids, len(queues))
-        )
-        self.list_unplaced(rows, 0, turn=0)
-        k.number_queues(self.words, rows.words, len(queues), address(numbers))
+    def note_ends(self, queues: QueueColumns, next_offsets: np.ndarray) -> None:
+        """Let each queue give `next_offsets` (i8) next."""
+        numbers = self._number_queues(queues)
         offsets = np.ascontiguousarray(next_offsets, np.int64)
         k.set_next(self.words, address(numbers), address(offsets), len(numbers))
+
+    def raise_ends(self, queues: QueueColumns, next_offsets: np.ndarray) -> None:
+        """Let each queue give `next_offsets` (i8) next, unless it is further already."""
+        numbers = self._number_queues(queues)
+        held = self._tables.states_of(numbers)["first_offset"].astype(np.int64)
+        offsets = np.maximum(held, next_offsets)
+        k.set_next(self.words, address(numbers), address(offsets), len(numbers))
+
+    def _number_queues(self, queues: QueueColumns) -> np.ndarray:
+        """Return the numbers (u4) of queues; those that nobody knew are added."""
+        numbers = np.empty(len(queues), np.uint32)
+        if len(queues):
+            rows = self.rows_of(
+                RowQueues(queues.topics, queues.topic_index, queues.queue_ids, len(queues))
+            )
+            self.list_unplaced(rows, 0, turn=0)
+            k.number_queues(self.words, rows.words, len(queues), address(numbers))
         return numbers
 
     # -- questions -------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
 
     extents   of the queue in every file, oldest first: sealed ones looked up once and kept until the list
               of files changes, growing ones each time
-    begin     the first extent's first offset;  end  the last one's end, at the level asked for
+    begin     the first extent's first offset that is not gone (`gone_messages`);  end  the last one's end,
+              at the level asked for
     messages  from the extent that holds the offset on, until a limit, the end, a gap, or damage
 
 What lies between two extents is missing, and named; it is never skipped. Nothing is opened or held a queue,
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import CorruptFileError
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
+from tierdex.log_service.gone_messages import Part
 from tierdex.log_service.many_reads import Columns, ManyAnswers, read_together
-from tierdex.logfile.messages import MessageBatch
+from tierdex.logfile.messages import Extent, MessageBatch
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
 
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList, FileSnapshot, FileTable
+    from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.levels import Level
     from tierdex.log_service.log_file import LiveFile, LogFile
     from tierdex.log_service.many_reads import Place
-    from tierdex.logfile.messages import Extent
 
 _QUEUES_KEPT = 65_536
 _SCAN_COUNT = 4096
@@ -80,6 +82,15 @@ class _Sealed(NamedTuple):
     unread: tuple[MissingMessages, ...]
 
 
+class _Queue(NamedTuple):
+    """A queue: its parts, oldest first, that are not gone, its bounds, and the files that could not say."""
+
+    held: list[_Held]
+    begin: int
+    end: int
+    unread: tuple[MissingMessages, ...]
+
+
 class _Files:
     """The files of one version of the table, and what is known of queues in the sealed ones."""
 
@@ -95,10 +106,11 @@ class LogReads:
     """Answers reads from the files of a table. Safe to share between threads."""
 
     def __init__(
-        self, table: FileTable, quarantined: Callable[[], Sequence[MissingMessages]]
-    ) -> None:
+        self, table: FileTable, quarantined: Callable[[], Sequence[MissingMessages]], gone: GoneRecord
+    ) -> None:  # fmt: skip
         """`quarantined` returns the files that do not open: they may hold what is missing."""
         self._table = table
+        self._gone = gone
         self.quarantined = quarantined
         self._files: _Files | None = None
 
@@ -128,7 +140,8 @@ class LogReads:
             left: Iterable[int] = range(len(places))
             if columns is not None and len(files.growing) == 1 and not self.quarantined():
                 file: LiveFile = files.growing[0].reader
-                found = read_together(columns, file, limits, is_only_file=not files.sealed)
+                is_only = not files.sealed and self._gone.is_silent
+                found = read_together(columns, file, limits, is_only_file=is_only)
                 if found is not None:
                     answers.take(found[0])
                     left = found[1].tolist()
@@ -146,13 +159,14 @@ class LogReads:
         sealed = files.queues.get((topic.encode(), queue_id))
         if sealed is None:
             return None
-        return sealed.held[0].extent.first_offset if sealed.held else first
+        held = self._kept(sealed.held, topic.encode(), queue_id)[0]
+        return held[0].extent.first_offset if held else first
 
     def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
         """Return the (begin, end) offsets of a queue; (0, 0) for one that holds nothing."""
         with self._table.snapshot() as snapshot:
-            held, _ = self._queue(self._files_of(snapshot), topic.encode(), queue_id, level)
-            return _bounds(held)
+            queue = self._queue(self._files_of(snapshot), topic.encode(), queue_id, level)
+            return queue.begin, queue.end
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int, level: Level) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end offset if none has.
@@ -162,10 +176,10 @@ class LogReads:
         """
         name = topic.encode()
         with self._table.snapshot() as snapshot:
-            held, unread = self._queue(self._files_of(snapshot), name, queue_id, level)
-            if unread:
-                raise CorruptFileError(unread[0].file, unread[0].reason)
-            for handle, extent in held:
+            queue = self._queue(self._files_of(snapshot), name, queue_id, level)
+            if queue.unread:
+                raise CorruptFileError(queue.unread[0].file, queue.unread[0].reason)
+            for handle, extent in queue.held:
                 file: LogFile = handle.reader
                 if file.max_time < timestamp:
                     continue
@@ -181,7 +195,7 @@ class LogReads:
                     if len(later):
                         return offset + int(later[0])
                     offset = batch.next_offset
-            return _bounds(held)[1]
+            return queue.end
 
     # -- files of a queue ------------------------------------------------------------------------------
 
@@ -191,10 +205,8 @@ class LogReads:
             files = self._files = _Files(snapshot.file_list)
         return files
 
-    def _queue(
-        self, files: _Files, topic: bytes, queue_id: int, level: Level
-    ) -> tuple[list[_Held], tuple[MissingMessages, ...]]:
-        """Return the queue's parts, oldest first, and the files that could not say whether they hold it."""
+    def _queue(self, files: _Files, topic: bytes, queue_id: int, level: Level) -> _Queue:
+        """Return a queue's parts and bounds at a level."""
         sealed = files.queues.get((topic, queue_id))
         if sealed is None:
             sealed = _look_up(files.sealed, topic, queue_id, level)
@@ -209,13 +221,26 @@ class LogReads:
                 held.append(_Held(handle, extent))
         # A journal found sealed while a newer one grows stands in order of numbers all the same.
         held.sort(key=lambda part: part.handle.number)
-        return held, sealed.unread
+        kept, gone_to = self._kept(held, topic, queue_id)
+        end = max(held[-1].extent.next_offset, gone_to) if held else gone_to
+        return _Queue(kept, kept[0].extent.first_offset if kept else end, end, sealed.unread)
+
+    def _kept(self, held: Sequence[_Held], topic: bytes, queue_id: int) -> tuple[list[_Held], int]:
+        """Return the parts without what is gone, and the offset below which everything is."""
+        if self._gone.is_silent:
+            return list(held), 0
+        parts = [Part(*part.extent, part.handle.sealed_at_ms) for part in held]
+        begin = self._gone.begin_in(topic, queue_id, parts)
+        return [
+            _Held(handle, Extent(max(extent.first_offset, begin), extent.next_offset))
+            for handle, extent in held
+            if extent.next_offset > begin
+        ], begin
 
     # -- messages --------------------------------------------------------------------------------------
 
     def _answer(self, files: _Files, at: QueuePosition, limits: ReadLimits) -> ReadAnswer:
-        held, unread = self._queue(files, at.name, at.queue_id, limits.level)
-        begin, end = _bounds(held)
+        held, begin, end, unread = self._queue(files, at.name, at.queue_id, limits.level)
         first = max(at.offset, begin)
         collected = _Collected(first)
         missing = list(unread)
@@ -317,7 +342,3 @@ def _look_up(handles: Sequence[FileHandle], topic: bytes, queue_id: int, level: 
         if extent is not None:
             held.append(_Held(handle, extent))
     return _Sealed(tuple(held), tuple(unread))
-
-
-def _bounds(held: Sequence[_Held]) -> tuple[int, int]:
-    return (held[0].extent.first_offset, held[-1].extent.next_offset) if held else (0, 0)

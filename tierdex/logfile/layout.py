@@ -297,6 +297,13 @@ assert GROUPED_STATISTICS.itemsize == 56
 
 QUEUE_HASH_SEED: Final = 42  # hash of a queue: XXH64(queue_id as i8, seed = XXH64(topic, this))
 
+QUEUE_TABLE_HEAD_FIELDS: Final = (
+    Field("topic_count", "<u4", "topics, in order of names"),
+    Field("reserved", "V4", "zero"),
+    Field("queue_count", "<u8", "queues, in order of (topic's name, queue_id)"),
+    Field("names_bytes", "<u8", "bytes of the topics' names, which follow; then zeros to 8"),
+)
+QUEUE_TABLE_HEAD: Final = make_dtype(QUEUE_TABLE_HEAD_FIELDS)
 QUEUE_TABLE_FIELDS: Final = (
     Field("topic", "<u4", "index of its topic in the table's own names"),
     Field("queue_id", "<i4", "queue of the topic"),
@@ -323,6 +330,7 @@ STRUCTS: Final = {
     "Directory entry (grouped form)": DIRECTORY_FIELDS,
     "Group of queues (grouped form)": QUEUE_GROUP_FIELDS,
     "Statistics (grouped form)": GROUPED_STATISTICS_FIELDS,
+    "Head of a queue table": QUEUE_TABLE_HEAD_FIELDS,
     "Row of a queue table": QUEUE_TABLE_FIELDS,
     "Filter partition (grouped form)": FILTER_PARTITION_FIELDS,
     "Part table entry": PART_ENTRY_FIELDS,

@@ -136,3 +136,40 @@ def test_bench_measures_in_a_folder_that_is_gone_afterwards(run, tmp_path):
     assert rows["append_batch disk"] == 10_000
     assert rows["read all"] == 30_000 + 201
     assert list(tmp_path.iterdir()) == []
+
+
+def test_verify_and_expire_know_the_files_of_a_log(run, append, tmp_path):
+    folder = str(tmp_path / "of-its-own")
+    append(*QUEUE, "old", "-k", "K", "--data", folder)
+    with MessageLog.open(folder, journal_bytes=16 << 20) as log:
+        log.roll()
+        log.run_compaction()
+        [before] = log.files()
+    findings = orjson.loads(run("verify", folder, "-o", "json").stdout)["files"]
+    assert before.file_id in {finding["file_id"] for finding in findings}
+    asked = ("--before", "2100-01-01T00:00:00Z", "--data", folder, "-o", "json")
+    named = orjson.loads(run("expire", "--dry-run", *asked, *SMALL).stdout)["files"]
+    assert [(file["file_id"], file["kind"]) for file in named] == [(before.file_id, "log")]
+    run("expire", *asked, *SMALL)
+    [row] = orjson.loads(
+        run("log", "queues", "-t", "orders", "--data", folder, "-o", "json").stdout
+    )["queues"]
+    assert (row["begin_offset"], row["end_offset"]) == (1, 1)
+    gone = run("log", "get", "-t", "orders", "-k", "K", "--data", folder, *SMALL, code=3)
+    assert "gone from the log by its age: orders queue 1 offset 0" in gone.stderr
+
+
+def test_damaged_file_of_a_log_without_an_index_fails_its_verification(run, tmp_path):
+    folder = tmp_path / "alone"
+    with MessageLog.open(folder, journal_bytes=16 << 20, index=False) as log:
+        log.append(topic="a", queue_id=0, body=b"x" * 100)
+        log.roll()
+        log.run_compaction()
+    [finding] = orjson.loads(run("verify", str(folder), "-o", "json").stdout)["files"]
+    assert finding["sound"]
+    [path] = (folder / "log/compacted").iterdir()
+    data = bytearray(path.read_bytes())
+    data[4096 + 60] ^= 1
+    path.write_bytes(data)
+    [finding] = orjson.loads(run("verify", str(folder), "-o", "json", code=1).stdout)["files"]
+    assert finding["problems"] == ["checksum of page 0 differs"]

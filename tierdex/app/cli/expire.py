@@ -5,16 +5,23 @@ Depends on documents, times and the other modules of this folder.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, tell_unread
-from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
+from tierdex.app.cli.opening import (
+    DEFAULT_DATA,
+    Target,
+    holds_log,
+    opened_for_writing,
+    opened_log,
+    parse_settings,
+)
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
-from tierdex.app.documents import FILE_FIELDS, file_document
+from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
 from tierdex.app.times import parse_time
 
 
@@ -32,15 +39,24 @@ def expire(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Drop this node's published files sealed before a time. Exit code 4: a node cannot be read."""
-    time_ms = parse_time(before, field="--before")
+    """Drop this node's published files, and files of its message log, sealed before a time.
+
+    Messages go with their files, and their queues begin behind them. Exit code 4: a node cannot be read.
+    """
+    asked: dict[str, Any] = {"before": parse_time(before, field="--before"), "dry_run": dry_run}
     settings = {"background": False, **parse_settings(setting)}
     target = Target(data, store, url, api_key)
-    with opened_for_writing(
-        target, settings, takeover=take_over, accept_rollback=accept_rollback
-    ) as index:
-        rows = [file_document(f) for f in index.expire(before=time_ms, dry_run=dry_run)]
-        nodes = index.nodes()
+    if url is None and holds_log(data or DEFAULT_DATA):
+        with opened_log(target, settings, writing=True) as log:
+            rows = [log_file_document(f) for f in log.expire(**asked)]
+            rows += [file_document(f) for f in log.index.expire(**asked)]
+            nodes = log.index.nodes()
+    else:
+        with opened_for_writing(
+            target, settings, takeover=take_over, accept_rollback=accept_rollback
+        ) as index:
+            rows = [file_document(f) for f in index.expire(**asked)]
+            nodes = index.nodes()
     write_rows(output, rows, FILE_FIELDS, whole={"files": rows, "dry_run": dry_run})
     if tell_unread(nodes):
         raise typer.Exit(Exit.INCOMPLETE)

@@ -280,6 +280,8 @@ def get(
     _write(output, document["messages"], whole=document, columns=("topic", "queue_id", *COLUMNS))
     if found.next_cursor is not None and output is not Form.JSON:
         say(f"there may be more: --cursor {found.next_cursor}")
+    for name, queue_id, offset in found.expired:
+        say(f"gone from the log by its age: {name} queue {queue_id} offset {offset}")
     for file, reason, _ in found.missing:
         say(f"incomplete: {file}: {reason}")
     if found.missing:

@@ -14,7 +14,13 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, say
 from tierdex.app.cli.index_file import check_index_file
-from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
+from tierdex.app.cli.opening import (
+    Target,
+    holds_log,
+    opened_for_reading,
+    opened_log,
+    parse_settings,
+)
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.cli.progress_bar import progress_bar
@@ -53,8 +59,14 @@ def verify(
     if Path(place).is_file():
         findings = [_verify_one_file(Path(place))]
     else:
-        with _opened_place(place, store, api_key, parse_settings(setting)) as index:
-            findings = list(_verify_all(index))
+        findings, has_log = [], holds_log(Path(place))
+        if not has_log or _holds_index(Path(place)):
+            with _opened_place(place, store, api_key, parse_settings(setting)) as index:
+                findings += [_verify_node(node) for node in index.nodes()]
+                findings += _verify_files(index)
+        if has_log:
+            with opened_log(Target(Path(place)), parse_settings(setting)) as log:
+                findings += _verify_files(log)
     write_rows(output, findings, ("file_id", "sound", "problems"), whole={"files": findings})
     if not all(finding["sound"] for finding in findings):
         raise typer.Exit(Exit.ERROR)
@@ -91,15 +103,22 @@ def _opened_place(
     folder = Path(place)
     if not folder.is_dir():
         raise NotFoundError(f"there is no file or folder {place}")
-    if any((folder / state).is_dir() for state in STATE_FOLDERS):
+    if _holds_index(folder):
         return opened_for_reading(Target(folder, store), settings)
     return opened_for_reading(Target(store=place), settings)
 
 
-def _verify_all(index: Any) -> Iterator[dict[str, Any]]:
-    for node in index.nodes():
-        problems = [] if node.problem is None else [node.problem]
-        yield {"file_id": f"node:{node.node}", "sound": not problems, "problems": problems}
+def _holds_index(folder: Path) -> bool:
+    return any((folder / state).is_dir() for state in STATE_FOLDERS)
+
+
+def _verify_node(node: Any) -> dict[str, Any]:
+    problems = [] if node.problem is None else [node.problem]
+    return {"file_id": f"node:{node.node}", "sound": not problems, "problems": problems}
+
+
+def _verify_files(index: Any) -> Iterator[dict[str, Any]]:
+    """Verify every file of an index, a service or a message log."""
     files = list(index.files())
     with progress_bar("verify", is_bytes=False) as progress:
         for number, file in enumerate(files):

@@ -132,16 +132,26 @@ class Messages(BaseModel):
     missing: list[MissingMessages]
 
 
+class ExpiredMessage(BaseModel):
+    """Where a message was that retention has taken."""
+
+    topic: str
+    queue_id: int
+    offset: LogOffset
+
+
 class MessagesFound(BaseModel):
     """The messages of a key or message ID, newest first.
 
-    Not `complete`: `missing` names what could not be read, or is not indexed yet.
+    Not `complete`: `missing` names what could not be read, or is not indexed yet. `expired`: messages under
+    the key's hash that are gone from the log by their age.
     """
 
     messages: list[Message]
     complete: bool
     missing: list[MissingMessages]
     next_cursor: str | None
+    expired: list[ExpiredMessage]
 
 
 class LogQueue(BaseModel):

@@ -37,6 +37,7 @@ def found_document(found: FoundMessages, encoding: str) -> dict[str, Any]:
         "complete": found.complete,
         "missing": _missing(found.missing),
         "next_cursor": found.next_cursor,
+        "expired": [place._asdict() for place in found.expired],
     }
 
 

@@ -5,6 +5,7 @@ Depends on documents, app.http and app.keys.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -33,6 +34,7 @@ from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, service_of
 from tierdex.app.keys import Scope
+from tierdex.errors import NotFoundError
 
 if TYPE_CHECKING:
     from tierdex.app.http.service import Service
@@ -93,9 +95,16 @@ async def get_nodes(request: Request) -> Response:
 
 @router.get(_FILE, summary="Describe a file", response_model=File, responses=refusals(404), **_READ)
 async def get_file(request: Request, file_id: FileId) -> Response:
-    """Describe one file."""
+    """Describe one file, of the index or of the message log."""
     service = service_of(request)
-    return json_response(file_document(await service.in_thread(service.index.file, file_id)))
+    return json_response(await service.in_thread(_file, service, file_id))
+
+
+def _file(service: Service, file_id: str) -> dict[str, Any]:
+    if service.log is not None:
+        with suppress(NotFoundError):
+            return log_file_document(service.log.file(file_id))
+    return file_document(service.index.file(file_id))
 
 
 @router.post(
@@ -106,10 +115,17 @@ async def get_file(request: Request, file_id: FileId) -> Response:
     **_ACT,
 )
 async def verify_file(request: Request, file_id: FileId) -> Response:
-    """Check every checksum and invariant of one file."""
+    """Check every checksum and invariant of one file, of the index or of the message log."""
     service = service_of(request)
-    problems = await service.in_thread(service.index.verify_file, file_id, slow=True)
+    problems = await service.in_thread(_verify, service, file_id, slow=True)
     return json_response({"file_id": file_id, "sound": not problems, "problems": list(problems)})
+
+
+def _verify(service: Service, file_id: str) -> list[str]:
+    if service.log is not None:
+        with suppress(NotFoundError):
+            return service.log.verify_file(file_id)
+    return service.index.verify_file(file_id)
 
 
 @router.get(
@@ -178,12 +194,19 @@ async def refresh(request: Request) -> Response:
 async def expire(
     request: Request, order: Annotated[ExpireOrder, json_body(ExpireOrder)]
 ) -> Response:
-    """Expire the files of this node that were sealed before a time."""
+    """Expire the files of this node, of index and message log, that were sealed before a time."""
     service = service_of(request)
-    files = await service.in_thread(
-        lambda: service.index.expire(before=order.before, dry_run=order.dry_run), slow=True
-    )
-    return json_response({"files": [file_document(f) for f in files], "dry_run": order.dry_run})
+    files = await service.in_thread(_expire, service, order, slow=True)
+    return json_response({"files": files, "dry_run": order.dry_run})
+
+
+def _expire(service: Service, order: ExpireOrder) -> list[dict[str, Any]]:
+    asked: dict[str, Any] = {"before": order.before, "dry_run": order.dry_run}
+    of_log = [] if service.log is None else service.log.expire(**asked)
+    return [
+        *(file_document(file) for file in service.index.expire(**asked)),
+        *(log_file_document(file) for file in of_log),
+    ]
 
 
 @router.get(

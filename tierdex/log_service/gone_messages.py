@@ -1,0 +1,172 @@
+"""What a log remembers of messages that are gone: a small file `DATA/log/GONE`, replaced as a whole.
+
+::
+
+    | magic 8 | crc u4 | notes u4 | notes: JSON | where the queues of gone files end (`logfile.queue_ends`) |
+
+Offsets never begin again: a queue whose files are all gone goes on where it ended, and begins there. The
+record is durable before a file leaves the folder, and names it, so that an expiry that a crash cut off is
+finished by the next opening. It also holds the rules of retention: all readers of the folder decide alike.
+
+The owner writes it, one thread at a time; any number reads. Depends on clock, errors, fileparts, lifecycle,
+logfile and whole_file.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.checksums import checksum
+from tierdex.lifecycle.manifest import Retention
+from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
+from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
+from tierdex.whole_file import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tierdex.clock import Clock
+    from tierdex.filesystem import FileSystem
+    from tierdex.lifecycle.file_handle import FileHandle
+
+_NAME: Final = "GONE"
+_MAGIC: Final = b"TDXGONE1"
+_HEAD: Final = np.dtype([("magic", "S8"), ("crc", "<u4"), ("notes_bytes", "<u4")])
+_FILES_NOTED: Final = 4096  # of which the index may still ask whether the log had them
+
+
+@dataclass(frozen=True, slots=True)
+class GoneMessages:
+    """What is gone. Immutable."""
+
+    ends: QueueEnds = NO_QUEUES
+    files: tuple[bytes, ...] = ()  # uuids of the files that went last, oldest first
+    generation: int = 0  # the greatest of any gone file
+    through: int = 0  # the greatest number of any gone file
+    rules: Retention = KEEP_FOR_EVER
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self.through)
+
+    def joined(self, ends: QueueEnds, files: Sequence[FileHandle]) -> GoneMessages:
+        """Return the same with queues that end where `ends` says, and with `files` gone altogether."""
+        return replace(
+            self,
+            ends=self.ends.joined(ends),
+            files=(*self.files, *(handle.uuid for handle in files))[-_FILES_NOTED:],
+            generation=max([self.generation, *(h.reader.generation for h in files)]),
+            through=max([self.through, *(handle.number for handle in files)]),
+        )
+
+    def ruled(self, rules: Retention) -> GoneMessages:
+        """Return the same under other rules."""
+        return replace(self, rules=rules)
+
+
+class Part(NamedTuple):
+    """The offsets [first, end) of a queue in one file that was sealed then (None: it still grows)."""
+
+    first: int
+    end: int
+    sealed_at_ms: int | None
+
+
+class GoneRecord:
+    """The record of one log. `current` is a value; `keep` replaces it, durably first."""
+
+    def __init__(self, filesystem: FileSystem, root: Path, clock: Clock) -> None:
+        """Read it. Raises CorruptFileError, OSError."""
+        self._filesystem = filesystem
+        self._path = root / _NAME
+        self._clock = clock
+        self._head = b""
+        self.current = GoneMessages()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read it anew if it was replaced. Raises CorruptFileError, OSError."""
+        try:
+            file = self._filesystem.open(self._path)
+        except FileNotFoundError:
+            return
+        with closing(file):
+            head = file.read_at(0, _HEAD.itemsize)
+            if head == self._head:  # the checksum of another content is another
+                return
+            data = file.read_at(0, file.size())
+        self.current = _decode(data, self._path)
+        self._head = data[: _HEAD.itemsize]
+
+    def keep(self, gone: GoneMessages) -> None:
+        """Make `gone` what is known. Durable first, then visible. Raises OSError."""
+        data = _encode(gone)
+        replace_file(self._filesystem, self._path, data)
+        self.current, self._head = gone, data[: _HEAD.itemsize]
+
+    def begin_in(self, topic: bytes, queue_id: int, parts: Sequence[Part]) -> int:
+        """Return the offset at which a queue begins whose parts, oldest first, are these.
+
+        Below it are what went with its file and what retention hides although its file is kept. A part
+        counts as no older than those before it: a clock that was set back hides nothing too soon.
+        """
+        gone = self.current
+        begin = gone.ends.next_offset(topic, queue_id)
+        if gone.rules != KEEP_FOR_EVER and gone.rules.of(name := topic.decode()) is not None:
+            now_ms, sealed_at = self._clock.now_ms(), 0
+            for part in parts:
+                if part.sealed_at_ms is None:
+                    break
+                sealed_at = max(sealed_at, part.sealed_at_ms)
+                if is_hidden(gone.rules, name, sealed_at, now_ms):
+                    begin = max(begin, part.end)
+        return begin
+
+    @property
+    def is_silent(self) -> bool:
+        """Say whether nothing is gone and nothing is hidden: all that the files hold counts."""
+        gone = self.current
+        return not gone.through and not len(gone.ends) and gone.rules == KEEP_FOR_EVER
+
+
+def _encode(gone: GoneMessages) -> bytes:
+    notes: dict[str, Any] = {
+        "files": [uuid.hex() for uuid in gone.files],
+        "generation": gone.generation,
+        "through": gone.through,
+        "rules": {"default": gone.rules.default_ms, "topics": dict(gone.rules.topics_ms)},
+    }
+    text = json.dumps(notes, separators=(",", ":"), sort_keys=True).encode()
+    text += b" " * (-len(text) % 8)
+    content = text + gone.ends.encode()
+    head = np.zeros((), _HEAD)
+    head["magic"], head["crc"], head["notes_bytes"] = _MAGIC, checksum(content, 0), len(text)
+    return head.tobytes() + content
+
+
+def _decode(data: bytes, path: Path) -> GoneMessages:
+    size = _HEAD.itemsize
+    head = np.frombuffer(data[:size], _HEAD)[0] if len(data) >= size else None
+    if head is None or head["magic"] != _MAGIC or checksum(data[size:], 0) != int(head["crc"]):
+        raise CorruptFileError(
+            path,
+            "the record of what is gone is damaged: bring it back from a copy of the folder; without it "
+            "queues that were emptied would give their offsets again",
+        )
+    notes_end = size + int(head["notes_bytes"])
+    notes = json.loads(data[size:notes_end])
+    rules = notes["rules"]
+    return GoneMessages(
+        ends=QueueEnds.decode(data[notes_end:], path),
+        files=tuple(bytes.fromhex(uuid) for uuid in notes["files"]),
+        generation=notes["generation"],
+        through=notes["through"],
+        rules=Retention(rules["default"], rules["topics"]),
+    )

@@ -1,0 +1,120 @@
+"""Retention of the log's files: which are due, and how they go.
+
+::
+
+    due        the longest retention of its topics is over, or it was sealed before a time that is given;
+               nothing is appended to it, and the index has passed it
+    GONE       where its queues end, and its name: durable         (`gone_messages`)
+    hidden     readers see the queues begin behind it; the file has left the table
+    unlinked   a crash before leaves a file that the next opening removes, since the record names it
+
+Topics of shorter retention are hidden although their file is kept; merges leave them out. Depends on
+compactor, errors, lifecycle, logfile and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from tierdex.compactor.unit import Unit
+from tierdex.errors import CorruptFileError
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.retention import is_expired, make_retention
+from tierdex.log_service.mending import ends_of
+from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.log_service.gone_messages import GoneRecord
+    from tierdex.log_service.log_kind import LogKind, LogWork
+    from tierdex.seams import Seams
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 30.0
+
+
+class LogRetention:
+    """Lets files of the log go. One thread at a time: the worker's."""
+
+    def __init__(self, seams: Seams, work: LogWork, kind: LogKind, gone: GoneRecord) -> None:
+        self._seams = seams
+        self._work = work
+        self._kind = kind
+        self._gone = gone
+        self._looked_at = float("-inf")
+        self._mute: set[bytes] = set()  # files that cannot say where their queues end
+        self._left: list[Path] = []  # out of the table and named in the record, still in the folder
+
+    def keep_rules(self) -> None:
+        """Let the record have the rules of the settings. Raises OSError."""
+        settings = self._work.settings
+        rules = make_retention(settings.retention, settings.topic_retention)
+        if rules != self._gone.current.rules:
+            self._gone.keep(self._gone.current.ruled(rules))
+
+    def look_at_everything(self) -> None:
+        """Look for what is due at once."""
+        self._looked_at = float("-inf")
+
+    def units(self) -> Iterator[Unit]:
+        """Yield what is due, now and then only."""
+        now = self._seams.clock.monotonic()
+        if now - self._looked_at < _LOOK_EVERY_S:
+            return
+        due = self.due()
+        if due or self._left:
+            yield self.unit(due)
+        self._looked_at = now
+
+    def unit(self, due: Sequence[FileHandle]) -> Unit:
+        """Return the work that lets `due` go, as far as they are there by then."""
+        return Unit("expire", "", sum(h.item_count for h in due), lambda: self._expire(due))
+
+    def due(self, before_ms: int | None = None) -> list[FileHandle]:
+        """Return the files that may go now, oldest first; with `before_ms` those sealed before it, too.
+
+        A file counts as no older than those before it.
+        """
+        rules, now_ms = self._gone.current.rules, self._seams.clock.now_ms()
+        with self._work.table.snapshot() as snapshot:
+            files = [h for h in snapshot.file_list.local() if h.sealed_at_ms is not None]
+            ages = accumulate((h.sealed_at_ms or 0 for h in files), max)
+            return [
+                handle
+                for handle, sealed_at in zip(files, ages, strict=True)
+                if is_expired(rules, handle.topics, sealed_at, now_ms)
+                or (before_ms is not None and sealed_at < before_ms)
+                if handle.state in (FileState.SEALED, FileState.COMPACTED)
+                if self._kind.is_indexed(handle) and handle.uuid not in self._mute
+            ]
+
+    def _expire(self, planned: Sequence[FileHandle]) -> int:
+        """Let files go; return how many went. Raises OSError, CorruptFileError: what is left goes later."""
+        files, ends = [], NO_QUEUES
+        for handle in planned:
+            if self._work.table.get(*handle.key) is not handle:
+                continue
+            try:
+                told = QueueEnds.of(*ends_of(handle.reader), last_file=handle.number)
+            except CorruptFileError as error:  # it stays: nobody else knows where its queues end
+                self._mute.add(handle.uuid)
+                logger.error("kept", extra={"file_id": handle.file_id, "reason": error.reason})
+                continue
+            files.append(handle)
+            ends = ends.joined(told)
+        if files:
+            # Durable: where their queues go on. Visible: these begin behind them.
+            self._gone.keep(self._gone.current.joined(ends, files))
+            self._work.table.remove(*files)
+            self._left += [handle.path for handle in files if handle.path is not None]
+        while self._left:
+            self._seams.filesystem.unlink(self._left[0])
+            self._seams.filesystem.sync_folder(self._left[0].parent)
+            self._left.pop(0)
+        return len(files)

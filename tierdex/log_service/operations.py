@@ -1,0 +1,103 @@
+"""The operator's verbs of an open message log: look at its files, verify one, let old ones go.
+
+`MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
+
+Depends on disk_errors, errors, lifecycle, logfile, value_rules and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.disk_errors import with_disk_errors
+from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
+from tierdex.lifecycle.file_state import FileState
+from tierdex.log_service.answer import LogFileInfo, describe_file
+from tierdex.logfile.check import check_log_file
+from tierdex.value_rules import check_time
+
+if TYPE_CHECKING:
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.log_service.checked_reads import CheckedReads
+    from tierdex.log_service.open_log import LogComponents, LogWriting
+
+_ATTEMPTS = 5  # a file may be moved between the look at the table and its opening
+
+
+class OperatedLog:
+    """The verbs of an operator, over the components of an open log."""
+
+    def __init__(self, components: LogComponents, reads: CheckedReads) -> None:
+        self._components = components
+        self._reads = reads
+
+    @with_disk_errors
+    def files(self) -> list[LogFileInfo]:
+        """Return every file of the log, newest first, then those that do not open, with the `reason`."""
+        self._reads.refresh_when_due()
+        with self._components.table.snapshot() as snapshot:
+            shown = [describe_file(handle) for handle in snapshot.files]
+        return shown + [
+            LogFileInfo(each.file, "quarantine", 0, 0, 0, -1, 0, 0, reason=each.reason)
+            for each in self._components.reads.quarantined()
+        ]
+
+    def file(self, file_id: str) -> LogFileInfo:
+        """Return one file. Raises NotFoundError."""
+        for info in self.files():
+            if info.file_id == file_id:
+                return info
+        raise NotFoundError(f"there is no log file {file_id}")
+
+    @with_disk_errors
+    def verify_file(self, file_id: str) -> list[str]:
+        """Check every checksum and invariant of one file; return what is broken, in words.
+
+        Of a journal that takes appends this is what was written by then. Raises NotFoundError.
+        """
+        self._reads.refresh_when_due()
+        for _ in range(_ATTEMPTS):
+            with self._components.table.snapshot() as snapshot:
+                handle = next((each for each in snapshot.files if each.file_id == file_id), None)
+                if handle is None:
+                    break
+                try:
+                    return self._check(handle)
+                except FileNotFoundError:
+                    continue
+        raise NotFoundError(f"there is no log file {file_id}")
+
+    @with_disk_errors
+    def expire(self, *, before: int, dry_run: bool = False) -> list[LogFileInfo]:
+        """Let files go that were sealed before `before` (int64 ms), with all their messages; return them.
+
+        Their queues begin behind them, and offsets go on. What the settings `retention` and
+        `topic_retention` say happens without this call. Raises InvalidRequestError, UnavailableError.
+        """
+        writing, before = self._writing(), check_time(before, "before")
+        if writing.log_index is not None:
+            writing.log_index.catch_up()  # what is not indexed does not go
+        due = writing.retention.due(before)
+        shown = [describe_file(handle) for handle in due]
+        if due and not dry_run:
+            writing.local.run_first([writing.retention.unit(due)])
+        return shown
+
+    # -- private -----------------------------------------------------------------------------------------
+
+    def _check(self, handle: FileHandle) -> list[str]:
+        if handle.state is FileState.UNSEALED:  # its own reader changes meanwhile
+            assert handle.path is not None
+            return check_log_file(self._components.seams.filesystem, handle.path)
+        try:
+            found: list[str] = handle.reader.check()
+        except CorruptFileError as error:
+            return [error.reason]
+        return found
+
+    def _writing(self) -> LogWriting:
+        self._components.check_open()
+        writing = self._components.writing
+        if writing is None:
+            raise ReadOnlyError("the log was opened read-only")
+        return writing
