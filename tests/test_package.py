@@ -34,7 +34,7 @@ PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
     "FoundMessages", "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady",
     "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Unasked",
-    "__version__", "errors",
+    "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tierdex import errors
     from tierdex.client.remote import AsyncClient, Client
+    from tierdex.following.follow import follow
     from tierdex.index_service.answer import Answer, Entry, Explain, Missing, Unasked
     from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.health import NotReady
@@ -53,10 +54,12 @@ __all__ = [
     "Unasked",
     "__version__",
     "errors",
+    "follow",
 ]
 
 _HOMES = {
     "tierdex.client.remote": ("AsyncClient", "Client"),
+    "tierdex.following.follow": ("follow",),
     "tierdex.index_service.answer": ("Answer", "Entry", "Explain", "Missing", "Unasked"),
     "tierdex.index_service.file_info": ("FileInfo", "NodeInfo"),
     "tierdex.index_service.health": ("NotReady",),

@@ -1,4 +1,4 @@
-"""The examples of README.md, docs/operations.md and docs/message_log.md do what the pages say."""
+"""The examples of README.md and of the pages in docs do what the pages say."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "operations.md",
     ROOT / "docs" / "message_log.md",
+    ROOT / "docs" / "follow.md",
 )
 BLOCKS = [block for page in PAGES if page.exists() for block in blocks_to_run(page)]
 

@@ -15,6 +15,7 @@ from tierdex.errors import ClosedError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+    from pathlib import Path
 
     from tierdex.background import WorkerThread
     from tierdex.clock import Clock
@@ -45,8 +46,9 @@ STOP_TIMEOUT_S = 8.0  # for all background work together; a server has 10 s to e
 
 @dataclass(kw_only=True)
 class WritingComponents:
-    """The components that only the owner of a data folder has."""
+    """The components that only the owner of a data folder has. `data` is the folder."""
 
+    data: Path
     writer: Writer
     remote: RemoteFlush
     compactor: Compactor

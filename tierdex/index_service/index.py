@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.requests.query import QueryRequest
     from tierdex.indexfile.schema import Schema
     from tierdex.setting_keywords import SettingKeywords
+    from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
     from tierdex.value_rules import Durability, Keys, OnError
 
@@ -148,6 +149,16 @@ class Index(OperatedIndex):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def data_folder(self) -> Path:
+        """The data folder that this index owns. Raises ReadOnlyError."""
+        return self._writing().data
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that it was opened with, defaults included."""
+        return self._settings
 
     # -- puts ------------------------------------------------------------------------------------
 

@@ -167,6 +167,7 @@ class _OwnerOpening:
         sign = OwnerSign(compaction, on_fenced=compactor.fence, is_asked=forgetter.asks_for_sign)
         maintenance = Maintenance(writer, compactor, read_view, sign, forgetter)
         components.writing = WritingComponents(
+            data=self._paths.root,
             writer=writer,
             remote=self._make_remote_flush(writer, maintenance),
             compactor=compactor,

@@ -12,7 +12,7 @@ row whose key is null or empty is skipped for that key and counted.
 A load is a stream of batches, each applied as a whole. When the load stops at a bad row, the blocks
 before it are in. Loading the corrected file again is harmless: queries drop repeated entries.
 
-Depends on the other modules of this folder.
+Depends on text_times and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from tierdex.app.load.columns import Template, check_timezone, milliseconds, queue_numbers
+from tierdex.app.load.columns import Template, milliseconds, queue_numbers
 from tierdex.app.load.csv_rows import CsvFormat, read_csv_rows, read_header
 from tierdex.app.load.jsonl_rows import read_jsonl_rows
 from tierdex.app.load.parquet_rows import PARQUET_SCHEMA, read_parquet_rows
 from tierdex.app.load.register import LoadedFile, LoadRegister
-from tierdex.app.load.rows import Column, RowError, check_columns
+from tierdex.app.load.rows import check_columns
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, NotFoundError
 from tierdex.filesystem import LocalFileSystem
+from tierdex.text_times import Column, RowError, check_timezone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -6,7 +6,7 @@ Depends on pyarrow.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
-
-Column: TypeAlias = Any  # an Arrow array: the stubs of pyarrow know less than pyarrow
 
 
 @dataclass(frozen=True)
@@ -31,14 +29,6 @@ class Rows:
     location: Mapping[str, Any]
     place_of: Callable[[int], str]
     done_bytes: int
-
-
-class RowError(ValueError):
-    """One row of a block holds a value that cannot be used."""
-
-    def __init__(self, row: int, message: str) -> None:
-        super().__init__(message)
-        self.row = row
 
 
 def check_columns(wanted: list[str], present: list[str], path: Path) -> None:

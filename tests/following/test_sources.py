@@ -1,0 +1,146 @@
+"""The contract of `Source`, held by every kind of log that can be had here."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.following.worlds import WORLDS, make_records
+from tests.patience import PATIENCE_S
+from tierdex.clock import SystemClock
+from tierdex.following.records import Parts
+
+_NUMBERS = itertools.count()
+clock = SystemClock()
+
+
+@pytest.fixture(params=WORLDS)
+def world(request, tmp_path):
+    made = WORLDS[request.param](tmp_path, f"orders{next(_NUMBERS)}")
+    yield made
+    made.close()
+
+
+def read(source, positions, count, wanted=Parts()):  # noqa: B008 - a constant
+    """Return so many records from the positions on: (partition, offset, time, key, value, headers)."""
+    source.open(positions, wanted)
+    found, give_up = [], clock.monotonic() + PATIENCE_S
+    at = dict(positions)
+    while len(found) < count:
+        assert clock.monotonic() < give_up, f"{len(found)} of {count} records came"
+        batch = source.read(1000, 0.2)
+        if batch is None:
+            continue
+        at |= batch.positions
+        for row in range(len(batch)):
+            found.append(
+                (
+                    int(batch.partitions[row]), int(batch.offsets[row]),
+                    int(batch.timestamps[row]), batch.keys and batch.keys[row],
+                    batch.values and batch.values[row], batch.headers and batch.headers[row],
+                )
+            )  # fmt: skip
+            assert int(batch.sizes[row]) == len((batch.values and batch.values[row]) or b"")
+    return found, at
+
+
+def test_records_come_in_order_at_their_offsets_and_the_same_each_time(world):
+    sent = make_records(200)
+    offsets = {p: world.append(p, sent) for p in world.partitions}
+    source = world.source()
+    bounds = source.bounds(world.partitions)
+    positions = {p: bounds[p].first for p in world.partitions}
+    found, at = read(source, positions, 200 * len(positions))
+    for partition in world.partitions:
+        of_it = [row for row in found if row[0] == partition]
+        assert [row[1] for row in of_it] == offsets[partition]
+        assert [row[4] for row in of_it] == [record.value for record in sent]
+        assert offsets[partition][-1] < at[partition] <= bounds[partition].end
+    assert len(found) == 200 * len(positions)
+    again = world.source()
+    assert sorted(read(again, positions, len(found))[0]) == sorted(found)
+    source.close()
+    again.close()
+
+
+def test_reading_begins_at_the_position(world):
+    partition = world.partitions[0]
+    offsets = world.append(partition, make_records(50))
+    source = world.source()
+    found, _ = read(source, {partition: offsets[30]}, 20)
+    assert [row[1] for row in found] == offsets[30:]
+    found, _ = read(source, {partition: offsets[10] + 1}, 39)  # opened again, at a hole or a record
+    assert [row[1] for row in found] == offsets[11:]
+    source.close()
+
+
+def test_bounds_hold_what_is_there(world):
+    partition = world.partitions[0]
+    source = world.source()
+    empty = source.bounds([partition])[partition]
+    assert empty.first <= empty.end
+    offsets = world.append(partition, make_records(10))
+    held = source.bounds([partition])[partition]
+    assert held.first <= offsets[0]
+    assert held.end > offsets[-1]
+    source.close()
+
+
+def test_one_record_is_fetched_whole_and_an_absent_one_is_none(world):
+    partition = world.partitions[0]
+    sent = make_records(30)
+    offsets = world.append(partition, sent)
+    source = world.source()
+    rows, _ = read(world.source(), {partition: offsets[0]}, 30)
+    for number in (0, 17, 29):
+        record = source.fetch(partition, offsets[number])
+        assert (record.partition, record.offset) == (partition, offsets[number])
+        assert record.value == sent[number].value
+        assert record.timestamp == rows[number][2]
+        assert record.key == rows[number][3]
+        assert list(record.headers) == list(rows[number][5] or ())
+    assert source.fetch(partition, offsets[-1] + 10_000) is None
+    assert source.fetch(2_000_000_011, 0) is None
+    source.close()
+
+
+def test_partition_that_is_added_is_seen(world):
+    source = world.source()
+    assert set(source.partitions()) == set(world.partitions)
+    added = world.add_partition()
+    if added is None:
+        pytest.skip("partitions of this log are fixed")
+    give_up = clock.monotonic() + PATIENCE_S
+    while added not in source.partitions():
+        assert clock.monotonic() < give_up
+    offsets = world.append(added, make_records(3))
+    found, _ = read(source, {added: source.bounds([added])[added].first}, 3)
+    assert [row[1] for row in found] == offsets
+    source.close()
+
+
+def test_what_the_log_lost_shows_in_its_bounds(world):
+    if not world.can_lose:
+        pytest.skip("this log loses nothing while it is there")
+    partition = world.partitions[0]
+    offsets = world.append(partition, make_records(100))
+    world.lose_before(partition, offsets[60])
+    source = world.source()
+    held = source.bounds([partition])[partition]
+    assert offsets[59] < held.first <= offsets[60]
+    assert source.fetch(partition, offsets[3]) is None
+    found, _ = read(source, {partition: held.first}, 40)
+    assert [row[1] for row in found] == offsets[60:]
+    source.close()
+
+
+def test_names_of_partitions_are_for_readers(world):
+    source = world.source()
+    names = [source.name_of(p) for p in source.partitions()]
+    assert len(set(names)) == len(names)
+    assert all(names)
+    assert source.topic
+    assert ":" in source.name
+    source.close()
+    source.close()

@@ -1,0 +1,99 @@
+"""A log of each kind for the contract: how records come into it, and out of it again."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from tests.following.memory_log import MemoryLog
+from tierdex.following.open_source import open_source
+from tierdex.seams import Seams
+
+
+class Sent(NamedTuple):
+    """A record as it was given to its log."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class MemoryWorld:
+    """The log of the follower's tests."""
+
+    partitions = (0, 1)
+    can_lose = True
+
+    def __init__(self, folder, name):
+        self.log = MemoryLog(self.partitions, name)
+
+    def append(self, partition, records):
+        return [self.log.append(partition, r.value, r.key, list(r.headers)) for r in records]
+
+    def lose_before(self, partition, offset):
+        self.log.lose(partition, offset)
+
+    def add_partition(self):
+        self.log.add_partition(2)
+        return 2
+
+    def source(self):
+        return self.log.source()
+
+    def close(self):
+        pass
+
+
+class FolderWorld:
+    """Files of JSON lines. A line has neither key nor headers."""
+
+    can_lose = False
+
+    def __init__(self, folder, name):
+        self._folder = folder / name
+        self._folder.mkdir()
+        self.names = ["a.jsonl", "b.jsonl"]
+        for each in self.names:
+            (self._folder / each).touch()
+        numbers = {self.source_of(n): n for n in self.names}
+        self._paths = numbers
+        self.partitions = tuple(numbers)
+
+    def source_of(self, name):
+        source = self.source()
+        return next(p for p in source.partitions() if source.name_of(p) == name)
+
+    def append(self, partition, records):
+        offsets = []
+        with (self._folder / self._paths[partition]).open("ab") as file:
+            for record in records:
+                offsets.append(file.tell())
+                file.write((record.value or b"") + b"\n")
+        return offsets
+
+    def add_partition(self):
+        (self._folder / "c.jsonl").touch()
+        number = self.source_of("c.jsonl")
+        self._paths[number] = "c.jsonl"
+        return number
+
+    def source(self):
+        return open_source(f"folder:{self._folder}", None, Seams.of())
+
+    def close(self):
+        pass
+
+
+WORLDS = {"memory": MemoryWorld, "folder": FolderWorld}
+
+
+def make_records(count, first=0):
+    """Return records that any log can hold."""
+    return [
+        Sent(
+            b"k%d" % n,
+            json.dumps({"id": f"k{n}", "text": "\u00e9" * (n % 7)}).encode(),
+            (("n", b"%d" % n),),
+        )
+        for n in range(first, first + count)
+    ]  # fmt: skip

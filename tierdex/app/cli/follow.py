@@ -1,0 +1,156 @@
+"""`tierdex follow SOURCE`: indexes a log that others keep, as it grows.
+
+Depends on following, filesystem and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.exits import say
+from tierdex.app.cli.follow_display import follow_display
+from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_fields
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierdex.following.follower import Follower
+
+
+class OnMissing(StrEnum):
+    """What to do about a message that lacks a wanted key."""
+
+    SKIP = "skip"
+    FAIL = "fail"
+
+
+def follow(
+    source: Annotated[str, typer.Argument(help="folder:PATH.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", "-k", help="key, header:NAME, $.json.path or {template}; repeatable."
+        ),
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="The same, for the message ID.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Topic (default: the source's name).")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Where the time stands (default: the record's own).")
+    ] = None,
+    timezone: Annotated[str, typer.Option(help="Zone of times that do not say it.")] = "UTC",
+    partitions: Annotated[
+        str | None, typer.Option(help="Numbers of partitions: 0,1,5 (default: all).")
+    ] = None,
+    ordinal: Annotated[
+        str, typer.Option(help="i/n: the share of this one of n followers, i from 0.")
+    ] = "0/1",
+    once: Annotated[bool, typer.Option("--once", help="End at the present end.")] = False,
+    on_missing: Annotated[
+        OnMissing, typer.Option(help="A message without a wanted key: skip (and count) or fail.")
+    ] = OnMissing.SKIP,
+    accept_other_log: Annotated[
+        bool,
+        typer.Option(
+            "--accept-other-log", help="Another log than before: index it from its beginning."
+        ),
+    ] = False,
+    source_option: Annotated[
+        list[str] | None,
+        typer.Option("--source-option", metavar="NAME=VALUE", help="Of the source; repeatable."),
+    ] = None,
+    source_config: Annotated[
+        Path | None, typer.Option(help="File of such lines: the place for passwords.")
+    ] = None,
+    data: options.Data = None,
+    store: options.Store = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+    take_over: options.TakeOver = False,
+    accept_rollback: options.AcceptRollback = False,
+) -> None:
+    """Index a log that others keep, from where the index is, until a signal or with --once to the end."""
+    from tierdex.following.follow import follow as follow_source
+
+    said = _source_options(source_option, source_config)
+    with opened_for_writing(
+        Target(data, store),
+        parse_settings(setting),
+        takeover=take_over,
+        accept_rollback=accept_rollback,
+    ) as index:
+        follower = follow_source(
+            index,
+            source,
+            keys=key or (),
+            message_id=message_id,
+            time=time,
+            timezone=timezone,
+            topic=topic,
+            options=said,
+            partitions=_numbers(partitions),
+            ordinal=_ordinal(ordinal),
+            once=once,
+            on_missing=on_missing.value,
+            accept_other_log=accept_other_log,
+        )
+        with _stopped_by_signals(follower), follow_display(follower.status, say):
+            status = follower.run()
+    write_fields(output, {"topic": status.topic, **status.counts()})
+
+
+@contextmanager
+def _stopped_by_signals(follower: Follower) -> Iterator[None]:
+    """Let SIGTERM and SIGINT stop the follower; what was put is saved."""
+    caught = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(each, lambda *_: follower.stop()) for each in caught]
+    try:
+        yield
+    finally:
+        for each, handler in zip(caught, before, strict=True):
+            signal.signal(each, handler)
+
+
+def _source_options(pairs: list[str] | None, config: Path | None) -> dict[str, str]:
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.following.sources.options import read_options
+
+    said = {} if config is None else read_options(LocalFileSystem(), config)
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidRequestError("is not NAME=VALUE", field="--source-option")
+        said[name] = value
+    return said
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"{text!r} is no list of numbers: 0,1,5", field="--partitions"
+        ) from error
+
+
+def _ordinal(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    try:
+        return int(number), int(count)
+    except ValueError as error:
+        raise InvalidRequestError(f"{text!r} is not i/n: 0/3", field="--ordinal") from error

@@ -1,0 +1,68 @@
+"""Shows on stderr how a follower comes on: a line that changes on a terminal, its troubles elsewhere.
+
+Depends on following.status, clock and rich.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tierdex.clock import Bell, SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierdex.following.status import FollowStatus
+
+_INTERVAL_S = 0.5
+
+
+@contextmanager
+def follow_display(status: FollowStatus, say: Callable[[str], None]) -> Iterator[None]:
+    """Show `status` until the block ends; a trouble is said once by `say`, and that it is over."""
+    ended = Bell()
+    shown = threading.Thread(
+        target=_show, args=(status, say, ended), name="tierdex-follow-display", daemon=True
+    )
+    shown.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        shown.join()
+
+
+def _show(status: FollowStatus, say: Callable[[str], None], ended: Bell) -> None:
+    clock = SystemClock()
+    trouble: str | None = None
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.live import Live
+
+        last, at = status.messages, clock.monotonic()
+        with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+            while not clock.wait(ended, _INTERVAL_S):
+                now = clock.monotonic()
+                rate = (status.messages - last) / max(now - at, 1e-9)
+                last, at = status.messages, now
+                live.update(_line(status, rate), refresh=True)
+        return
+    while not clock.wait(ended, _INTERVAL_S):
+        if status.trouble != trouble:
+            trouble = status.trouble
+            say(f"waiting: {trouble}" if trouble else "going on")
+
+
+def _line(status: FollowStatus, rate: float) -> str:
+    parts = [
+        f"{status.source} -> {status.topic}: {status.messages:,} messages, {rate:,.0f}/s",
+        f"{status.total_lag():,} behind",
+    ]
+    if status.lost:
+        parts.append(f"{status.lost:,} lost by the log")
+    if status.trouble:
+        parts.append(f"waiting: {status.trouble}")
+    return ", ".join(parts)

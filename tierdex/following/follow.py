@@ -1,0 +1,75 @@
+"""`tierdex.follow`: follows a log from a program, into an index that the program has open.
+
+Depends on errors, seams and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tierdex.errors import InvalidRequestError
+from tierdex.following.extraction import Extraction
+from tierdex.following.follower import Follower, FollowPlan
+from tierdex.following.open_source import open_source
+from tierdex.following.selectors import Selector
+from tierdex.following.target import IndexTarget
+from tierdex.seams import Seams
+from tierdex.value_rules import check_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from tierdex.following.follower import OnMissing
+    from tierdex.following.source import Source
+    from tierdex.index_service.index import Index
+
+
+def follow(
+    index: Index,
+    source: str | Source,
+    *,
+    keys: Sequence[str] = (),
+    message_id: str | None = None,
+    time: str | None = None,
+    timezone: str = "UTC",
+    topic: str | None = None,
+    options: Mapping[str, str] | None = None,
+    partitions: Collection[int] | None = None,
+    ordinal: tuple[int, int] = (0, 1),
+    once: bool = False,
+    on_missing: OnMissing = "skip",
+    accept_other_log: bool = False,
+    seams: Seams | None = None,
+) -> Follower:
+    """Return a follower of `source`, an address or an object of one's own; `run` it.
+
+    `keys`, `message_id` and `time` are places in a record (``key``, ``header:region``, ``$.order.id``, a
+    ``{template}``); without `time` it is the record's own, in `timezone` where a time names none. `topic` is
+    the source's name by default. `options` are the source's. With `once`, `run` returns at the present end.
+    `ordinal` (i, n) shares the partitions among n followers. Raises InvalidRequestError.
+    """
+    seams = seams or Seams.of()
+    if isinstance(keys, str):
+        raise InvalidRequestError("is a list of places in a record", field="keys")
+    extraction = Extraction(
+        tuple(Selector.parse(key, field="key") for key in keys),
+        None if message_id is None else Selector.parse(message_id, field="message-id"),
+        None if time is None else Selector.parse(time, field="time"),
+        timezone,
+        index.settings.max_key_bytes,
+    )
+    opened = open_source(source, options, seams) if isinstance(source, str) else source
+    if extraction.time is None and not opened.has_times:
+        raise InvalidRequestError(
+            f"messages of {opened.name} carry no time: say where it stands, as in $.time",
+            field="time",
+        )
+    plan = FollowPlan(
+        check_topic(topic or opened.topic, "topic"),
+        partitions,
+        ordinal,
+        once,
+        on_missing,
+        accept_other_log,
+    )
+    return Follower(opened, IndexTarget(index, plan.topic), extraction, plan, seams)

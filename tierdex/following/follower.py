@@ -1,0 +1,348 @@
+"""`Follower`: reads a source and puts what it finds, from where the index is. It knows no kind of source.
+
+::
+
+    look   which partitions are there, what do they hold       every few seconds, and after trouble
+     |       new: begin behind what the index has of it        less than we had: count what was lost
+     v
+    read --> entries --> put (survives kill -9) --> position   then again
+                                                    save       every few seconds: sync, then following.json
+
+A position in memory moves only after the put, so whatever stops us, the index has everything below it.
+After a crash we go on from the index's watermark: one record a partition is read twice, which lookups
+return once.
+
+A source that does not answer is asked again, for ever, with growing pauses; so is an index whose disk is
+full.
+
+Depends on compactor.backoff, errors, seams and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tierdex.clock import Bell
+from tierdex.compactor.backoff import Backoff
+from tierdex.errors import InvalidRequestError, UnavailableError
+from tierdex.following.positions import Gap, PartitionPosition, PositionFile, behind_of
+from tierdex.following.status import FollowStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from tierdex.following.extraction import Extracted, Extraction
+    from tierdex.following.records import Bounds, RecordBatch
+    from tierdex.following.source import Source
+    from tierdex.following.target import Target
+    from tierdex.seams import Seams
+
+logger = logging.getLogger(__name__)
+
+OnMissing = Literal["skip", "fail"]
+_LONGEST_PAUSE_S = 30.0
+_READ_S = 0.5  # after which a stop is noticed
+
+
+@dataclass(frozen=True)
+class FollowPlan:
+    """What is followed and how: `partitions` (None: all), of which with `ordinal` (i, n) every n-th.
+
+    With `once` it ends at the end that the log had when it began. `on_missing` "fail" stops at a record
+    without a wanted key. `accept_other_log` begins anew where the source is another log than before.
+    """
+
+    topic: str
+    partitions: Collection[int] | None = None
+    ordinal: tuple[int, int] = (0, 1)
+    once: bool = False
+    on_missing: OnMissing = "skip"
+    accept_other_log: bool = False
+    max_records: int = 20_000
+    look_interval_s: float = 5.0
+    save_interval_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        number, count = self.ordinal
+        if not 0 <= number < count:
+            raise InvalidRequestError(
+                "is i/n, with i from 0 to n - 1: 0/3, 1/3, 2/3", field="ordinal"
+            )
+        if self.on_missing not in ("skip", "fail"):
+            raise InvalidRequestError("must be skip or fail", field="on_missing")
+
+    def takes(self, partition: int) -> bool:
+        number, count = self.ordinal
+        is_listed = self.partitions is None or partition in self.partitions
+        return is_listed and partition % count == number
+
+
+class Follower:
+    """Follows one source into one topic. `run` in one thread; `status` and `stop` from any."""
+
+    def __init__(
+        self,
+        source: Source,
+        target: Target,
+        extraction: Extraction,
+        plan: FollowPlan,
+        seams: Seams,
+    ) -> None:
+        self.status = FollowStatus(source.name, plan.topic)
+        self._source = source
+        self._target = target
+        self._extraction = extraction
+        self._plan = plan
+        self._clock = seams.clock
+        self._file = PositionFile(seams.filesystem, target.folder)
+        self._backoff = Backoff(seams.clock, seams.ids, _LONGEST_PAUSE_S)
+        self._stopping = Bell()
+        self._saved = self._file.load(plan.topic)
+        self._positions: dict[int, int] = {}
+        self._goals: dict[int, int] | None = None
+        self._identity = ""
+        self._begins_anew = False
+        self._must_open = True  # what the source has read, and we have not put, is read again
+
+    def stop(self) -> None:
+        """Let `run` save and return soon. Safe in a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> FollowStatus:
+        """Follow until `stop`, or with `once` to the end; return the status.
+
+        Raises NotFoundError, PermissionDeniedError, InvalidRequestError for what no retry changes.
+        """
+        now = self._clock.monotonic
+        looked = saved = float("-inf")
+        try:
+            while not self._stopping.is_set() and not self._is_done():
+                if now() - looked >= self._plan.look_interval_s:
+                    if self._tried(self._look):
+                        looked = now()
+                    else:
+                        self._must_open = True
+                    continue  # with `once` there may be nothing to read
+                if not self._tried(self._read):
+                    looked = float("-inf")  # what was lost meanwhile, and where to go on
+                    self._must_open = True
+                if now() - saved >= self._plan.save_interval_s:
+                    self._tried(self._save)
+                    saved = now()
+            while not self._tried(self._save) and not self._stopping.is_set():
+                pass
+        finally:
+            self._source.close()
+        return self.status
+
+    # -- steps ---------------------------------------------------------------------------------------
+
+    def _tried(self, step: Callable[[], None]) -> bool:
+        """Do a step; after trouble that may pass, say so once, wait, and return False."""
+        try:
+            step()
+        except UnavailableError as error:
+            self.status.retries += 1
+            if self.status.trouble != str(error):
+                self.status.trouble = str(error)
+                logger.warning("waiting", extra={"source": self._source.name, "error": str(error)})
+            self._backoff.fail()
+            self._clock.wait(self._stopping, self._backoff.remaining_s())
+            return False
+        if self.status.trouble is not None:
+            logger.info("going on", extra={"source": self._source.name})
+        self.status.trouble = None
+        self._backoff.succeed()
+        return True
+
+    def _look(self) -> None:
+        """See what partitions there are and what they hold; open the source where that changes anything."""
+        self._check_identity()
+        partitions = [each for each in self._source.partitions() if self._plan.takes(each)]
+        self._check_listed(partitions)
+        bounds = self._source.bounds(partitions)
+        before = dict(self._positions)
+        restarts = self.status.restarts
+        for partition, held in bounds.items():
+            if partition not in self._positions:
+                self._positions[partition] = self._begin(partition, held)
+            self._keep_within(partition, held)
+        self._begins_anew = False
+        for partition in set(self._positions) - set(bounds):
+            logger.info("partition is gone", extra={"partition": self._source.name_of(partition)})
+            del self._positions[partition]
+        self.status.ends = {partition: held.end for partition, held in bounds.items()}
+        self.status.positions = dict(self._positions)
+        if self._goals is None:
+            self._goals = dict(self.status.ends)
+        if restarts != self.status.restarts:
+            self._save()  # before an end passes the old position, which would hide that
+        if self._must_open or before != self._positions:
+            self._source.open(dict(self._positions), self._extraction.wanted())
+            self._must_open = False
+
+    def _read(self) -> None:
+        batch = self._source.read(self._plan.max_records, _READ_S)
+        if batch is None:
+            return
+        self._check_gaps(batch)
+        extracted = self._extraction.entries_of(batch)
+        missing = self._missing(batch, extracted)
+        if extracted.count:
+            self._target.put(extracted)
+        self._positions.update(
+            {each: at for each, at in batch.positions.items() if each in self._positions}
+        )
+        self._count(batch, extracted, missing)
+
+    def _save(self) -> None:
+        """Make what was put durable, then the positions behind it."""
+        self._target.sync()
+        saved = self._saved
+        saved.source, saved.identity = self._source.name, self._identity
+        for partition, position in self._positions.items():
+            row = saved.partitions.setdefault(partition, PartitionPosition(position))
+            row.next, row.watermark = position, self._target.watermark(partition)
+        self._file.save(self._plan.topic, saved)
+
+    # -- where to begin, and what was lost --------------------------------------------------------------
+
+    def _check_identity(self) -> None:
+        identity = self._source.identity()
+        if self._identity == identity and identity:
+            return
+        known = self._identity or self._saved.identity
+        if known and identity and known != identity:
+            if not self._plan.accept_other_log:
+                raise InvalidRequestError(
+                    f"topic {self._plan.topic!r} was made from {self._saved.source or 'another log'} "
+                    f"({known}), and {self._source.name} is another log ({identity}): give another "
+                    "topic, or accept the other log, which is then indexed from its beginning",
+                    field="source",
+                )
+            self._begins_anew = True
+        self._identity = identity or known
+
+    def _check_listed(self, partitions: Collection[int]) -> None:
+        absent = set(self._plan.partitions or ()) - set(self._source.partitions())
+        if absent and not self._positions:
+            raise InvalidRequestError(
+                f"{self._source.name} has no partition {min(absent)}", field="partitions"
+            )
+        if not partitions and self._goals is None:
+            logger.info("no partition yet", extra={"source": self._source.name})
+
+    def _begin(self, partition: int, held: Bounds) -> int:
+        """Return where to begin in a partition that this follower has not read yet."""
+        if self._begins_anew:
+            return held.end + 1  # as one that was cut: it is begun anew
+        watermark = self._target.watermark(partition)
+        saved = self._saved.partitions.get(partition)
+        at = behind_of(watermark) if saved is None else saved.resume(watermark)
+        return held.first if at is None else at
+
+    def _keep_within(self, partition: int, held: Bounds) -> None:
+        """Bring a position into what the log holds; count what it lost, or begin it anew."""
+        at = self._positions[partition]
+        if at > held.end:
+            self._restart(partition, held)
+        elif at < held.first:
+            self._skip_lost(partition, held.first)
+            self._positions[partition] = held.first
+
+    def _restart(self, partition: int, held: Bounds) -> None:
+        """Begin at the first record again: the log ends before where we were, so it is another one."""
+        at = self._positions[partition]
+        logger.warning(
+            "log was cut or begun anew: reading all of it",
+            extra={"partition": self._source.name_of(partition), "position": at, "end": held.end},
+        )
+        self._positions[partition] = held.first
+        self.status.restarts += 1
+        row = self._saved.partitions.setdefault(partition, PartitionPosition(held.first))
+        row.restarts += 1
+
+    def _skip_lost(self, partition: int, first: int) -> None:
+        """Count the offsets from where the index ends to `first`."""
+        begin = max(self._positions[partition], self._target.watermark(partition) or 0)
+        saved = self._saved.partitions.setdefault(partition, PartitionPosition(begin))
+        if saved.watermark is not None and saved.next < saved.watermark:
+            begin = self._positions[partition]  # of a log that was begun anew
+        if begin >= first:
+            return
+        saved.note_gap(Gap(begin, first, self._clock.now_ms()))
+        self.status.lost += first - begin
+        logger.warning(
+            "messages were gone before they were read",
+            extra={"partition": self._source.name_of(partition), "begin": begin, "end": first},
+        )
+
+    def _check_gaps(self, batch: RecordBatch) -> None:
+        """Where a batch begins behind our position, see whether the log lost what is between."""
+        jumps = {
+            partition: offset
+            for partition, offset in batch.first_offsets().items()
+            if offset > self._positions.get(partition, offset)
+        }
+        if not jumps:
+            return
+        for partition, held in self._source.bounds(list(jumps)).items():
+            first = min(held.first, jumps[partition])
+            if first > self._positions[partition]:
+                self._skip_lost(partition, first)
+                self._positions[partition] = first
+
+    # -- counts --------------------------------------------------------------------------------------
+
+    def _missing(self, batch: RecordBatch, extracted: Extracted) -> Counter[str]:
+        """Count, by selector, the readable messages with a value that lack its text.
+
+        Raises InvalidRequestError for the first of them where the plan says so.
+        """
+        excused = ~extracted.readable | ~_have_value(batch)
+        missing: Counter[str] = Counter()
+        for selector, rows in extracted.without.items():
+            unexcused = rows[~excused[rows]]
+            missing[selector] = len(unexcused)
+            if len(unexcused) and self._plan.on_missing == "fail":
+                row = int(unexcused[0])
+                place = self._source.name_of(int(batch.partitions[row]))
+                raise InvalidRequestError(
+                    f"{place}, offset {batch.offsets[row]}: the message has no {selector} "
+                    "(on_missing skip goes on without it)",
+                    field="on_missing",
+                )
+        return missing
+
+    def _count(self, batch: RecordBatch, extracted: Extracted, missing: Counter[str]) -> None:
+        status = self.status
+        status.messages += len(batch)
+        status.entries += extracted.count
+        status.bytes += int(batch.sizes.sum(dtype=np.int64))
+        status.passed_over += batch.passed_over
+        status.missing += missing
+        status.without_value += int(np.count_nonzero(~_have_value(batch)))
+        status.unreadable += extracted.unreadable
+        status.too_long += extracted.too_long
+        status.untimed += extracted.untimed
+        status.positions = dict(self._positions)
+
+    def _is_done(self) -> bool:
+        if not self._plan.once or self._goals is None:
+            return False
+        return self._are_reached(self._goals)
+
+    def _are_reached(self, goals: Mapping[int, int]) -> bool:
+        return all(self._positions.get(each, end) >= end for each, end in goals.items())
+
+
+def _have_value(batch: RecordBatch) -> np.ndarray:
+    """Return which records have a value: bool[n]; all, where values were not asked for."""
+    if batch.values is None:
+        return np.ones(len(batch), bool)
+    return np.fromiter((value is not None for value in batch.values), bool, len(batch))

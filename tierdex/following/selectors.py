@@ -1,0 +1,136 @@
+"""Selectors: where in a record a key, a message ID or a time stands.
+
+::
+
+    key              the record's own key            header:region    a header (also: a field, a named group)
+    value            its whole value                 $.order.id       a JSON path into its value
+    {key}-{$.line}   a template of selectors; it gives nothing where one of them gives nothing
+
+JSON paths have names (``$.a.b``, ``$['a b']``), places (``$.a[0]``) and "every" (``$.items[*].sku``), which
+gives several texts a record. A template takes no "every".
+
+Depends on errors only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tierdex.errors import InvalidRequestError
+
+Step: TypeAlias = "str | int | Every"
+_STEP = re.compile(
+    r"\.(?P<name>[^.\[\]'\"\s{}]+)|\[(?P<place>-?\d{1,9})\]|\[(?P<every>\*)\]"
+    r"|\['(?P<single>[^']*)'\]|\[\"(?P<double>[^\"]*)\"\]"
+)
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+class Every:
+    """The step ``[*]``: every element of a list."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Every)
+
+    def __hash__(self) -> int:
+        return hash(Every)
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """The record's own key."""
+
+
+@dataclass(frozen=True)
+class ValuePart:
+    """The whole value."""
+
+
+@dataclass(frozen=True)
+class HeaderPart:
+    """A header's value; of several of one name the last."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class JsonPart:
+    """A place, or several, in the value read as JSON."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def gives_several(self) -> bool:
+        return any(isinstance(step, Every) for step in self.steps)
+
+
+Part: TypeAlias = KeyPart | ValuePart | HeaderPart | JsonPart
+
+
+@dataclass(frozen=True)
+class Selector:
+    """The parts in order, between them literal text: a part alone is a selector, else a template."""
+
+    text: str
+    parts: tuple[Part | str, ...]
+
+    @classmethod
+    def parse(cls, text: str, *, field: str) -> Selector:
+        """Return the selector that `text` spells. Raises InvalidRequestError naming the option `field`."""
+        if text.startswith("$") or "{" not in text:
+            return cls(text, (_part(text, field),))
+        parts: list[Part | str] = []
+        for number, piece in enumerate(_BRACES.split(text)):
+            if number % 2:
+                parts.append(_part(piece, field))
+            elif "{" in piece or "}" in piece:
+                raise InvalidRequestError(f"{text!r} has a brace without its other", field=field)
+            elif piece:
+                parts.append(piece)
+        if any(isinstance(part, JsonPart) and part.gives_several for part in parts):
+            raise InvalidRequestError(f"{text!r}: a template takes no [*]", field=field)
+        return cls(text, tuple(parts))
+
+    @property
+    def sources(self) -> tuple[Part, ...]:
+        """The parts of a record that it needs."""
+        return tuple(part for part in self.parts if not isinstance(part, str))
+
+
+def _part(text: str, field: str) -> Part:
+    if text == "key":
+        return KeyPart()
+    if text == "value":
+        return ValuePart()
+    if text.startswith("header:") and len(text) > len("header:"):
+        return HeaderPart(text.removeprefix("header:"))
+    if text.startswith("$"):
+        return JsonPart(_steps(text, field))
+    raise InvalidRequestError(
+        f"{text!r} is no place in a record: key, value, header:NAME, $.json.path, or a template "
+        "of these in braces",
+        field=field,
+    )
+
+
+def _steps(text: str, field: str) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    at = 1
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None:
+            raise InvalidRequestError(
+                f"{text!r} is no JSON path: {text[at:]!r} is not .name, [0], [*] or ['a name']",
+                field=field,
+            )
+        if found["every"]:
+            steps.append(Every())
+        elif found["place"]:
+            steps.append(int(found["place"]))
+        else:
+            name = found["name"] or found["single"] or found["double"]
+            steps.append(name or "")
+        at = found.end()
+    return tuple(steps)

@@ -1,0 +1,87 @@
+"""`Source`: what a log must offer to be followed. One follower loop reads all kinds, by this contract.
+
+A source has *partitions*, small numbers from 0, or any int32 that always means the same part of the log. In a
+partition each record has an *offset*: an int64 that only rises. A *position* is the offset at which reading
+begins; the record there need not exist. Offsets may have holes (compaction, aborted transactions).
+
+What every source promises, held to it by one suite (tests/following/source_contract.py):
+
+* the same record has the same partition, offset, timestamp and bytes each time that it is read;
+* `read` gives every record from a partition's position on, in order of offsets, none twice, unless the log
+has
+  lost it; records that readers of the log do not see (aborted transactions) are not given;
+* `bounds` tells the truth about what the log still has, so that what was lost is noticed;
+* a log that does not answer raises UnavailableError, and the next call tries again; a wrong name is
+  NotFoundError, missing rights are PermissionDeniedError, a bad option is InvalidRequestError;
+* no error and no name holds a password.
+
+One thread calls `open` and `read`. `fetch` and `bounds` may be called without `open`, from that thread too:
+who fetches from another thread opens a source of its own.
+
+A source of one's own is any object with these methods; docs/follow.md has one in forty lines.
+
+Depends on nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tierdex.following.records import Bounds, Parts, Record, RecordBatch
+
+
+class Source(Protocol):
+    """A log that can be followed."""
+
+    @property
+    def name(self) -> str:
+        """What readers are told: where the log is, without any secret."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """The topic that its records are indexed under when the caller names none."""
+        ...
+
+    @property
+    def has_times(self) -> bool:
+        """Whether its records carry a time; otherwise the caller must say where it stands."""
+        ...
+
+    def identity(self) -> str:
+        """Return what tells this log from another one of the same name; "" when it cannot be told.
+
+        Offsets of two identities have nothing to do with each other.
+        """
+        ...
+
+    def partitions(self) -> Sequence[int]:
+        """Return the partitions that there are now."""
+        ...
+
+    def name_of(self, partition: int) -> str:
+        """Return what readers call the partition."""
+        ...
+
+    def bounds(self, partitions: Sequence[int]) -> Mapping[int, Bounds]:
+        """Return what the log holds of each of these partitions; one that is gone is left out."""
+        ...
+
+    def open(self, positions: Mapping[int, int], wanted: Parts) -> None:
+        """Read these partitions, and no others, from these positions on. It may be called again."""
+        ...
+
+    def read(self, max_records: int, timeout_s: float) -> RecordBatch | None:
+        """Return the records that came, at most about so many; None when none did for `timeout_s`."""
+        ...
+
+    def fetch(self, partition: int, offset: int) -> Record | None:
+        """Return the one record at an offset, with all its parts; None when the log has it no more."""
+        ...
+
+    def close(self) -> None:
+        """End connections. Idempotent."""
+        ...

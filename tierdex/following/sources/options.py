@@ -1,0 +1,111 @@
+"""The address and the options of a source, as callers give them; secrets in them are told to nobody.
+
+An address is ``kind:rest``, with options behind a question mark: ``folder:/var/log?files=*.jsonl``,
+``kafka://host:9092/orders?isolation.level=read_uncommitted``. Options may also come apart, and from a file of
+``name=value`` lines, which is the place for passwords.
+
+Depends on errors and filesystem.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+
+_SECRET: Final = re.compile(r"password|secret|token|credential|passphrase|sasl\.jaas|\.key$", re.I)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a log is: `hosts` as written ("a:1,b:2"), `path` without its first slash."""
+
+    kind: str
+    hosts: str
+    path: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, text: str, options: Mapping[str, str] | None = None) -> Address:
+        """Return the address in `text`; `options` win over its own. Raises InvalidRequestError."""
+        kind, colon, rest = text.partition(":")
+        if not colon or not re.fullmatch(r"[a-z][a-z0-9+-]*", kind):
+            raise InvalidRequestError(
+                "is KIND:ADDRESS, as in kafka://127.0.0.1:9092/orders or folder:/var/log/orders",
+                field="source",
+            )
+        if not rest.startswith("//"):
+            path, _, query = rest.partition("?")
+            return cls(kind, "", path, options={**_query(query), **(options or {})})
+        parts = urlsplit(rest)
+        login, at, hosts = parts.netloc.rpartition("@")
+        user, _, password = login.partition(":")
+        return cls(
+            kind,
+            hosts,
+            unquote(parts.path.removeprefix("/")),
+            unquote(user) if at and user else None,
+            unquote(password) if at and password else None,
+            {**_query(parts.query), **(options or {})},
+        )
+
+    @property
+    def shown(self) -> str:
+        """The address without login and options."""
+        return (
+            f"{self.kind}://{self.hosts}/{self.path}" if self.hosts else f"{self.kind}:{self.path}"
+        )
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text of a client library with every secret of this address blotted out."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def take(self, name: str, default: str = "") -> str:
+        """Return an option and take it out, so that `refuse_rest` sees what nobody knows."""
+        return self.options.pop(name, default)
+
+    def refuse_rest(self) -> None:
+        """Raise InvalidRequestError for an option that nobody took."""
+        for name in self.options:
+            raise InvalidRequestError("there is no such option of this source", field=name)
+
+    def _secrets(self) -> Iterator[str]:
+        if self.password:
+            yield self.password
+        for name, value in self.options.items():
+            if value and _SECRET.search(name):
+                yield value
+
+
+def read_options(filesystem: FileSystem, path: Path) -> dict[str, str]:
+    """Return the ``name=value`` lines of a file; a line may be empty or begin with #. Raises OSError."""
+    file = filesystem.open(path)
+    try:
+        lines = file.read_at(0, file.size()).decode().splitlines()
+    finally:
+        file.close()
+    options = {}
+    for number, line in enumerate(lines, 1):
+        name, equals, value = line.partition("=")
+        if line.strip() and not line.lstrip().startswith("#"):
+            if not equals:
+                raise InvalidRequestError("is not NAME=VALUE", field=f"{path}:{number}")
+            options[name.strip()] = value.strip()
+    return options
+
+
+def _query(text: str) -> dict[str, str]:
+    return dict(parse_qsl(text, keep_blank_values=True))

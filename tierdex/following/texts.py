@@ -1,0 +1,118 @@
+"""Arrow columns of texts, made of the parts of records.
+
+Depends on selectors, json_paths, records, numpy and pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from tierdex.following.json_paths import read_paths
+from tierdex.following.selectors import (
+    HeaderPart,
+    JsonPart,
+    KeyPart,
+    Part,
+    Selector,
+    ValuePart,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierdex.following.records import RecordBatch
+
+pc: Any = pyarrow.compute
+
+
+class Texts(NamedTuple):
+    """Texts and the records that they are of: `column` Arrow strings without nulls, `rows` int64, rising."""
+
+    column: Any
+    rows: np.ndarray
+
+
+class RecordTexts:
+    """The texts that selectors find in one batch; each part of a record is decoded once."""
+
+    def __init__(self, batch: RecordBatch, selectors: Sequence[Selector]) -> None:
+        self._batch = batch
+        self.unreadable = np.zeros(
+            len(batch), bool
+        )  # a record with a part that is no text or no JSON
+        parts = dict.fromkeys(part for selector in selectors for part in selector.sources)
+        self._columns: dict[Part, Any] = {}
+        self._several: dict[Part, Texts] = {}
+        self._read_json([part for part in parts if isinstance(part, JsonPart)])
+        for part in parts:
+            if not isinstance(part, JsonPart):
+                self._columns[part] = self._decoded(self._bytes_of(part))
+
+    def of(self, selector: Selector) -> Texts:
+        """Return the selector's texts. An empty text is none."""
+        first = selector.parts[0]
+        if len(selector.parts) == 1 and first in self._several:
+            return self._several[first]
+        column = self.column(selector)
+        if not column.null_count:
+            return Texts(column, np.arange(len(column)))
+        return Texts(column.drop_null(), np.flatnonzero(np.asarray(column.is_valid())))
+
+    def column(self, selector: Selector) -> Any:
+        """Return one text a record, null where there is none."""
+        pieces = [each if isinstance(each, str) else self._columns[each] for each in selector.parts]
+        if len(pieces) == 1 and not isinstance(pieces[0], str):
+            return pieces[0]
+        return pc.binary_join_element_wise(*pieces, "", null_handling="emit_null")
+
+    def _read_json(self, paths: list[JsonPart]) -> None:
+        if not paths:
+            return
+        found = read_paths(self._batch.values or [], paths)
+        self.unreadable |= found.unreadable
+        for path, texts, rows in zip(paths, found.texts, found.rows, strict=True):
+            column = _without_empty(pa.array(texts, pa.string()))
+            if path.gives_several:
+                kept = np.flatnonzero(np.asarray(column.is_valid()))
+                self._several[path] = Texts(column.drop_null(), np.array(rows, np.int64)[kept])
+            else:
+                self._columns[path] = column
+
+    def _bytes_of(self, part: Part) -> Sequence[bytes | None]:
+        batch = self._batch
+        if isinstance(part, KeyPart):
+            return batch.keys or []
+        if isinstance(part, ValuePart):
+            return batch.values or []
+        assert isinstance(part, HeaderPart)
+        name = part.name
+        return [dict(each).get(name) if each else None for each in batch.headers or []]
+
+    def _decoded(self, values: Sequence[bytes | None]) -> Any:
+        """Return bytes as text; what is no UTF-8 is null, and its record marked."""
+        raw = pa.array(values, pa.binary())
+        try:
+            return _without_empty(raw.cast(pa.string()))
+        except pa.ArrowInvalid:
+            texts = [_text(value) for value in values]
+        column = pa.array(texts, pa.string())
+        self.unreadable |= np.asarray(column.is_null()) & np.asarray(raw.is_valid())
+        return _without_empty(column)
+
+
+def _without_empty(column: Any) -> Any:
+    bounds = pc.min_max(pc.binary_length(column))
+    if bounds["min"].as_py() != 0:
+        return column
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
