@@ -14,6 +14,7 @@ from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifest import Change
 from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import Fault, FaultyStore
 
 TABLES = "/queues/"
 MANIFESTS = "/manifest/"
@@ -157,6 +158,39 @@ def test_lost_table_is_an_error_never_a_lower_watermark(make_index, store, clock
     MemoryStore.put(store, key, b"something else")
     with make_index(store=store, read_only=True) as read, pytest.raises(CorruptFileError):
         read.watermark("orders", 0)
+
+
+@pytest.mark.parametrize("altered", [1, 2])
+def test_bytes_altered_on_their_way_lower_no_watermark(
+    tmp_path, make_index, store, clock, altered
+):
+    faulty = FaultyStore(store)
+    index = make_index(store=faulty)
+    for queue in (0, 1):
+        put(index, "one", 100, queue_id=queue)
+        index.roll()
+        index.run_compaction()
+        clock.advance(1)
+    index.close()
+    index = make_index(data=tmp_path / "another", store=faulty, takeover=True)
+    faulty.fail("get", fault=Fault.ALTERED_BODY, count=altered)
+    assert len(index.expire(before=clock.now_ms() - 1000)) == 1
+    assert len(faulty.history) == altered
+    assert [index.watermark("orders", queue)["remote"] for queue in (0, 1)] == [110, 110]
+
+
+def test_file_damaged_for_good_expires_and_its_ends_are_not_told(tmp_path, make_index, store, clock):
+    index = make_index(store=store)
+    publish_one(index, 100)
+    index.close()
+    clock.advance(1)
+    (key,) = keys_of(store, "/files/")
+    data = bytearray(MemoryStore.get(store, key))
+    data[-100] ^= 1
+    MemoryStore.put(store, key, bytes(data))
+    index = make_index(data=tmp_path / "another", store=store, takeover=True)
+    assert len(index.expire(before=clock.now_ms())) == 1
+    assert index.watermark("orders", 0)["remote"] is None
 
 
 def test_merged_file_tells_what_its_parts_told(make_index, store):

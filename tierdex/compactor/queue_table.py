@@ -35,7 +35,7 @@ from tierdex.lifecycle.manifest import QueueTableRef
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tierdex.compactor.components import CompactorComponents
     from tierdex.indexfile.compacted.sidecar import Sidecar
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+READS: Final = 3  # of a file that leaves the list, until its ends are given up
 PAYS_FOR_A_TABLE: Final = 50  # bytes published since the last one, for each byte of the next
 _SMALL: Final = 4096  # a table's bytes when it is small, about
 _ROW_BYTES: Final = 16
@@ -197,27 +198,46 @@ def table_if_it_pays(
 def cover(components: CompactorComponents, uuids: Iterable[bytes]) -> None:
     """Commit a table before `uuids` leave the list, if one of them tells more than the newest table."""
     node = components.claim.get()
-    if not node.state.uncovered.intersection(uuids):
+    leaving = node.state.uncovered.intersection(uuids)
+    if not leaving:
         return
-    draft = _draft(components, node.state, [])
+    draft = _draft(components, node.state, [], leaving)
     # Durable before the files leave the list: no watermark falls.
     node.commit(lambda state: changes.cover_ends(state, draft))
 
 
 def _draft(
-    components: CompactorComponents, state: ManifestState, more: list[QueueEnds]
+    components: CompactorComponents,
+    state: ManifestState,
+    more: list[QueueEnds],
+    leaving: Collection[bytes] = (),
 ) -> TableDraft:
+    """Upload a table of what the newest one, the uncovered files and `more` tell.
+
+    A file that cannot be read stays uncovered: a later table tells its ends. One of `leaving` is read
+    again; then it is given up, since retention must end: the watermark is too low from there on, and
+    a broker replays more, which is harmless.
+    """
     told = [QueueEnds.of_mapping(state.end_offsets), *more]
     if state.queue_table is not None:
         told.insert(0, components.queue_tables.read(state.queue_table))
+    covered = set(leaving)
     for uuid in state.uncovered:
-        row = state.files[uuid]
-        try:
-            told.append(QueueEnds.of_sidecar(components.reader_of_row(row).sidecar()))
-        except (CorruptFileError, NotFoundError) as error:
-            # Without these ends the watermark is too low: a broker replays more, which is harmless.
-            logger.warning("ends not told", extra={"object": row.object_key, "error": str(error)})
+        ends = _ends_of(components, state.files[uuid], reads=READS if uuid in leaving else 1)
+        if ends is not None:
+            told.append(ends)
+            covered.add(uuid)
     ref = components.queue_tables.write(
         state.node, state.number, components.ids.uuid(), QueueEnds.join(told)
     )
-    return TableDraft(ref, state.queue_table, state.uncovered)
+    return TableDraft(ref, state.queue_table, frozenset(covered))
+
+
+def _ends_of(components: CompactorComponents, row: FileRow, *, reads: int) -> QueueEnds | None:
+    """Return what a published file tells; None when no read gives it as it was written."""
+    for _ in range(reads):  # damage may lie in between: then the next read is another
+        try:
+            return QueueEnds.of_sidecar(components.reader_of_row(row).sidecar())
+        except (CorruptFileError, NotFoundError) as error:
+            logger.warning("ends not told", extra={"object": row.object_key, "error": str(error)})
+    return None
