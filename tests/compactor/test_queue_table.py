@@ -161,9 +161,7 @@ def test_lost_table_is_an_error_never_a_lower_watermark(make_index, store, clock
 
 
 @pytest.mark.parametrize("altered", [1, 2])
-def test_bytes_altered_on_their_way_lower_no_watermark(
-    tmp_path, make_index, store, clock, altered
-):
+def test_bytes_altered_on_their_way_lower_no_watermark(tmp_path, make_index, store, clock, altered):
     faulty = FaultyStore(store)
     index = make_index(store=faulty)
     for queue in (0, 1):
@@ -179,7 +177,9 @@ def test_bytes_altered_on_their_way_lower_no_watermark(
     assert [index.watermark("orders", queue)["remote"] for queue in (0, 1)] == [110, 110]
 
 
-def test_file_damaged_for_good_expires_and_its_ends_are_not_told(tmp_path, make_index, store, clock):
+def test_file_damaged_for_good_expires_and_its_ends_are_not_told(
+    tmp_path, make_index, store, clock
+):
     index = make_index(store=store)
     publish_one(index, 100)
     index.close()

@@ -142,6 +142,7 @@ def run_steps(world, owners, reader, steps):
     for key in KEYS:
         world.forget(owners, reader, key, now=True)
     look(world, owners, reader, at_end=True)
+    world.step(owners)  # and the grace time of what was written anew is over
     assert reader.forgettings() == []
 
 
@@ -238,7 +239,12 @@ def test_receipt_tells_where_the_entries_were_and_which_objects_were_written_ane
     for index in (a, b):
         index.refresh()
         assert sum(f.item_count for f in index.files() if f.state == "uploaded") == 2
+    assert {each.node for each in receipt.lingering} == {"a", "b"}
+    assert a.forgettings() == [receipt.forgetting]  # until the objects of before are deleted
+    world.step([a, b])
     assert a.forgettings() == []
+    kept = {found.key for found in world.store.list("nodes/")}
+    assert not kept.intersection([before, *(each.object_key for each in receipt.lingering)])
     with pytest.raises(NotFoundError, match="is done"):
         a.resume_forgetting(receipt.forgetting)
 
@@ -425,6 +431,7 @@ def test_stop_at_any_write_hides_all_or_nothing_and_the_next_request_ends_it(tmp
                 assert a.resume_forgetting(name).is_complete
             assert a.forget(ONE, now=True).is_complete
             same_answers(a, {"K1": [], "K2": [0, 1, 2]})
+            world.step([a])
             assert a.forgettings() == []
         if not was_stopped:
             break

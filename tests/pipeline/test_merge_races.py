@@ -6,12 +6,13 @@ import pytest
 
 from tierdex import Index
 from tierdex.clock import ManualClock
+from tierdex.compactor.upload import Target
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, make_retention
 from tierdex.pipeline.merge_job import mergeable
-from tierdex.pipeline.merge_task import Target, merge_group
+from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
-from tierdex.pipeline.snapshot import read_forgotten, read_store, take_snapshot
+from tierdex.pipeline.snapshot import read_forgotten, take_snapshot
 from tierdex.storage_layer.memory import MemoryStore
 
 
@@ -74,7 +75,7 @@ def merge_into_jobs(store, rows, meanwhile=lambda: None):
     forgotten = read_forgotten(store)
     merged = merge_group(store, parts, Target("jobs", number, 16, forgotten))
     meanwhile()
-    return job.merge([(merged, ())], forgotten)
+    return job.merge([(merged, ())])
 
 
 def items_by_node(snapshot):
@@ -141,19 +142,3 @@ def test_a_replaced_file_is_named_until_its_owner_has_forgotten_it(store, owner,
     job.collect()
     assert job.shared.state.replaced == frozenset()
     assert items_by_node(take_snapshot(store)) == {"jobs": 2}
-
-
-def test_a_merge_of_files_of_which_entries_are_forgotten_meanwhile_is_not_listed(store, owner):
-    rows = [file.row for file in take_snapshot(store).files]
-    asked = [{"topic": "t", "key": "K"}]
-    assert not merge_into_jobs(store, rows, meanwhile=lambda: owner.forget(asked))
-    assert items_by_node(take_snapshot(store)) == {"a": 2}
-    (listed,) = merge_into_jobs(store, rows)  # and one that knows of it leaves them out
-    (file,) = (f for f in read_store_rows(store) if f.uuid == listed)
-    assert file.item_count == 0
-    owner.refresh()
-    assert owner.query("t", key="K").entries == []
-
-
-def read_store_rows(store):
-    return [row for each in read_store(store) for row in each.state.files.values()]

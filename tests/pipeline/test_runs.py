@@ -14,13 +14,14 @@ from tests.lifecycle.rows import NOW_MS, make_row
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.compactor.expire import expire
+from tierdex.compactor.upload import Target
 from tierdex.errors import CursorExpiredError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
 from tierdex.lifecycle.manifest import HashRange, RemoveReason
 from tierdex.lifecycle.retention import KEEP_FOR_EVER
 from tierdex.pipeline.merge_job import merge_runs
-from tierdex.pipeline.merge_task import Target, merge_group
+from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.runs import DAY_MS, RunCutter, plan_runs
 from tierdex.pipeline.snapshot import ListedFile, open_log, take_snapshot
@@ -270,9 +271,7 @@ def test_of_two_merges_at_once_one_commits_a_run(fleet):
         )
         for _ in jobs
     ]
-    listed = [
-        job.merge([(rows, ())], NOTHING_FORGOTTEN) for job, rows in zip(jobs, written, strict=True)
-    ]
+    listed = [job.merge([(rows, ())]) for job, rows in zip(jobs, written, strict=True)]
     assert [len(each) for each in listed] == [len(written[0]), 0]
     check(fleet, fleet.open())
 
@@ -289,7 +288,7 @@ def test_a_source_that_expired_meanwhile_is_not_brought_back(fleet):
         fleet.store, plan.group, Target("runs", 0, 16, NOTHING_FORGOTTEN), piece_items=7
     )
     fleet.owners["a"].expire(before=1 << 60)
-    assert job.merge([(rows, ())], NOTHING_FORGOTTEN) == frozenset()
+    assert job.merge([(rows, ())]) == frozenset()
     fleet.files = [file for file in fleet.files if file[1] != "a"]
     check(fleet, fleet.open())
 

@@ -25,9 +25,10 @@ from tests.torture.history import History
 from tests.torture.quick_folder import quick_folder
 from tierdex import Index
 from tierdex.clock import ManualClock, SystemClock
+from tierdex.compactor.upload import Target
 from tierdex.errors import ConflictError, FencedError, FloorError
 from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
-from tierdex.pipeline.merge_task import Target, merge_group
+from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.scheduler import InlineExecutor
@@ -207,7 +208,7 @@ def _run_job(store, state, source):
     job = JobNode(store, "jobs")
     to = Target("jobs", job.shared.state.number, 16, NOTHING_FORGOTTEN)
     merged = merge_group(store, group, to)
-    job.merge([(merged, ())], NOTHING_FORGOTTEN)
+    job.merge([(merged, ())])
 
 
 # -- one case -------------------------------------------------------------------------------------

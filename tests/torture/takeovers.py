@@ -13,10 +13,11 @@ from tests.stateful.world import SMALL, UNWELL
 from tests.torture.history import History
 from tierdex import Index
 from tierdex.clock import ManualClock
+from tierdex.compactor.upload import Target
 from tierdex.errors import FencedError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
-from tierdex.pipeline.merge_task import Target, merge_group
+from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.scheduler import InlineExecutor
@@ -125,7 +126,7 @@ class Takeover:
             job = JobNode(self.objects, "jobs")
             to = Target("jobs", job.shared.state.number, 16, NOTHING_FORGOTTEN)
             merged = merge_group(self.objects, [("alpha", row) for row in rows], to)
-            job.merge([(merged, ())], NOTHING_FORGOTTEN)
+            job.merge([(merged, ())])
 
     def run(self, nth, *, after, skew):
         """Take over at the nth store call of the older owner's life; return whether it came to that."""

@@ -22,7 +22,7 @@ from tierdex.index_service.answer import (
     Unasked,
 )
 from tierdex.index_service.file_info import FileInfo, NodeInfo
-from tierdex.index_service.receipt import HeldFile, Receipt, RewrittenFile
+from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")
 _common_values = itemgetter(*_COMMON)
@@ -66,6 +66,7 @@ def read_receipt(body: bytes) -> Receipt:
         entries=list(map(_entry, document["entries"])),
         holding=[_fields(HeldFile, each) for each in document["holding"]],
         rewritten=[_fields(RewrittenFile, each) for each in document["rewritten"]],
+        lingering=[_fields(LingeringObject, each) for each in document["lingering"]],
         manifest=document["manifest"],
     )
 

@@ -312,11 +312,11 @@ class Client(_Connection, LogVerbs):
         return self._send(calls.forget({**order, "dry_run": dry_run}))
 
     def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
-        """Go on with a request to forget. Raises NotFoundError once no file holds its entries."""
+        """Go on with a request to forget. Raises NotFoundError once no object holds its entries."""
         return self._send(calls.resume_forgetting(forgetting, wait))
 
     def forgettings(self) -> list[str]:
-        """Return the requests to forget of which some file may still hold entries, oldest first."""
+        """Return the requests to forget of which some object may still hold entries, oldest first."""
         return self._send(calls.forgettings())
 
 
@@ -507,9 +507,9 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         return await self._send(calls.forget({**order, "dry_run": dry_run}))
 
     async def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
-        """Go on with a request to forget. Raises NotFoundError once no file holds its entries."""
+        """Go on with a request to forget. Raises NotFoundError once no object holds its entries."""
         return await self._send(calls.resume_forgetting(forgetting, wait))
 
     async def forgettings(self) -> list[str]:
-        """Return the requests to forget of which some file may still hold entries, oldest first."""
+        """Return the requests to forget of which some object may still hold entries, oldest first."""
         return await self._send(calls.forgettings())

@@ -12,6 +12,7 @@ from tierdex.lifecycle.garbage import NUMBERS_A_STEP, find_orphans, plan_garbage
 
 if TYPE_CHECKING:
     from tierdex.compactor.components import CompactorComponents
+    from tierdex.lifecycle.closed_node import ClosedNode
     from tierdex.lifecycle.ownership import OwnedNode
     from tierdex.lifecycle.shared_node import SharedNode
     from tierdex.storage_layer.base import Store
@@ -45,16 +46,23 @@ def collect_garbage(components: CompactorComponents, *, yes: bool = False) -> in
 
 
 def collect_node(
-    node: OwnedNode | SharedNode, store: Store, *, now_ms: int, grace_ms: int, yes: bool = False
+    node: OwnedNode | SharedNode | ClosedNode,
+    store: Store,
+    *,
+    now_ms: int,
+    grace_ms: int,
+    yes: bool = False,
+    orphans: bool = True,
 ) -> Collected:
-    """Do one round for a node of either kind; the jobs that write a shared node collect it.
+    """Do one round for a node; the jobs that write a shared node collect it, as its owner does one's own.
 
     `done` is the number of deleted objects, plus the number of buried manifest numbers if they fill
     a step: then more are due. (A smaller step is not counted: the commit of this round may itself
-    be the next number that is due.)
+    be the next number that is due.) Without `orphans` only dropped objects go, and nothing is listed.
     """
     paths = node.log.paths
-    listing = [*store.list(paths.files_prefix), *store.list(paths.queues_prefix)]
+    prefixes = [paths.files_prefix, paths.queues_prefix] if orphans else []
+    listing = [found for prefix in prefixes for found in store.list(prefix)]
     state = node.refresh()  # raises when fenced; the plan uses this state and none newer
     # A LIST of every manifest number that was not collected: only when there are orphans.
     missing = node.log.missing_numbers() if find_orphans(state, listing, now_ms - grace_ms) else []

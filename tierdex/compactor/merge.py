@@ -83,13 +83,13 @@ def _is_worth_it(run: Sequence[FileRow], settings: Settings, *, in_tiers: bool) 
 def merge_published(components: CompactorComponents, group: Sequence[FileRow]) -> int:
     """Merge the files of `group` (oldest first) and publish the result; return the number of files."""
     node = components.claim.get()
-    newest = group[-1]
+    newest, forgotten = group[-1], components.forgotten()
     temporary = components.paths.temporary(FileState.COMPACTED, newest.number)
     uuid = components.ids.uuid()
     try:
         # Nothing here is visible: a crash leaves a temporary file, which recovery removes, and
         # perhaps an orphan in the store, which garbage collection removes.
-        merged = write_merged(components, temporary, uuid, group)
+        merged = write_merged(components, temporary, uuid, group, forgotten)
         key = StorePaths(node.log.node).file_object(node.state.number, uuid)
         file = components.filesystem.open(temporary)
         try:
@@ -97,7 +97,8 @@ def merge_published(components: CompactorComponents, group: Sequence[FileRow]) -
         finally:
             file.close()
         name = node.log.node
-        row = make_merged_row([(name, source) for source in group], merged, uuid, key, name)
+        named = [(name, source) for source in group]
+        row = make_merged_row(named, merged, uuid, key, name, forgotten)
         # A file that holds a source without `tells` must not tell end offsets either: then a queue
         # table holds those of the others, committed before the sources leave the list.
         row = replace(row, tells=all(source.tells for source in group))

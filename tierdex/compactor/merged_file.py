@@ -12,7 +12,7 @@ from tierdex.compactor.file_row import make_row
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.writer import FilePlan
-from tierdex.lifecycle.manifest import FileRef
+from tierdex.lifecycle.manifest import FilePlace, FileRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,16 +46,14 @@ def open_published(store: Store, row: FileRow) -> CompactedFile:
 
 
 class RememberedRows:
-    """The rows of a file, (node, number), without those that are forgotten. A `RowSource`.
+    """The rows of a file without those that are forgotten. A `RowSource`.
 
     Bounds and ends of queues stay what they were: a watermark does not fall by what is left out.
     """
 
-    def __init__(
-        self, source: RowSource, file: tuple[str, int], forgotten: ForgottenEntries
-    ) -> None:
+    def __init__(self, source: RowSource, place: FilePlace, forgotten: ForgottenEntries) -> None:
         self._source = source
-        self._file = file
+        self._place = place
         self._forgotten = forgotten
         self.schema = source.schema
         self.item_count = source.item_count
@@ -66,7 +64,7 @@ class RememberedRows:
 
     def rows_in_hash_order(self, chunk_items: int) -> Iterator[np.ndarray]:
         for rows in self._source.rows_in_hash_order(chunk_items):
-            gone = self._forgotten.hidden(self._file, self.schema, self.dictionaries, rows)
+            gone = self._forgotten.hidden(self._place, self.schema, self.dictionaries, rows)
             yield rows if gone is None else rows[~gone]
 
 
@@ -78,7 +76,7 @@ def open_sources(
     Raises as `open_published`.
     """
     return [
-        RememberedRows(open_published(store, row), (node, row.number), forgotten)
+        RememberedRows(open_published(store, row), FilePlace(node, row.number, row), forgotten)
         for node, row in reversed(group)
     ]
 
@@ -105,15 +103,27 @@ def plan_of_merge(merge: RowMerge, uuid: bytes, group: Sequence[FileRow]) -> Fil
 
 
 def make_merged_row(
-    group: Sequence[tuple[str, FileRow]], merged: WrittenFile, uuid: bytes, key: str, node: str
+    group: Sequence[tuple[str, FileRow]],
+    merged: WrittenFile,
+    uuid: bytes,
+    key: str,
+    node: str,
+    forgotten: ForgottenEntries,
 ) -> FileRow:
     """Return the row under which `node` lists the merge of `group`: (node, row), oldest first.
 
-    Its number is that of the newest source; `replaces` names the sources of other nodes.
+    It holds nothing of what was `forgotten`. Its number is that of the newest source; `replaces` names the
+    sources of other nodes.
     """
     refs = {FileRef(owner, row.uuid, row.number) for owner, row in group}
     replaces = tuple(sorted(ref for ref in refs if ref.node != node))
     refs.update(part for _, row in group for part in row.parts)
     newest = group[-1][1]
     row = make_row(merged, uuid, key, dates_of([row for _, row in group]))
-    return replace(row, number=newest.number, replaces=replaces, parts=tuple(sorted(refs)))
+    return replace(
+        row,
+        number=newest.number,
+        replaces=replaces,
+        parts=tuple(sorted(refs)),
+        forgets_through=forgotten.number,
+    )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import OpenFile
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.forgotten import ForgottenEntries
     from tierdex.lifecycle.manifest import FileRow
 
 _WRITE_BYTES = 1 << 20
@@ -89,8 +90,7 @@ def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
             dates={"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0},
             source=source.source,
         )
-        file = handle.node, handle.number
-        kept = RememberedRows(source, file, components.forgotten())
+        kept = RememberedRows(source, handle.place, components.forgotten())
         _write(components, path, kept.rows_in_hash_order(CHUNK_ITEMS), plan)
 
     swap_in(
@@ -115,12 +115,16 @@ def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
 
 
 def write_merged(
-    components: CompactorComponents, path: Path, uuid: bytes, group: Sequence[FileRow]
+    components: CompactorComponents,
+    path: Path,
+    uuid: bytes,
+    group: Sequence[FileRow],
+    forgotten: ForgottenEntries,
 ) -> CompactedFile:
     """Write the published files of `group` (oldest first) as one at `path`; verify it, open it."""
     node = components.claim.get().log.node
     named = [(node, row) for row in group]
-    merge = RowMerge(open_sources(components.store, named, components.forgotten()))
+    merge = RowMerge(open_sources(components.store, named, forgotten))
     components.filesystem.unlink(path)  # of an earlier attempt
     _write(components, path, merge.rows(CHUNK_ITEMS), plan_of_merge(merge, uuid, group))
     merged = CompactedFile.open_local(components.filesystem, path)

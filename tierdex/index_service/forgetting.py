@@ -11,7 +11,7 @@ Every step reads everything anew and is safe to repeat: after a crash the record
 owner acknowledges by rolling: what it put before lies in files up to a number, the record's bound. Nodes
 whose owner does not tell that it published everything of before are in `waits` and named by the receipt.
 
-Depends on forgotten_search, receipt, requests, view, lifecycle, answer and errors.
+Depends on forgotten_search, receipt, requests, unowned_files, view, lifecycle, answer and errors.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.forgotten_search import Occurrences, search_all, union
-from tierdex.index_service.receipt import HeldFile, Receipt, RewrittenFile
+from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.requests.entry_rules import INT64_MAX, INT64_MIN, check_integer
 from tierdex.index_service.requests.query import make_requests
+from tierdex.index_service.unowned_files import UnownedFiles
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.forgotten import ENTRY, FORGOTTEN_NODE, AskedHash, Forgetting
-from tierdex.lifecycle.manifest import Change, FileRef
+from tierdex.lifecycle.manifest import Change, FileRef, NodeKind
 from tierdex.lifecycle.node_reading import READING_ERRORS
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.shared_node import SharedNode
@@ -73,6 +74,7 @@ class Forgetter:
         self._writer = writer
         self._lock = threading.Lock()
         self._node: SharedNode | None = None
+        self._unowned = UnownedFiles(view)
         self._acknowledged: set[bytes] = set()  # records for which our file was rolled
         self._signed: set[bytes] = set()  # records since which we have signed
         self._holds: dict[tuple[bytes, bytes], bool] = {}  # (record, published file)
@@ -110,11 +112,11 @@ class Forgetter:
             if record.uuid.hex() == forgetting:
                 return self._advance(record)
         raise NotFoundError(
-            f"there is no request {forgetting} to forget: it is done, and no file holds its entries"
+            f"there is no request {forgetting} to forget: it is done, and no object holds its entries"
         )
 
     def pending(self) -> list[str]:
-        """Return the requests of which some file may still hold entries, oldest first."""
+        """Return the requests of which some object may still hold entries, oldest first."""
         self._read_view.refresh()
         self.end_what_is_done()
         records = sorted(self._read_view.ages.forgotten.records, key=lambda each: each.time_ms)
@@ -159,8 +161,31 @@ class Forgetter:
             look = self._look(known.get(record.uuid, record))
             if is_dry:
                 return self._receipt(record, look)
-            state = self._commit(record, look)
-            return self._receipt(state.forgettings.get(record.uuid, record), look)
+            record = self._commit(record, look)
+            reasons: dict[bytes, str] = {}
+            if record.rewrites and (
+                self._write_anew(look, reasons) or self._delete_lingering(record, look)
+            ):
+                self._read_view.refresh()
+                look = self._look(record)
+                record = self._commit(record, look)
+            return self._receipt(record, look, reasons)
+
+    def _write_anew(self, look: Look, reasons: dict[bytes, str]) -> bool:
+        """Write the files anew that no owner does; add why not to `reasons`; say whether any was."""
+        known = len(reasons)
+        held = [file.handle for file in look.found.holding if file.handle.row is not None]
+        unowned = [handle for handle in held if self._is_nobodys(handle.node)]
+        for handle in unowned:
+            reason = self._unowned.write_anew(handle, self._read_view.ages.forgotten)
+            if reason is not None:
+                reasons[handle.uuid] = reason
+        return len(unowned) > len(reasons) - known
+
+    def _is_nobodys(self, node: str) -> bool:
+        """Say whether no owner is at work at a node, neither ourselves nor another."""
+        is_ours = self._writer is not None and node == self._view.settings.node
+        return not is_ours and self._unowned.are_of(node)
 
     def _hear_owners(self, nodes: Sequence[str]) -> None:
         """Read what the owners of these nodes last said; the next refresh takes it up."""
@@ -184,11 +209,10 @@ class Forgetter:
             limits = {**bounds, **fixed}
             if record.bounds and not record.is_open:
                 limits = dict(record.bounds)  # no node that came since held any of it
-
-            def is_wanted(handle: FileHandle) -> bool:
-                return handle.number <= limits.get(handle.node, -1)
-
-            found = search_all(snapshot.file_list, record, is_wanted)
+            within = replace(record, bounds=limits)
+            found = search_all(
+                snapshot.file_list, record, lambda handle: within.may_be_in(handle.place)
+            )
         waiting += [(handle.node, missing) for handle, missing in found.missing]
         if sum(len(file.packed) for file in found.holding) > ENTRIES_MAX * ENTRY.itemsize:
             raise InvalidRequestError(
@@ -232,35 +256,102 @@ class Forgetter:
 
     # -- committing --------------------------------------------------------------------------------
 
-    def _commit(self, record: Forgetting, look: Look) -> ManifestState:
-        """Commit what was found; end the record when every owner acknowledged and no file holds any."""
-        if self._node is None:
-            log = self._view.manifests.log_of(FORGOTTEN_NODE)
-            self._node = SharedNode.open(log, self._view.seams.ids)
+    def _commit(self, record: Forgetting, look: Look) -> Forgetting:
+        """Commit what was found; end the record when every owner acknowledged and no object holds any.
+
+        Returns the record as it was committed last.
+        """
+        is_known = record.uuid in {each.uuid for each in look.ages.forgotten.records}
+        is_over = not look.waiting and not look.found.holding and not self._lingering(record, look)
+        if is_over and not is_known:
+            return record  # nothing was found
+        ends = is_over and self._tell_merges(look)
 
         def change(state: ManifestState) -> Change | None:
             known = state.forgettings.get(record.uuid)
-            if known is None and record.uuid in {r.uuid for r in look.ages.forgotten.records}:
+            if known is None and is_known:
                 return None  # somebody else has ended it
+            if ends:
+                return Change(ends=(record.uuid,))
             newer = _advanced(known or record, look)
-            if not look.waiting and not look.found.holding:
-                return None if known is None else Change(ends=(record.uuid,))
             return None if newer == known else Change(forgettings=(newer,))
 
+        if self._node is None:
+            log = self._view.manifests.log_of(FORGOTTEN_NODE)
+            self._node = SharedNode.open(log, self._view.seams.ids)
         state = self._node.commit(change)
         self._view.manifests.show()  # our own queries hide it from here on
-        return state
+        return state.forgettings.get(record.uuid, record)
+
+    def _tell_merges(self, look: Look) -> bool:
+        """Make merges that are under way look again whether their sources are listed.
+
+        One of them may have read what no file holds any more, and commit it after the record's end. So
+        before that each shared node, to which they commit, gets a floor, see `JobNode.merge`. Returns
+        False when one of them was written since the look: what was listed meanwhile was not looked at.
+        """
+        for name, seen in look.ages.states.items():
+            if seen.kind is not NodeKind.SHARED or name == FORGOTTEN_NODE:
+                continue
+            number = seen.number
+
+            def raise_floor(state: ManifestState, number: int = number) -> Change | None:
+                return None if state.number != number else Change(merge_floor=number + 1)
+
+            node = SharedNode(self._view.manifests.log_of(name))
+            if node.commit(raise_floor).merge_floor != number + 1:
+                return False
+        return True
+
+    def _lingering(self, record: Forgetting, look: Look) -> list[LingeringObject]:
+        """Return the objects that were written anew for a record, and are not deleted yet.
+
+        Those from which they were merged are among them.
+        """
+        if not record.rewrites:
+            return []
+        states = look.ages.states.values()
+        held = {ref.uuid for ref in record.files}
+        for state in states:
+            for row in state.files.values():
+                parts = {part.uuid for part in row.parts}
+                if not held.isdisjoint(parts):
+                    held |= parts
+        grace_ms = round(self._view.settings.grace_time * 1000)
+        return [
+            LingeringObject(dropped.object_key, state.node, dropped.dropped_ms + grace_ms)
+            for state in states
+            for dropped in state.dropped.values()
+            if dropped.uuid in held
+        ]
 
     def end_what_is_done(self) -> int:
-        """End the requests of which no file holds an entry any more; return how many."""
+        """End the requests of which no object holds an entry any more; return how many."""
         ended = 0
         for record in self._read_view.ages.forgotten.records:
             if record.is_open or self._holding(record):
                 continue
             with self._lock:
-                state = self._commit(record, self._look(record))
-            ended += record.uuid not in state.forgettings
+                look = self._look(record)
+                if self._delete_lingering(record, look):
+                    self._view.manifests.show()
+                    look = self._look(record)
+                self._commit(record, look)
+            ended += record.uuid not in self._view.manifests.state_of(FORGOTTEN_NODE).forgettings
+        if ended:
+            self._unowned.collect([FORGOTTEN_NODE])  # its old numbers hold hashes
         return ended
+
+    def _delete_lingering(self, record: Forgetting, look: Look) -> bool:
+        """Delete a record's objects, beyond the grace time, that no owner deletes; say whether any was."""
+        now_ms = self._view.manifests.now_ms()
+        due = {
+            each.node
+            for each in self._lingering(record, look)
+            if each.until_ms <= now_ms and self._is_nobodys(each.node)
+        }
+        self._unowned.collect(due)
+        return bool(due)
 
     def _holding(self, record: Forgetting) -> list[FileHandle]:
         """Return the files that hold some of a record's entries, or cannot be read, newest first.
@@ -270,7 +361,7 @@ class Forgetter:
         holding = []
         with self._view.table.snapshot() as snapshot:
             for handle in snapshot.file_list:
-                if not record.may_be_in(handle.node, handle.number):
+                if not record.may_be_in(handle.place):
                     continue
                 key = record.uuid, handle.uuid
                 holds = None if handle.row is None else self._holds.get(key)
@@ -319,8 +410,11 @@ class Forgetter:
 
     # -- the receipt -------------------------------------------------------------------------------
 
-    def _receipt(self, record: Forgetting, look: Look) -> Receipt:
-        states = look.ages.states
+    def _receipt(
+        self, record: Forgetting, look: Look, reasons: Mapping[bytes, str] | None = None
+    ) -> Receipt:
+        """Return how far a record is; `reasons` are why files (uuid) were not written anew."""
+        states, known = look.ages.states, reasons or {}
         holding = [
             HeldFile(f.handle.file_id, f.handle.node, f.handle.uuid.hex(), f.handle.object_key)
             for f in look.found.holding
@@ -338,7 +432,10 @@ class Forgetter:
         ]
         waiting = [missing for _, missing in look.waiting]
         if record.rewrites:
-            waiting += [Missing(f.file_id, "not written anew yet") for f in holding]
+            waiting += [
+                Missing(f.file_id, known.get(bytes.fromhex(f.uuid), self._why_held(f.node)))
+                for f in holding
+            ]
         return Receipt(
             forgetting=record.uuid.hex(),
             time_ms=record.time_ms,
@@ -347,8 +444,13 @@ class Forgetter:
             entries=[entry for file in look.found.holding for entry in file.entries],
             holding=holding,
             rewritten=rewritten,
+            lingering=self._lingering(record, look),
             manifest=_numbers(states),
         )
+
+    def _why_held(self, node: str) -> str:
+        who = "" if self._unowned.are_of(node) else f": the owner of node {node} does it"
+        return f"not written anew yet{who}"
 
 
 def _advanced(record: Forgetting, look: Look) -> Forgetting:

@@ -164,8 +164,9 @@ class OperatedIndex:
         `lookups` are {topic, key} or {message_id, topic?}. What is put later shows. All entries under a
         name's hash are meant: those that a query returns. When the messages themselves were compared,
         `only` names theirs, (queue_id, offset), and no others are touched. With `now` the files are written
-        anew at once. Waits up to `wait` seconds until every owner has acknowledged; the receipt says
-        whether it is complete, and names who is missing. With `dry_run` it only looks.
+        anew at once: by their owners, and by this call where no owner is at work. Waits up to `wait` seconds
+        until every owner has acknowledged; the receipt says whether it is complete, and names who is missing.
+        With `dry_run` it only looks.
 
         Raises InvalidRequestError, UnavailableError; OwnershipError when the node `forgotten` has an owner.
         """
@@ -178,7 +179,7 @@ class OperatedIndex:
     def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
         """Go on with a request to forget, named or by its receipt.
 
-        Raises NotFoundError for a name of which no file holds entries any more.
+        Raises NotFoundError for a name of which no object holds entries any more.
         """
         self._refuse_closed()
         forgetter = self._components.forgetter
@@ -188,7 +189,7 @@ class OperatedIndex:
 
     @with_disk_errors
     def forgettings(self) -> list[str]:
-        """Return the requests to forget of which some file may still hold entries, oldest first."""
+        """Return the requests to forget of which some object may still hold entries, oldest first."""
         self._refuse_closed()
         return self._components.forgetter.pending()
 

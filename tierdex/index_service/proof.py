@@ -31,9 +31,10 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.lookup import NO_LIMIT, Search
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.lifecycle.forgotten import ForgottenEntries, forgotten_in
+from tierdex.lifecycle.forgotten import ForgottenEntries
 from tierdex.lifecycle.manifest import (
     Commit,
+    FilePlace,
     ManifestState,
     Tombstone,
     is_replaced,
@@ -79,7 +80,7 @@ def make_proof(
         for row in sorted(state.index_files.values(), key=lambda row: row.number)
         if not is_replaced(row, state.node, replaced)
     ]
-    forgotten = ForgottenEntries(forgotten_in(states.values()))
+    forgotten = ForgottenEntries.of(states.values())
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         files = list(pool.map(lambda each: _line(evidence, each[0], each[1], forgotten), rows))
     content = {
@@ -190,7 +191,8 @@ def _of_pages(
     data = bytes(file.page_bytes(span))
     rows = file.search_span(span, data, search).rows
     said = {"pages": [span.position, span.length], "pages_digest": _sha256(data)}
-    gone = forgotten.hidden((state.node, row.number), file.schema, file.dictionaries, rows)
+    place = FilePlace(state.node, row.number, row)
+    gone = forgotten.hidden(place, file.schema, file.dictionaries, rows)
     kept = rows if gone is None else rows[~gone]
     names = file.dictionaries.strings(TOPIC_DICTIONARY)
     shown = [

@@ -32,13 +32,23 @@ class RewrittenFile(NamedTuple):
     object_key: str | None
 
 
+class LingeringObject(NamedTuple):
+    """An object that is read no more, and holds some until it is deleted, after `until_ms`."""
+
+    object_key: str
+    node: str
+    until_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """The state of one request. `time_ms` is when it was made: nothing put later is forgotten by it.
 
     `entries` are where the messages lie, each occurrence in a file once. `is_complete` says that every
     owner has acknowledged, and, where the files were to be written anew at once, that they are;
-    `waiting` names what is missing. `manifest` are the numbers that were read: {node: number}.
+    `waiting` names what is missing. `lingering` are objects that were written anew, and are not deleted
+    yet; of a request that was not to rewrite at once none is known. `manifest` are the numbers that were
+    read: {node: number}.
     """
 
     forgetting: str
@@ -48,6 +58,7 @@ class Receipt:
     entries: list[Entry] = field(default_factory=list)
     holding: list[HeldFile] = field(default_factory=list)
     rewritten: list[RewrittenFile] = field(default_factory=list)
+    lingering: list[LingeringObject] = field(default_factory=list)
     manifest: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -75,5 +86,6 @@ class Receipt:
             "entries": [entry.to_dict() for entry in self.entries],
             "holding": [each._asdict() for each in self.holding],
             "rewritten": [each._asdict() for each in self.rewritten],
+            "lingering": [each._asdict() for each in self.lingering],
             "manifest": self.manifest,
         }

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.manifest import FilePlace
 from tierdex.lifecycle.paths import make_file_id
 
 if TYPE_CHECKING:
@@ -117,6 +118,10 @@ class FileHandle:
     def key(self) -> tuple[int, str]:
         """The key by which files are ordered."""
         return self.number, self.node
+
+    @property
+    def place(self) -> FilePlace:
+        return FilePlace(self.node, self.number, self.row)
 
     @property
     def file_id(self) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
-    from tierdex.lifecycle.manifest import FileRef, ManifestState
+    from tierdex.lifecycle.manifest import FilePlace, FileRef, ManifestState
 
 FORGOTTEN_NODE: Final = "forgotten"
 ENTRY: Final = np.dtype([("key_hash", "<u8"), ("low", "<u8"), ("high", "<u8")])
@@ -51,10 +51,12 @@ class Forgetting:
     `entries` are rows of `ENTRY`, as bytes; `files` those that held them when they were looked for.
     `only` are the (queue, offset) that are meant; None: every entry under the hashes is.
     `bounds` are the last file of each node that may hold what was acknowledged before `time_ms`; nodes
-    in `waits` may hold more: their owners have not published, or rolled, all of that yet.
+    in `waits` may hold more: their owners have not published, or rolled, all of that yet. `number` is
+    that of the manifest of `FORGOTTEN_NODE` which says so; 0: none yet.
     """
 
     uuid: bytes
+    number: int = 0
     time_ms: int
     asked: tuple[AskedHash, ...]
     waits: tuple[str, ...] = ()
@@ -68,22 +70,40 @@ class Forgetting:
     def is_open(self) -> bool:
         return bool(self.waits)
 
-    def may_be_in(self, node: str, number: int) -> bool:
-        """Say whether the file of this number existed when the entries were looked for."""
-        return number <= self.bounds.get(node, -1)
+    def may_be_in(self, place: FilePlace) -> bool:
+        """Say whether the file existed when the entries were looked for, or was made of one that did.
+
+        What was merged without knowing of this record, at another node or under a number above the
+        bound, holds what its parts held. All of that was put before the record was committed.
+        """
+        node, number, row = place
+        if number <= self.bounds.get(node, -1):
+            return True
+        if row is None or row.forgets_through is None or row.forgets_through >= self.number:
+            return False
+        return any(part.number <= self.bounds.get(part.node, -1) for part in row.parts)
 
 
 class ForgottenEntries:
     """All forgotten entries of a store, as of one reading. Immutable, safe to share."""
 
-    def __init__(self, records: Iterable[Forgetting] = ()) -> None:
+    def __init__(self, records: Iterable[Forgetting] = (), number: int = 0) -> None:
+        """`number` is that of the manifest of `FORGOTTEN_NODE` that was read; 0: there is none."""
         self.records = tuple(records)
+        self.number = number
         self._holders: dict[tuple[int, int, int], list[Forgetting]] = {}
         for record in self.records:
             for entry in np.frombuffer(record.entries, ENTRY).tolist():
                 self._holders.setdefault(entry, []).append(record)
         self.hashes = frozenset(entry[0] for entry in self._holders)
         self._sorted = np.array(sorted(self.hashes), np.uint64)
+
+    @classmethod
+    def of(cls, states: Iterable[ManifestState]) -> ForgottenEntries:
+        """Return what these manifests list."""
+        listing = [state for state in states if state.node == FORGOTTEN_NODE]
+        records = [record for state in listing for record in state.forgettings.values()]
+        return cls(records, max((state.number for state in listing), default=0))
 
     def __bool__(self) -> bool:
         return bool(self._holders)
@@ -93,9 +113,14 @@ class ForgottenEntries:
         """Return the requests that owners have not all acknowledged."""
         return [record for record in self.records if record.is_open]
 
-    def may_be_in(self, node: str, number: int) -> bool:
+    @property
+    def waiting_nodes(self) -> frozenset[str]:
+        """Return the nodes whose owners have not acknowledged some request."""
+        return frozenset(node for record in self.records for node in record.waits)
+
+    def may_be_in(self, place: FilePlace) -> bool:
         """Say whether any forgotten entry may be in a file."""
-        return any(record.may_be_in(node, number) for record in self.records)
+        return any(record.may_be_in(place) for record in self.records)
 
     def are_asked(self, hashes: np.ndarray) -> np.ndarray:
         """Return which hashes (b1[n] of u8[n]) some forgotten entry has."""
@@ -106,19 +131,19 @@ class ForgottenEntries:
         return found
 
     def hidden(
-        self, file: tuple[str, int], schema: Schema, dictionaries: Dictionaries, rows: np.ndarray
+        self, place: FilePlace, schema: Schema, dictionaries: Dictionaries, rows: np.ndarray
     ) -> np.ndarray | None:
-        """Return which rows (b1[n]) of a file, given as (node, number), are forgotten; None: none."""
+        """Return which rows (b1[n]) of a file are forgotten; None: none."""
         if not self or not len(rows):
             return None
         some = np.flatnonzero(self.are_asked(rows["key_hash"]))
-        if not len(some) or not self.may_be_in(*file):
+        if not len(some) or not self.may_be_in(place):
             return None
         prints = row_fingerprints(schema, dictionaries, rows[some])
         entries = zip(rows["key_hash"][some].tolist(), *prints.T.tolist(), strict=True)
         mask = np.zeros(len(rows), bool)
         mask[some] = [
-            any(record.may_be_in(*file) for record in self._holders.get(entry, ()))
+            any(record.may_be_in(place) for record in self._holders.get(entry, ()))
             for entry in entries
         ]
         return mask if mask.any() else None
@@ -132,8 +157,3 @@ def pack_entries(key_hashes: np.ndarray, prints: np.ndarray) -> bytes:
     rows = np.empty(len(key_hashes), ENTRY)
     rows["key_hash"], rows["low"], rows["high"] = key_hashes, prints[:, 0], prints[:, 1]
     return np.unique(rows).tobytes()
-
-
-def forgotten_in(states: Iterable[ManifestState]) -> tuple[Forgetting, ...]:
-    """Return the records that these manifests list."""
-    return tuple(record for state in states for record in state.forgettings.values())

@@ -25,6 +25,7 @@ def pack_forgetting(record: Forgetting) -> dict[str, Any]:
     """Return a record as JSON values."""
     return {
         "uuid": record.uuid.hex(),
+        "number": record.number,
         "time": record.time_ms,
         "asked": [list(each) for each in record.asked],
         "waits": list(record.waits),
@@ -45,6 +46,7 @@ def to_forgetting(packed: dict[str, Any]) -> Forgetting:
     only = packed.get("only")
     return Forgetting(
         uuid=to_uuid(packed["uuid"]),
+        number=to_count(packed.get("number", 0)),
         time_ms=to_integer(packed["time"]),
         asked=tuple(_unpack_asked(*each) for each in packed["asked"]),
         waits=tuple(map(to_text, packed["waits"])),

@@ -118,12 +118,22 @@ class FileRow:
     parts: tuple[FileRef, ...] = ()
     kind: str = INDEX_KIND
     hash_range: HashRange | None = None  # entries with other hashes are not in it; None: any may be
+    # A merge left out what the node `forgotten` listed at this number; None: no merge, or of before.
+    forgets_through: int | None = None
     groups: HashGroups | None = None  # None: the sidecar is read whole
 
     @property
     def means_more(self) -> bool:
         """Say whether a program that knows manifest format 2 only would misread the row."""
         return self.kind != INDEX_KIND or self.hash_range is not None
+
+
+class FilePlace(NamedTuple):
+    """Where a file lies in the order of a node's files; `row` is that of a published one."""
+
+    node: str
+    number: int
+    row: FileRow | None = None
 
 
 @dataclass(frozen=True)
@@ -199,6 +209,7 @@ class Change:
     outstanding: Mapping[Uuid, int] | None = None  # in place of the state's, see there
     retires: bool = False  # the operator gives up what the node's owners have not published
     adopts: tuple[NodeOwner, ...] = ()  # owners whose folder's files are published here
+    merge_floor: int | None = None
     forgettings: tuple[Forgetting, ...] = ()  # begun, or as far as they have come
     ends: tuple[Uuid, ...] = ()  # forgettings of which no file holds an entry any more
 
@@ -288,6 +299,9 @@ class ManifestState:
         frozenset()
     )  # whose folder's files are, or will be, published here
     forgettings: Mapping[Uuid, Forgetting] = field(default_factory=_nothing)
+    merge_floor: int = (
+        0  # who merges other nodes' files looks at their lists again from this number on
+    )
 
     @cached_property
     def means_more(self) -> bool:
@@ -417,14 +431,17 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         is_retired=change.retires
         or (state.is_retired and _says_nothing_of_its_owner(state, commit)),
         adopted=state.adopted.union(change.adopts),
-        forgettings=_forgettings(state, change),
+        forgettings=_forgettings(state, commit),
+        merge_floor=max(state.merge_floor, change.merge_floor or 0),
     )
 
 
-def _forgettings(state: ManifestState, change: Change) -> Mapping[Uuid, Forgetting]:
+def _forgettings(state: ManifestState, commit: Commit) -> Mapping[Uuid, Forgetting]:
+    change = commit.change
     if not change.forgettings and not change.ends:
         return state.forgettings
-    known = {**state.forgettings, **{record.uuid: record for record in change.forgettings}}
+    fresh = {r.uuid: replace(r, number=commit.number) for r in change.forgettings}
+    known = {**state.forgettings, **fresh}
     return MappingProxyType({uuid: r for uuid, r in known.items() if uuid not in change.ends})
 
 

@@ -227,6 +227,7 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "streams": dict(change.streams),
         "adopts": [[each.node, each.owner.hex()] for each in change.adopts],
         "retires": change.retires or None,
+        "merge_floor": change.merge_floor,
         "forgettings": list(map(pack_forgetting, change.forgettings)),
         "ends": [uuid.hex() for uuid in change.ends],
     }
@@ -272,6 +273,7 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
             "retired": state.is_retired or None,
             "adopted": [[each.node, each.owner.hex()] for each in sorted(state.adopted)],
             "forgettings": list(map(pack_forgetting, state.forgettings.values())),
+            "merge_floor": state.merge_floor or None,
         }
     )
 
@@ -324,6 +326,8 @@ def _pack_row(row: FileRow) -> dict[str, Any]:
         packed["hashes"] = list(row.hash_range)
     if row.groups is not None:
         packed["groups"] = list(row.groups)
+    if row.forgets_through is not None:
+        packed["forgets_through"] = row.forgets_through
     return packed
 
 
@@ -369,7 +373,8 @@ def _unpack_commit(packed: dict[str, Any]) -> Commit:
 
 def _unpack_change(packed: dict[str, Any]) -> Change:
     remove = {to_uuid(uuid): RemoveReason(why) for uuid, why in packed.get("remove", {}).items()}
-    numbers = {name: packed.get(name) for name in ("floor", "collected", "rollback")}
+    counts = ("floor", "collected", "rollback", "merge_floor")
+    numbers = {name: packed.get(name) for name in counts}
     retention = packed.get("retention")
     return Change(
         add=tuple(_unpack_rows(packed.get("add", ()))),
@@ -427,6 +432,7 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         is_retired=to_truth(packed.get("retired", False)),
         adopted=frozenset(_unpack_owners(packed.get("adopted", ()))),
         forgettings=frozen({r.uuid: r for r in map(to_forgetting, packed.get("forgettings", ()))}),
+        merge_floor=to_count(packed.get("merge_floor", 0)),
     )
 
 
@@ -478,6 +484,7 @@ def _unpack_row(packed: dict[str, Any]) -> FileRow:
         kind=to_kind(packed.get("kind", INDEX_KIND)),
         hash_range=_unpack_hashes(packed.get("hashes")),
         groups=_unpack_groups(packed.get("groups")),
+        forgets_through=to_optional_count(packed.get("forgets_through")),
     )
     if row.sidecar_position > row.bytes:
         raise ValueError("sidecar")

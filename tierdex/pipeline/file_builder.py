@@ -14,19 +14,17 @@ Depends on indexfile, compactor, lifecycle, the store, fileparts and entry_rows.
 
 from __future__ import annotations
 
-import tempfile
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tierdex.compactor.file_row import make_row
-from tierdex.compactor.rewrite import CHUNK_ITEMS, AppendingFile
+from tierdex.compactor.rewrite import CHUNK_ITEMS
+from tierdex.compactor.upload import upload_file
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.dictionary import Dictionaries
-from tierdex.filesystem import LocalFileSystem
-from tierdex.indexfile.compacted.writer import CompactedSummary, CompactedWriter, FilePlan
+from tierdex.indexfile.compacted.writer import FilePlan
 from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import join_rows
 from tierdex.lifecycle.paths import StorePaths
@@ -157,41 +155,6 @@ class FileBuilder:
             created_ms=plan.dates["sealed_at_ms"],
         )
         return make_row(summary, plan.uuid, key, plan.dates)
-
-
-def upload_file(
-    store: Store,
-    key: str,
-    chunks: Iterable[np.ndarray],
-    plan: FilePlan,
-    *,
-    filter_bits: int,
-    created_ms: int,
-) -> CompactedSummary:
-    """Write sorted chunks as one compacted file and upload it under `key`; no reader sees it yet.
-
-    Memory holds a chunk and the file's tail. Raises what the chunks, the disk and the store raise.
-    """
-    filesystem = LocalFileSystem()
-    with tempfile.TemporaryDirectory(prefix="tierdex-") as folder:
-        path = Path(folder) / "file"
-        file = filesystem.open(path, writable=True, create=True, exclusive=True)
-        try:
-            out = AppendingFile(file)
-            writer = CompactedWriter(
-                out.write,
-                plan,
-                filter_bits=filter_bits,
-                created_ms=created_ms,
-            )
-            for rows in chunks:
-                writer.append(rows)
-            summary = writer.finish()
-            out.flush()
-            store.upload(key, file, summary.bytes)
-        finally:
-            file.close()
-    return summary
 
 
 def _in_hash_order(rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -23,13 +23,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tierdex.compactor.merge import plan_merge
+from tierdex.compactor.upload import Target
 from tierdex.errors import InvalidRequestError
 from tierdex.lifecycle.manifest import Change, FileRow, ManifestState, NodeKind, RemoveReason
 from tierdex.lifecycle.manifest_codec import decode_row, encode_row
 from tierdex.lifecycle.retention import plan_expiry
 from tierdex.lifecycle.shared_node import SharedNode
 from tierdex.pipeline.job_store import StoreLink
-from tierdex.pipeline.merge_task import Target, merge_group
+from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.numbered_tasks import run_numbered
 from tierdex.pipeline.options import DEFAULT_NODE, MAX_TIME, MIN_TIME, parse_time
 from tierdex.pipeline.publishing import JobNode
@@ -124,7 +125,7 @@ def merge(
         return encode_row(row)
 
     rows = [[decode_row(data)] for data in run_numbered(spark, len(groups), run_one, "merge")]
-    return commit_merges(store, target, to, len(files), list(zip(groups, rows, strict=True)))
+    return commit_merges(store, target, len(files), list(zip(groups, rows, strict=True)))
 
 
 def merge_runs(
@@ -171,7 +172,7 @@ def merge_runs(
         written = run_all(len(some), write) if run_all else [write(n) for n in range(len(some))]
         rows = [[decode_row(line) for line in lines.splitlines()] for lines in written]
         merges = [(plan.group, pieces) for plan, pieces in zip(some, rows, strict=True)]
-        report = report.plus(commit_merges(store, target, to, 0, merges, collect=False))
+        report = report.plus(commit_merges(store, target, 0, merges, collect=False))
     target.collect()
     return report
 
@@ -211,7 +212,6 @@ def _expire(target: JobNode, now_ms: int) -> None:
 def commit_merges(
     store: Store,
     target: JobNode,
-    to: Target,
     considered: int,
     merges: Sequence[tuple[Group, Sequence[FileRow]]],
     *,
@@ -221,7 +221,7 @@ def commit_merges(
     node = target.name
     own = [[row.uuid for owner, row in group if owner == node] for group, _ in merges]
     pairs = [(rows, uuids) for (_, rows), uuids in zip(merges, own, strict=True)]
-    listed = target.merge(pairs, to.forgotten) if merges else frozenset[bytes]()
+    listed = target.merge(pairs) if merges else frozenset[bytes]()
     done = [(group, rows) for group, rows in merges if rows[0].uuid in listed]
     _drop_replaced(store, node, [group for group, _ in done])
     if collect:
@@ -242,12 +242,18 @@ def mergeable(snapshot: Snapshot, rules: Retention) -> list[ListedFile]:
     """Return the files that may be merged into a node with these rules of retention, newest first.
 
     The node that lists an entry decides its retention: in a node with other rules entries would be
-    kept too long or too short. A file with hidden entries keeps its own age.
+    kept too long or too short. A file with hidden entries keeps its own age. Files of a node that has
+    not acknowledged all requests to forget may hold more of what they are about.
     """
+    waiting = snapshot.forgotten.waiting_nodes
     others = sorted(node for node, own in snapshot.retention.items() if own != rules)
     if others:
         logger.warning("other retention, not merged", extra={"nodes": others})
-    return [file for file in snapshot.files if file.node not in others and not file.is_fading]
+    return [
+        file
+        for file in snapshot.files
+        if file.node not in others and file.node not in waiting and not file.is_fading
+    ]
 
 
 def collect_garbage(

@@ -23,13 +23,12 @@ from tierdex.lifecycle.garbage import plan_forget_replaced
 from tierdex.lifecycle.manifest import Change
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.shared_node import SharedNode
-from tierdex.pipeline.snapshot import open_log, read_forgotten
+from tierdex.pipeline.snapshot import open_log
 from tierdex.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tierdex.lifecycle.forgotten import ForgottenEntries
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.storage_layer.base import Store
 
@@ -72,30 +71,28 @@ class JobNode:
 
         return self._commit(rows, build)
 
-    def merge(self, merges: Sequence[Merge], forgotten: ForgottenEntries) -> frozenset[bytes]:
+    def merge(self, merges: Sequence[Merge]) -> frozenset[bytes]:
         """List merged files in place of their sources, all by one commit.
 
         Before it the objects are there, and nobody sees them; after it every reader sees all files of a
-        merge and none of its sources. Their rows are without what was `forgotten` then; if there is more by
-        now, none is listed. Returns the uuids that are listed now; a merge that lost a source meanwhile is
-        left out, with all of its files.
+        merge and none of its sources. What is forgotten meanwhile stays hidden in them (`forgets_through`).
+        Returns the uuids that are listed now; a merge that lost a source meanwhile is left out, with all
+        of its files.
         """
-        newest = read_forgotten(self._store)
-        if any(record not in forgotten.records for record in newest.records):
-            # A merged file has a new number, which no bound of what was forgotten meanwhile covers.
-            logger.warning("merges left out: more was forgotten", extra={"node": self.name})
-            merges = []
-        merges = self._without_lost_sources(merges)
-
-        def build(state: ManifestState, current: Sequence[FileRow]) -> Change | None:
-            named = {row.uuid: row for row in current}  # objects may have other names by now
-            return _merge_all(
-                state, [([named[row.uuid] for row in rows], own) for rows, own in merges]
-            )
-
-        every = [row for rows, _ in merges for row in rows]
-        state = self._commit(every, build)
-        return frozenset(row.uuid for row in every if state.knows(row.uuid))
+        if not self.shared.refresh().number:
+            # From here on the node is one of those that are told when a request to forget ends.
+            self.shared.commit(lambda state: None if state.number else Change(merge_floor=1))
+        for _ in range(_FLOOR_ATTEMPTS):
+            checked = self.shared.refresh().number
+            kept = self._without_lost_sources(merges)
+            every = [row for rows, _ in kept for row in rows]
+            try:
+                state = self._commit(every, partial(_merge_checked, kept, checked))
+            except _CheckedTooEarlyError:
+                continue  # what the sources held may be forgotten for good by now
+            return frozenset(row.uuid for row in every if state.knows(row.uuid))
+        logger.warning("merges left out: more was forgotten", extra={"node": self.name})
+        return frozenset()
 
     def _without_lost_sources(self, merges: Sequence[Merge]) -> list[Merge]:
         """Leave out merges with a source that its own node no longer lists: it may have expired.
@@ -174,6 +171,20 @@ def _build_with(
     state: ManifestState,
 ) -> Change | None:
     return build(state, rows)
+
+
+class _CheckedTooEarlyError(Exception):
+    """A request to forget has ended since the lists of the sources' nodes were read."""
+
+
+def _merge_checked(
+    merges: Sequence[Merge], checked: int, state: ManifestState, current: Sequence[FileRow]
+) -> Change | None:
+    """Return the change for merges whose sources were all listed when `checked` was the newest number."""
+    if state.merge_floor > checked and any(rows[0].replaces for rows, _ in merges):
+        raise _CheckedTooEarlyError
+    named = {row.uuid: row for row in current}  # objects may have other names by now
+    return _merge_all(state, [([named[row.uuid] for row in rows], own) for rows, own in merges])
 
 
 def _merge_all(state: ManifestState, merges: Sequence[Merge]) -> Change | None:

@@ -14,8 +14,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.merge import plan_merge
+from tierdex.compactor.upload import Target
 from tierdex.errors import TierdexError
-from tierdex.pipeline.merge_task import Target, merge_group
+from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.snapshot import read_forgotten
 from tierdex.settings import load_settings
 
@@ -43,7 +44,7 @@ def merge_small_files(store: Store, node: JobNode) -> int:
     try:
         target = Target(node.name, state.number, settings.filter_bits, forgotten)
         rows = merge_group(store, [(node.name, part) for part in run], target)
-        node.merge([(rows, [part.uuid for part in run])], forgotten)
+        node.merge([(rows, [part.uuid for part in run])])
     except (TierdexError, OSError):
         logger.exception("small files not merged", extra={"node": node.name, "files": len(run)})
         return 0

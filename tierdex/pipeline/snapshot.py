@@ -19,9 +19,14 @@ from tierdex.lifecycle.forgotten import (
     FORGOTTEN_NODE,
     NOTHING_FORGOTTEN,
     ForgottenEntries,
-    forgotten_in,
 )
-from tierdex.lifecycle.manifest import FileRow, is_replaced, replaced_by, unexplained_drops
+from tierdex.lifecycle.manifest import (
+    FilePlace,
+    FileRow,
+    is_replaced,
+    replaced_by,
+    unexplained_drops,
+)
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
 from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
 from tierdex.lifecycle.paths import make_file_id
@@ -54,7 +59,7 @@ class ListedFile:
 
     def remembered(self, file: CompactedFile, rows: np.ndarray) -> np.ndarray | None:
         """Return which rows (b1[n]) of the opened file are not forgotten; None: all."""
-        place = self.node, self.row.number
+        place = FilePlace(self.node, self.row.number, self.row)
         gone = self.forgotten.hidden(place, file.schema, file.dictionaries, rows)
         return None if gone is None else ~gone
 
@@ -115,7 +120,7 @@ def take_snapshot(store: Store, nodes: Sequence[str] | None = None) -> Snapshot:
 
 def read_forgotten(store: Store) -> ForgottenEntries:
     """Return what is forgotten now. Raises what the log raises."""
-    return ForgottenEntries(forgotten_in([open_log(store, FORGOTTEN_NODE).load()]))
+    return ForgottenEntries.of([open_log(store, FORGOTTEN_NODE).load()])
 
 
 def read_store(store: Store, nodes: Sequence[str] | None = None) -> list[NodeReading]:
@@ -148,14 +153,16 @@ def _read_nodes(store: Store, nodes: Sequence[str] | None) -> list[NodeReading]:
 def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
     """Return the files that these states list together, as of `now_ms`."""
     replaced = replaced_by(states)
-    forgotten = ForgottenEntries(forgotten_in(states))
+    forgotten = ForgottenEntries.of(states)
     files = [
         ListedFile(
             state.node,
             row,
             state.retention,
             now_ms,
-            forgotten if forgotten.may_be_in(state.node, row.number) else NOTHING_FORGOTTEN,
+            forgotten
+            if forgotten.may_be_in(FilePlace(state.node, row.number, row))
+            else NOTHING_FORGOTTEN,
         )
         for state in states
         for row in state.index_files.values()

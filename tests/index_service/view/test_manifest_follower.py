@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.index_service.conftest import offsets, put
+from tierdex.compactor.upload import Target
 from tierdex.errors import StoreUnavailableError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
-from tierdex.pipeline.merge_task import Target, merge_group
+from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore
 
@@ -200,7 +201,7 @@ def replace_by_a_job(store, writer):
     job = JobNode(store, "jobs")
     to = Target("jobs", job.shared.state.number, 16, NOTHING_FORGOTTEN)
     merged = merge_group(store, [("a", row) for row in rows], to)
-    job.merge([(merged, ())], NOTHING_FORGOTTEN)
+    job.merge([(merged, ())])
     writer.refresh()
     writer.run_compaction()
     assert not writer._components.writing.compactor.components.claim.get().state.files

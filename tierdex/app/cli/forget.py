@@ -1,6 +1,6 @@
 """`tierdex forget`: hide what keys and message IDs have, and leave it out of files; print the receipt.
 
-Depends on the other modules of this folder.
+Depends on times and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
+from tierdex.app.times import format_time
 from tierdex.errors import FolderInUseError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ def forget(
     write_rows(output, document["entries"], COLUMNS, whole=document)
     if output is Form.TABLE:
         say(f"request {receipt.forgetting}, {len(receipt.entries)} entries, {receipt.digest}")
+        for gone in receipt.rewritten:
+            say(f"written anew: {gone.file_id}, now in {gone.object_key or 'no object'}")
+        for each in receipt.lingering:
+            say(f"until {format_time(each.until_ms)} at least: {each.object_key}")
     for missing in receipt.waiting:
         say(f"incomplete: {missing.file}: {missing.reason}")
     if not receipt.is_complete and not dry_run:

@@ -386,6 +386,14 @@ class ForgottenFile(BaseModel):
     object_key: str | None
 
 
+class LingeringObject(BaseModel):
+    """An object that is read no more, and is deleted after `until_ms`."""
+
+    object_key: str
+    node: str
+    until_ms: Int64
+
+
 class Receipt(BaseModel):
     """How far a request to forget has come; `entries` are where the messages lie."""
 
@@ -396,12 +404,13 @@ class Receipt(BaseModel):
     entries: list[Entry]
     holding: list[ForgottenFile]
     rewritten: list[ForgottenFile]
+    lingering: list[LingeringObject]
     manifest: dict[str, int]
     digest: str
 
 
 class Forgettings(BaseModel):
-    """The requests to forget of which some file may still hold entries, oldest first."""
+    """The requests to forget of which some object may still hold entries, oldest first."""
 
     forgettings: list[str]
 

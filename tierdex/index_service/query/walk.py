@@ -188,9 +188,8 @@ class Walk:
 
     def _hidden(self, found: FileMatches) -> np.ndarray | None:
         """Return which rows (b1) are forgotten, or hidden by retention; None: no row."""
-        faded, handle = self._faded(found), found.handle
-        file = handle.node, handle.number
-        gone = self._forgotten.hidden(file, found.schema, found.dictionaries, found.rows)
+        faded, place = self._faded(found), found.handle.place
+        gone = self._forgotten.hidden(place, found.schema, found.dictionaries, found.rows)
         return faded if gone is None else gone if faded is None else faded | gone
 
     def _faded(self, found: FileMatches) -> np.ndarray | None:

@@ -38,7 +38,6 @@ from tierdex.lifecycle.forgotten import (
     FORGOTTEN_NODE,
     NOTHING_FORGOTTEN,
     ForgottenEntries,
-    forgotten_in,
 )
 from tierdex.lifecycle.manifest import (
     ManifestState,
@@ -359,7 +358,8 @@ class ManifestFollower:
         left_ms = known_ms + round(self._settings.max_staleness * 1000) - self.now_ms()
         until = self._clock.now_ms() + left_ms  # queries look at our own clock
         ages = self.ages
-        return Freshness(ages.as_of(), until, until / 1000, ages.unasked(), ages.forgotten)
+        forgotten = ages.forgotten or NOTHING_FORGOTTEN  # whose identity is asked on the fast path
+        return Freshness(ages.as_of(), until, until / 1000, ages.unasked(), forgotten)
 
     def _make_ages(
         self,
@@ -383,8 +383,8 @@ class ManifestFollower:
         )
 
     def _forgotten(self, states: Mapping[str, ManifestState]) -> ForgottenEntries:
-        records, known = forgotten_in(states.values()), self.ages.forgotten
-        return known if known.records == records else ForgottenEntries(records)
+        fresh, known = ForgottenEntries.of(states.values()), self.ages.forgotten
+        return known if known.number == fresh.number else fresh
 
     def _listed(self, states: Mapping[str, ManifestState]) -> dict[tuple[int, str], FileRow]:
         """Return every row that readers see, by file number and node."""

@@ -217,7 +217,7 @@ def _expire(service: Service, order: ExpireOrder) -> list[dict[str, Any]]:
     **_READ,
 )
 async def get_forgettings(request: Request) -> Response:
-    """List the requests to forget of which some file may still hold entries."""
+    """List the requests to forget of which some object may still hold entries."""
     service = service_of(request)
     names = await service.in_thread(service.index.forgettings, slow=True)
     return json_response({"forgettings": names})
