@@ -43,7 +43,7 @@ KEYS: Final = 400  # of a file
 SMALL_GROUPS: Final = GroupSizes(keys=100, whole_bytes=0)
 GETS_USD: Final = 0.4e-6
 _FIRST_MS: Final = 1_700_000_000_000
-_DAY_MS: Final = 86_400_000
+DAY_MS: Final = 86_400_000
 _TIMES: Final = 20
 
 
@@ -67,28 +67,32 @@ class CountingStore(MemoryStore):
         return taken
 
 
-def make_file(
-    number: int, keys: int, uuid: bytes, sizes: GroupSizes
-) -> tuple[bytes, CompactedSummary]:
-    """Return a compacted file of the keys `number`-0 ... and its summary."""
+def plan_of(uuid: bytes, rows: np.ndarray, sizes: GroupSizes = GROUP_SIZES) -> FilePlan:
+    """Return the plan of a file of these rows, all of one topic."""
     dictionaries = Dictionaries(MESSAGE_SCHEMA.dictionary_names)
     dictionaries.stage(TOPIC_DICTIONARY, ["t"])
     dictionaries.keep()
-    rows = np.zeros(keys, MESSAGE_SCHEMA.dtype)
-    rows["key_hash"] = [key_hash("t", f"{number}-{key}") for key in range(keys)]
-    rows["offset"] = number * keys + np.arange(keys)
-    rows["size"], rows["timestamp"] = 100, _FIRST_MS + np.arange(keys)
-    rows = rows[np.argsort(rows["key_hash"], kind="stable")]
-    data = bytearray()
-    plan = FilePlan(
+    return FilePlan(
         uuid=uuid,
         schema=MESSAGE_SCHEMA,
         dictionaries=dictionaries,
         slot_count=1,
         bounds=RowBounds.measure(MESSAGE_SCHEMA, [rows]),
-        expected_items=keys,
+        expected_items=len(rows),
         group_sizes=sizes,
     )
+
+
+def make_file(
+    number: int, keys: int, uuid: bytes, sizes: GroupSizes
+) -> tuple[bytes, CompactedSummary]:
+    """Return a compacted file of the keys `number`-0 ... and its summary."""
+    rows = np.zeros(keys, MESSAGE_SCHEMA.dtype)
+    rows["key_hash"] = [key_hash("t", f"{number}-{key}") for key in range(keys)]
+    rows["offset"] = number * keys + np.arange(keys)
+    rows["size"], rows["timestamp"] = 100, _FIRST_MS + np.arange(keys)
+    rows = rows[np.argsort(rows["key_hash"], kind="stable")]
+    data, plan = bytearray(), plan_of(uuid, rows, sizes)
     writer = CompactedWriter(data.extend, plan, filter_bits=16, created_ms=0)  # type: ignore[arg-type]
     writer.append(rows)
     summary = writer.finish()
@@ -104,7 +108,7 @@ def fill(store: MemoryStore, count: int) -> None:
         data, written = make_file(number, KEYS, uuid, SMALL_GROUPS)
         path = StorePaths(node).file_object(0, uuid)
         store.put(path, data)
-        sealed = _FIRST_MS + number * _DAY_MS // FILES_A_DAY
+        sealed = _FIRST_MS + number * DAY_MS // FILES_A_DAY
         dates = {"begin_ms": sealed - 1, "sealed_at_ms": sealed}
         row = replace(make_row(written, uuid, path, dates), number=sealed)
         rows.setdefault(node, []).append(row)

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.indexfile.compacted_files import make_dictionaries, make_rows
 from tests.lifecycle.rows import NOW_MS, make_row
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.compactor.expire import expire
+from tierdex.compactor.file_row import make_row as file_row
 from tierdex.compactor.upload import Target
 from tierdex.errors import CursorExpiredError
 from tierdex.ids import SeededIds
+from tierdex.indexfile.compacted.writer import FilePlan
+from tierdex.indexfile.row_bounds import RowBounds
+from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
-from tierdex.lifecycle.manifest import HashRange, RemoveReason
+from tierdex.lifecycle.manifest import HashGroups, HashRange, RemoveReason
+from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.retention import KEEP_FOR_EVER
+from tierdex.pipeline.file_builder import upload_file
 from tierdex.pipeline.merge_job import merge_runs
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
@@ -105,6 +113,15 @@ def test_pieces_stay_below_the_number_of_the_next_file():
         sealed_before_ms=NOW_MS + DAY_MS, piece_items=10,
     )  # fmt: skip
     assert plan.piece_count == 3
+
+
+def test_a_run_ends_where_its_sources_small_parts_would_fill_the_memory():
+    """Files of 100,000 queues each keep 2.4 MB in memory while they are merged."""
+    groups = HashGroups(4_000_000, 1000, 10, 1000 + 2_400_000)
+    files = [
+        listed(seed, bytes=10_000_000, sidecar_position=1000, groups=groups) for seed in range(60)
+    ]
+    assert [len(numbers) for numbers in plans_of(files)] == [27, 27, 6]
 
 
 # -- over several nodes --------------------------------------------------------------------------
@@ -217,6 +234,56 @@ def test_a_run_answers_like_its_sources_by_one_piece_a_key(fleet):
     files = [file for file in reader.files() if file.node == "runs"]
     assert len(files) == report.files_written
     assert {file.node for file in reader.files()} == {"runs"}
+
+
+class CountingStore(MemoryStore):
+    """Notes the reads of index files."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = []  # (key, position, length)
+
+    def get(self, key, position=None, length=None):
+        if "/files/" in key:
+            self.reads.append((key, position, length))
+        return super().get(key, position, length)
+
+
+def publish_files(store, count, items):
+    """Publish files of a node with so many items each; return their rows."""
+    ids, rows = SeededIds(1), []
+    for number in range(count):
+        uuid = ids.uuid()
+        plan, chunk = plan_of_rows(uuid, make_rows(items, seed=number))
+        key = StorePaths("a").file_object(0, uuid)
+        written = upload_file(store, key, chunk, plan, filter_bits=16, created_ms=NOW_MS)
+        dates = {"begin_ms": NOW_MS, "sealed_at_ms": NOW_MS}
+        rows.append(replace(file_row(written, uuid, key, dates), number=NOW_MS + 1000 * number))
+    JobNode(store, "a").shared.publish(rows)
+    return rows
+
+
+def plan_of_rows(uuid, rows):
+    plan = FilePlan(
+        uuid=uuid, schema=MESSAGE_SCHEMA, dictionaries=make_dictionaries(), slot_count=1,
+        bounds=RowBounds.measure(MESSAGE_SCHEMA, [rows]), expected_items=len(rows),
+    )  # fmt: skip
+    return plan, [rows]
+
+
+def test_a_run_reads_of_its_sources_heads_and_pages_and_never_the_filter():
+    """Three files of 1.5 MB, of which 0.2 MB are the filter."""
+    store = CountingStore()
+    rows = publish_files(store, 3, 70_000)
+    assert all(row.groups is not None for row in rows)
+    report = merge_runs(lambda: store, older_than_ms=0, piece_items=80_000)
+    assert (report.files_merged, report.files_written) == (3, 3)
+    sources = {row.object_key for row in rows}
+    lengths = [length for key, _, length in store.reads if key in sources]
+    pages = sum(row.sidecar_position for row in rows)
+    filters = sum(row.groups.stride * row.groups.group_count for row in rows)
+    assert pages < sum(lengths) < pages + filters / 2
+    assert len(lengths) == 3 * 4  # footer, head, a window of the directory, pages
 
 
 def test_a_reader_of_any_moment_finds_each_entry_once(fleet):

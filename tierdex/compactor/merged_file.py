@@ -6,11 +6,14 @@ Depends on indexfile, lifecycle, file_row and the store.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.file_row import make_row
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.compacted.hash_group import GROUP_SIZES
+from tierdex.indexfile.compacted.page_stream import PageStream
 from tierdex.indexfile.compacted.writer import FilePlan
 from tierdex.lifecycle.manifest import FilePlace, FileRef
 
@@ -32,10 +35,7 @@ def open_published(store: Store, row: FileRow) -> CompactedFile:
 
     Raises what the store raises, and CorruptFileError when the object is not the row's.
     """
-
-    def read(position: int, length: int) -> bytes:
-        return store.get(row.object_key, position, length)
-
+    read = partial(store.get, row.object_key)
     tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
     file = CompactedFile.from_sidecar(
         tail, read, position=row.sidecar_position, name=row.object_key
@@ -43,6 +43,37 @@ def open_published(store: Store, row: FileRow) -> CompactedFile:
     if file.uuid != row.uuid or file.footer_crc != row.tail_crc:
         raise CorruptFileError(row.object_key, "is not the file that the manifest lists")
     return file
+
+
+def _stream_published(store: Store, row: FileRow) -> RowSource:
+    """Open a published file to read its rows in order: its small parts now, of the rest a little at a time.
+
+    Two requests; one for a file whose tail is small. Raises as `open_published`.
+    """
+    if row.bytes - row.sidecar_position < GROUP_SIZES.whole_bytes:
+        return open_published(store, row)
+    stream = PageStream(
+        partial(store.get, row.object_key),
+        position=row.sidecar_position,
+        file_bytes=row.bytes,
+        crc=row.tail_crc,
+        name=row.object_key,
+    )
+    if stream.uuid != row.uuid:
+        raise CorruptFileError(row.object_key, "is not the file that the manifest lists")
+    return stream
+
+
+def kept_bytes(row: FileRow) -> int:
+    """Return how many bytes of a source's object a merge keeps in memory from its opening on, about."""
+    tail = row.bytes - row.sidecar_position
+    if tail < GROUP_SIZES.whole_bytes:
+        return tail
+    return (
+        GROUP_SIZES.whole_bytes
+        if row.groups is None
+        else row.groups.head_end - row.sidecar_position
+    )
 
 
 class RememberedRows:
@@ -73,10 +104,10 @@ def open_sources(
 ) -> list[RememberedRows]:
     """Open the published files of `group`, (node, row), for a merge, newest first.
 
-    Raises as `open_published`.
+    Their pages and directories are read as the merge comes to them. Raises as `open_published`.
     """
     return [
-        RememberedRows(open_published(store, row), FilePlace(node, row.number, row), forgotten)
+        RememberedRows(_stream_published(store, row), FilePlace(node, row.number, row), forgotten)
         for node, row in reversed(group)
     ]
 

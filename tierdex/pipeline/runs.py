@@ -6,10 +6,11 @@
     run, in hash order           | 0 ..... 3f | 40 ..... 7f | ...     every lookup asks one piece
 
 Files whose places follow each other become one run, so that no entry changes sides with another file's: the
-order of answers stays what it was. A file that may not be merged ends a run. The pieces' numbers are that of
+order of answers stays what it was. A file that may not be merged ends a run; so does one with which a merge
+would keep more than 64 MiB of its sources' small parts in memory. The pieces' numbers are that of
 the newest source and those behind it, below the number of the next file.
 
-Pure. Depends on lifecycle; on snapshot for its types only.
+Pure. Depends on compactor and lifecycle; on snapshot for its types only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from tierdex.compactor.merged_file import kept_bytes
 from tierdex.lifecycle.manifest import HashRange
 from tierdex.lifecycle.retention import is_of_an_age
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 DAY_MS: Final = 86_400_000
 PIECE_ITEMS: Final = 20_000_000
 _FILES_MAX: Final = 4096  # of one run
+_KEPT_BYTES_MAX: Final = 64 << 20  # of the sources of one run
 _LAST_HASH: Final = (1 << 64) - 1
 
 
@@ -60,6 +63,7 @@ def plan_runs(
     """
     plans: list[RunPlan] = []
     run: list[ListedFile] = []
+    kept = 0
     in_order = sorted(files, key=lambda file: (file.row.number, file.node))
 
     def end(following: ListedFile | None) -> None:
@@ -78,14 +82,17 @@ def plan_runs(
             fits
             and bool(run)
             and len(run) < _FILES_MAX
+            and kept + kept_bytes(row) <= _KEPT_BYTES_MAX
             and row.schema == run[0].row.schema
             and row.sealed_at_ms // DAY_MS == run[0].row.sealed_at_ms // DAY_MS
             and is_of_an_age(rules, [one.row for one in (run[0], run[-1], file)])
         )
         if not goes_on:
             end(file)
+            kept = 0
         if fits:
             run.append(file)
+            kept += kept_bytes(row)
     end(None)
     return plans
 

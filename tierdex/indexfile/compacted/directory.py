@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _BLOCK = layout.DIRECTORY_BLOCK_BYTES
 
 
-def directory_checksums(entries: np.ndarray, uuid: bytes) -> np.ndarray:
-    """Return the CRC32C (u4) of each block of the directory's entries."""
+def directory_checksums(entries: np.ndarray, uuid: bytes, *, first_block: int = 0) -> np.ndarray:
+    """Return the CRC32C (u4) of each block of the directory's entries, which begin with `first_block`."""
     data = entries.view(np.uint8).reshape(-1)
     starts = range(0, len(data), _BLOCK)
     sums = [
         checksum(data[start : start + _BLOCK], unit_seed(uuid, Part.DIRECTORY, number))
-        for number, start in enumerate(starts)
+        for number, start in enumerate(starts, first_block)
     ]
     return np.array(sums, np.uint32)
 

@@ -107,14 +107,22 @@ class CompactedFile(Sidecar):
 
     def through(self, group: HashGroup) -> CompactedFile:
         """Return this file as it answers for the hashes of `group`, from fetched pages."""
-        file = copy.copy(self)
+        if group.numbers[k.HIGH_PAGE] > self.page_count:
+            raise group.damage(k.DAMAGED_DIRECTORY, group.number)
+        file = self.through_entries(group.numbers)
         file.filter = group.filter
         file._group = group
-        file._numbers = group.numbers.copy()
+        return file
+
+    def through_entries(self, numbers: np.ndarray) -> CompactedFile:
+        """Return this file, of which the head is here, as it reads pages by some directory entries.
+
+        `numbers` are what `file_numbers` makes of them: the caller keeps the entries.
+        """
+        file = copy.copy(self)
+        file._numbers = numbers.copy()
         file._numbers[k.PLAN] = self.plan.address
         file._numbers[k.PAGE_COUNT] = self.page_count
-        if file._numbers[k.HIGH_PAGE] > self.page_count:
-            raise group.damage(k.DAMAGED_DIRECTORY, group.number)
         file.address = int(file._numbers.ctypes.data)
         return file
 

@@ -34,7 +34,7 @@ from tierdex.fileparts.layout import (
 )
 from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.kernels import page_lookup as k
-from tierdex.indexfile.compacted.page_range import PageRanges
+from tierdex.indexfile.compacted.page_range import PageRanges, file_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -135,7 +135,10 @@ class HashGroup(PageRanges):
         if is_wrong or (entries is not None and not self.has_entries):
             raise self.damage(k.DAMAGED_DIRECTORY, number)
         self.entries = found.view(layout.DIRECTORY_ENTRY)
-        self._numbers = self._make_numbers(pages_end)
+        self._numbers, self._verified = file_numbers(
+            self.entries, self.first_page, self.entry_count, pages_end
+        )
+        self._numbers[k.FILTER] = self.filter.address
         self.address = int(self._numbers.ctypes.data)
 
     def _seeded(self, data: np.ndarray) -> int:
@@ -159,24 +162,6 @@ class HashGroup(PageRanges):
         if not sound:
             raise self.damage(k.DAMAGED_FILTER, self.number)
         return header
-
-    def _make_numbers(self, pages_end: int) -> np.ndarray:
-        """Return what the kernels know of a file of which these entries are here."""
-        numbers = np.zeros(k.FILE_LENGTH, np.int64)
-        last = self.first_page + self.entry_count - 1
-        block_entries = layout.DIRECTORY_BLOCK_BYTES // layout.DIRECTORY_ENTRY_BYTES
-        first_block = self.first_page // block_entries
-        self._verified = np.ones(last // block_entries - first_block + 1, np.uint8)
-        # Kernels go by the page's number: entries and map begin so far before.
-        numbers[k.DIRECTORY] = (
-            self.entries.ctypes.data - layout.DIRECTORY_ENTRY_BYTES * self.first_page
-        )
-        numbers[k.DIRECTORY_VERIFIED] = self._verified.ctypes.data - first_block
-        numbers[k.LOW_PAGE], numbers[k.HIGH_PAGE] = self.first_page, last
-        numbers[k.PAGE_COUNT] = last
-        numbers[k.FILTER] = self.filter.address
-        numbers[k.PAGES_END] = pages_end
-        return numbers
 
     @property
     def numbers(self) -> np.ndarray:

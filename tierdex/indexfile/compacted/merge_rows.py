@@ -2,7 +2,8 @@
 
 Newest file first among equal hashes, so that the order of answers stays what it was. Every file has
 its own dictionaries; the merged rows have new ones. Memory holds a chunk of rows a file, whatever
-the length of a run: a hash at which some file's chunk ends is streamed file by file.
+the length of a run, and sorts about as many rows at a time as its caller takes: the hash at which some
+file's share of them ends is streamed file by file.
 
 ::
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from tierdex.indexfile.schema import Schema
 
-_CHUNK_ITEMS_MIN = 4096
-_HELD_ITEMS = 1 << 20  # rows that all files together hold in memory, about
+_CHUNK_ITEMS_MIN = 256
+_HELD_ITEMS = 1 << 18  # rows that all files together hold in memory, about
 
 
 class RowSource(Protocol):
@@ -81,7 +82,8 @@ class RowMerge:
         ]
         waiting: list[np.ndarray] = []
         held = 0
-        for rows in _merge([stream for stream in streams if stream.fill()]):
+        share = max(1, chunk_items // len(streams))
+        for rows in _merge([stream for stream in streams if stream.fill()], share):
             waiting.append(rows)
             held += len(rows)
             if held >= chunk_items:
@@ -114,6 +116,10 @@ class _Stream:
         taken, self.rows = self.rows[:count], self.rows[count:]
         return taken
 
+    def take_below(self, edge: np.uint64) -> np.ndarray:
+        """Return the rows at hand whose hash is below `edge`, which are gone then."""
+        return self.take(int(np.searchsorted(self.rows["key_hash"], edge, side="left")))
+
     def _renamed(self, rows: np.ndarray) -> np.ndarray:
         if not self._remap:
             return rows
@@ -127,15 +133,12 @@ class _Stream:
         return rows
 
 
-def _merge(streams: list[_Stream]) -> Iterator[np.ndarray]:
-    """Yield rows in order; every stream has rows at hand."""
+def _merge(streams: list[_Stream], share: int) -> Iterator[np.ndarray]:
+    """Yield rows in order, of each stream up to `share` at a time; every stream has rows at hand."""
     while streams:
-        edge = min(stream.rows["key_hash"][-1] for stream in streams)
-        pieces = []
-        for stream in streams:
-            below = int(np.searchsorted(stream.rows["key_hash"], edge, side="left"))
-            pieces.append(stream.take(below))
-        joined = join_rows(pieces)
+        edge = min(stream.rows["key_hash"][:share][-1] for stream in streams)
+        # No view of a chunk outlives this line: the next one is read in its place.
+        joined = join_rows([stream.take_below(edge) for stream in streams])
         # Stable: among equal hashes the order of the streams stays, newest file first.
         yield joined[np.argsort(joined["key_hash"], kind="stable")]
         for stream in streams:

@@ -69,6 +69,29 @@ class PageRanges:
         return ranges
 
 
+def file_numbers(
+    entries: np.ndarray, first_page: int, entry_count: int, pages_end: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what kernels know of a file by some of its directory entries, all of them verified.
+
+    The numbers (i8[FILE_LENGTH]) point to `entries`, of which the last ends the page before, and to the
+    map of verified blocks that is returned beside them: the caller keeps both. Until the entries are
+    there, no search goes by their address.
+    """
+    numbers = np.zeros(k.FILE_LENGTH, np.int64)
+    last = first_page + entry_count - 1
+    block_entries = DIRECTORY_BLOCK_BYTES // DIRECTORY_ENTRY_BYTES
+    first_block = first_page // block_entries
+    verified = np.ones(last // block_entries - first_block + 1, np.uint8)
+    # Kernels go by the page's number: entries and map begin so far before.
+    numbers[k.DIRECTORY] = entries.ctypes.data - DIRECTORY_ENTRY_BYTES * first_page
+    numbers[k.DIRECTORY_VERIFIED] = verified.ctypes.data - first_block
+    numbers[k.LOW_PAGE], numbers[k.HIGH_PAGE] = first_page, last
+    numbers[k.PAGE_COUNT] = last
+    numbers[k.PAGES_END] = pages_end
+    return numbers, verified
+
+
 def search_arguments(wanted: Search, following: np.ndarray | None, most_pages: int) -> np.ndarray:
     """Return what the kernels take: columns by address, see page_batch."""
     columns = (*wanted[:5], wanted.places, following)

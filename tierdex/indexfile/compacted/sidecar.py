@@ -313,6 +313,8 @@ class Sidecar(PageRanges):
             )
         if what == k.DAMAGED_FILTER:
             return CorruptFileError(self.path, f"checksum of filter partition {number} differs")
+        if self._is_head:
+            return CorruptFileError(self.path, f"directory block {number} names impossible pages")
         blocks = self.directory.damaged_blocks(self.uuid) or [number]
         return CorruptFileError(self.path, f"checksum of directory block {blocks[0]} differs")
 
@@ -325,12 +327,9 @@ def read_topics(
     Neither directory nor filter is read. `crc` is the footer's, by which the file is known. Raises
     CorruptFileError and what `read_at` raises.
     """
-    behind = max(position, file_bytes - TABLE_BYTES_MAX)
-    footer = read_footer(_within(read_at, behind, file_bytes, name), file_bytes, name)
-    if footer.form != Form.COMPACTED or footer.crc != crc:
-        raise CorruptFileError(name, "is another file than the one that was asked for")
-    end = footer.part(Part.DIRECTORY, name).position
-    parts = _within(read_at, position, end, name)
+    footer, parts = read_small_parts(
+        read_at, position=position, file_bytes=file_bytes, crc=crc, name=name
+    )
     data = read_part(parts, footer, Part.HEADER_COPY, name)
     header = decode_header(data.ljust(layout.HEADER_BYTES, b"\0"), name, form=Form.COMPACTED)
     dictionaries = Dictionaries(header.schema.dictionary_names)
@@ -342,6 +341,22 @@ def read_topics(
     if len(rows) != len(dictionaries.strings(TOPIC_DICTIONARY)):
         raise CorruptFileError(name, "dictionaries and topics disagree")
     return _topics_used(dictionaries, rows)
+
+
+def read_small_parts(
+    read_at: Callable[[int, int], bytes], *, position: int, file_bytes: int, crc: int, name: object
+) -> tuple[Footer, Callable[[int, int], bytes]]:
+    """Return a compacted file's footer and a way to read its parts in front of the directory.
+
+    Sends two reads; the returned one sends none. `crc` is the footer's, by which the file is known.
+    Raises CorruptFileError and what `read_at` raises.
+    """
+    behind = max(position, file_bytes - TABLE_BYTES_MAX)
+    footer = read_footer(_within(read_at, behind, file_bytes, name), file_bytes, name)
+    if footer.form != Form.COMPACTED or footer.crc != crc:
+        raise CorruptFileError(name, "is another file than the one that was asked for")
+    end = footer.part(Part.DIRECTORY, name).position
+    return footer, _within(read_at, position, end, name)
 
 
 def _within(
