@@ -25,10 +25,10 @@ import numpy as np
 from benchmarks.many_files import DAY_MS, NODES, plan_of
 from benchmarks.memory import PeakMemory, anonymous_bytes
 from tierdex.compactor.file_row import make_row
+from tierdex.compactor.upload import upload_file
 from tierdex.ids import SeededIds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.pipeline.file_builder import upload_file
 from tierdex.pipeline.merge_job import merge_runs
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.open import open_store

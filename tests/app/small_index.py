@@ -179,7 +179,7 @@ class SmallIndex:
         return None
 
     def store_requests(self):
-        return {"get": 1}
+        return {"lookups": {"get": 1}}
 
     def file(self, file_id):
         for file in self.files():

@@ -17,7 +17,7 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.compactor.expire import expire
 from tierdex.compactor.file_row import make_row as file_row
-from tierdex.compactor.upload import Target
+from tierdex.compactor.upload import Target, upload_file
 from tierdex.errors import CursorExpiredError
 from tierdex.ids import SeededIds
 from tierdex.indexfile.compacted.writer import FilePlan
@@ -27,7 +27,6 @@ from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
 from tierdex.lifecycle.manifest import HashGroups, HashRange, RemoveReason
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.retention import KEEP_FOR_EVER
-from tierdex.pipeline.file_builder import upload_file
 from tierdex.pipeline.merge_job import merge_runs
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode

@@ -26,6 +26,7 @@ from tierdex.index_service.view.manifest_follower import ManifestFollower
 from tierdex.index_service.view.published_ends import PublishedEnds
 from tierdex.index_service.view.rocketmq_source import RocketmqView
 from tierdex.lifecycle.file_table import FileTable
+from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, MeteredStore
 from tierdex.storage_layer.open import open_store
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def open_view(places: Places, settings: Settings, seams: Seams) -> View:
         settings=settings,
         clock=seams.clock,
         ids=seams.ids,
-        store=store,
+        store=_for_purpose(store, MANIFESTS),
+        files=_for_purpose(store, LOOKUPS),
         table=table,
         sidecars=sidecars,
         pages=PageCache(settings.page_cache_bytes),
@@ -119,6 +121,11 @@ def open_view(places: Places, settings: Settings, seams: Seams) -> View:
         rocketmq=rocketmq,
         executor=executor,
     )
+
+
+def _for_purpose(store: Store, purpose: str) -> Store:
+    """Return a view of the store that counts by purpose; a store that was passed in counts nothing."""
+    return store.for_purpose(purpose) if isinstance(store, MeteredStore) else store
 
 
 def _open_ranges(settings: Settings, seams: Seams) -> RangeCache | None:

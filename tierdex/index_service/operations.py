@@ -68,11 +68,15 @@ class OperatedIndex:
         self._refuse_closed()
         return self._components.catalogue.nodes()
 
-    def store_requests(self) -> dict[str, int]:
-        """Return the requests to the store since opening, by verb; none for a store that was passed in."""
+    def store_requests(self) -> dict[str, dict[str, int]]:
+        """Return the requests to the store since opening, by purpose and verb.
+
+        The purposes are `manifests` (read, followed and written, with live records), `lookups` (published
+        files for queries) and `other` (uploads, merges, garbage). None for a store that was passed in.
+        """
         self._refuse_closed()
         store = self._components.store
-        return dict(store.total.by_verb) if isinstance(store, MeteredStore) else {}
+        return store.by_purpose() if isinstance(store, MeteredStore) else {}
 
     def clock_skew(self) -> float | None:
         """Return how many seconds this machine's clock is ahead of the store's; None: not known.

@@ -5,7 +5,8 @@
     state 0 --commit 1--> state 1 --commit 2--> state 2 ...        apply(state, commit) -> state
 
 A commit carries one `Change`. Some commits also carry the whole state after that change (a
-checkpoint), so that a reader can begin there. Everything here is a frozen value, shared freely.
+checkpoint), so that a reader can begin there; the others repeat commits since then, so that a reader
+needs not ask for each. Everything here is a frozen value, shared freely.
 
 A file is identified by its uuid. A uuid that was ever listed is *known* until its object is deleted
 and forgotten; a known uuid is never added again, which makes publishing idempotent. `floor` and
@@ -241,6 +242,8 @@ class Commit:
     change: Change
     published_through: int | None = None  # of its owner, once this commit is there: see live_record
     checkpoint: ManifestState | None = None
+    # What its object repeats of the commits before it, back to the newest checkpoint: oldest first.
+    repeats: tuple[Commit, ...] = field(default=(), compare=False)
 
 
 class Checkpoint(NamedTuple):
@@ -302,6 +305,8 @@ class ManifestState:
     merge_floor: int = (
         0  # who merges other nodes' files looks at their lists again from this number on
     )
+    # The commits since the newest checkpoint, oldest first: the next one repeats them.
+    since: tuple[Commit, ...] = field(default=(), compare=False, repr=False)
 
     @cached_property
     def means_more(self) -> bool:
@@ -433,6 +438,7 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         adopted=state.adopted.union(change.adopts),
         forgettings=_forgettings(state, commit),
         merge_floor=max(state.merge_floor, change.merge_floor or 0),
+        since=() if commit.base == commit.number else (*state.since, replace(commit, repeats=())),
     )
 
 

@@ -14,6 +14,10 @@ A commit is of format 2, and of format 3 when it says, or follows what says, som
 of format 2 would pass over and then answer wrongly: a file of another kind, a range of hashes,
 forgotten entries (`means_more`). A node of which nothing of the kind is listed any more goes on in format 2.
 
+A commit without a checkpoint repeats those before it, back to the newest checkpoint, up to 32 KiB: an
+opening then reads few objects (docs/decisions/0048-repeated-commits.md). `repeats` adds nothing to what
+they say: programs that do not know it read them one by one.
+
 Format 1 listed topics by name, in rows and for the node as a whole, and the end offset of every queue;
 it is read, and never written. Its end offsets stay until the first queue table holds them.
 
@@ -69,22 +73,44 @@ from tierdex.lifecycle.packed_values import (
 from tierdex.lifecycle.topic_set import decode_topics, encode_topics, topic_set
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAGIC: Final = b"tierdex-manifest"
 FORMAT_VERSION: Final = 3  # the highest of commits; tombstones and hints are as they were in 1
 _PLAIN_VERSION: Final = 2  # of a commit that means no more than programs of format 2 know
 _HEADER_BYTES_MAX: Final = 128
+REPEATED_BYTES_MAX: Final = 32 * 1024  # of earlier commits in one commit
 
 
 # -- objects ----------------------------------------------------------------------------------
 
 
 def encode_commit(commit: Commit, before: ManifestState | None = None) -> bytes:
-    """Return the object's bytes; `before` is the state that the commit follows, None if any will do."""
+    """Return the object's bytes; `before` is the state that the commit follows, None if any will do.
+
+    Of the commits that led from the newest checkpoint to `before` it repeats the latest, as many as fit.
+    """
     means_more = _means_more(commit) or (before is not None and apply(before, commit).means_more)
     version = FORMAT_VERSION if means_more else _PLAIN_VERSION
-    return _frame(b"commit", _pack_commit(commit), version)
+    packed = _pack_commit(commit)
+    if before is not None and commit.checkpoint is None:
+        repeated = _repeated(before.since)
+        if repeated:
+            packed["repeats"] = repeated
+    return _frame(b"commit", packed, version)
+
+
+def _repeated(commits: Sequence[Commit]) -> list[orjson.Fragment]:
+    """Return the latest of `commits` that fit, oldest first."""
+    encoded: list[bytes] = []
+    left = REPEATED_BYTES_MAX
+    for commit in reversed(commits):
+        data = orjson.dumps(_pack_commit(commit))
+        left -= len(data)
+        if left < 0:
+            break
+        encoded.append(data)
+    return [orjson.Fragment(data) for data in reversed(encoded)]
 
 
 def _means_more(commit: Commit) -> bool:
@@ -363,7 +389,13 @@ def _unpack_commit(packed: dict[str, Any]) -> Commit:
         change=_unpack_change(packed["change"]),
         published_through=to_optional_count(packed.get("published_through")),
         checkpoint=None if checkpoint is None else _unpack_state(checkpoint),
+        repeats=tuple(map(_unpack_commit, packed.get("repeats", ()))),
     )
+    first = commit.number - len(commit.repeats)
+    for number, earlier in enumerate(commit.repeats, first):
+        told = earlier.node, earlier.base, earlier.number, earlier.repeats
+        if told != (commit.node, commit.base, number, ()) or number <= commit.base:
+            raise ValueError("repeats")
     if (commit.checkpoint is not None) != (commit.base == commit.number):
         raise ValueError("base")
     if commit.checkpoint is not None and commit.checkpoint.number != commit.number:

@@ -4,7 +4,7 @@
 
     nodes/<node>/hint ──> nodes/<node>/manifest/...0064   a checkpoint: a commit with the whole state
                                               ...0065   a change
-                                              ...0066   a change       0067: absent, the next commit
+                                              ...0066   a change, repeats 65     0067: absent, the next
 
 Everything rests on one rule: a number is created only if absent, by one conditional PUT, and is
 never deleted. The creator of number n+1 had read number n, so the history cannot fork. A number far
@@ -25,8 +25,8 @@ tombstones fill the gap::
     ...0039   0040 .. 0057 lost: tombstones that name 58   0058 a checkpoint, says `rollback: 57`
 
 Requests: `refresh` with nothing new 1 GET, once a minute and when the owner's next record is due 2,
-with a new commit 3; `load` with a hint 2 GET, 1 LIST and 1 GET a change since the checkpoint;
-`commit` 2 PUT.
+with a new commit 3; `load` with a hint 3 GET and 1 LIST, and 1 GET for each further 32 KiB of changes
+since the checkpoint; `commit` 2 PUT.
 
 Thread safety: `state` is an immutable value, read without a lock; every other call takes one.
 
@@ -304,13 +304,16 @@ class ManifestLog:
         state = self._from_hint(hint) or self._reader.newest_checkpoint()
         # One LIST instead of a probe: it also shows a hole that a probe would take for the end.
         after = self.store.list(self.paths.manifest_prefix, self.paths.manifest(state.number))
-        numbers = [self.paths.parse_manifest(found.key) for found in after]
+        numbers = {self.paths.parse_manifest(found.key) for found in after}
         newest = max((number for number in numbers if number is not None), default=0)
-        while state.number < newest:
-            try:
-                state = self._reader.step(state)
-            except NotFoundError as error:
-                raise self._lost(state.number + 1, f"though {newest} exists") from error
+        # Also where another commit repeats it: who follows step by step comes by it.
+        absent = sorted(set(range(state.number + 1, newest)) - numbers)
+        if absent:
+            raise self._lost(absent[0], f"though {newest} exists")
+        try:
+            state = self._reader.follow(state, newest)
+        except NotFoundError as error:
+            raise self._lost(newest, "though it was listed") from error
         if hint is None:
             self.expect(self._reader.newest_named(state))
         state = self._reach_expected(state)

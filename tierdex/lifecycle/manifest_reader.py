@@ -59,26 +59,18 @@ class ManifestReader:
         return [number for number in numbers if number is not None]
 
     def newest_readable(self, numbers: list[int]) -> ManifestState:
-        """Return the newest state without a missing or damaged commit; number 0 if there is none."""
-        state = ManifestState(node=self._paths.node)
+        """Return the newest state that can be read whole; number 0 if there is none.
+
+        A commit that is missing or damaged is not, if a later one repeats it.
+        """
         for number in reversed(numbers):
             try:
-                found = self.read(number)
+                return self.follow(ManifestState(node=self._paths.node), number)
             except UnsupportedFormatError:
                 raise
-            except CorruptFileError as error:
+            except (NotFoundError, CorruptFileError) as error:
                 logger.warning("given up", extra={"node": self._paths.node, "error": str(error)})
-                continue
-            if isinstance(found, Commit) and found.checkpoint is not None:
-                state = found.checkpoint
-                break
-        while True:
-            try:
-                state = self.step(state)
-            except UnsupportedFormatError:
-                raise
-            except (NotFoundError, CorruptFileError):
-                return state
+        return ManifestState(node=self._paths.node)
 
     def newest_checkpoint(self) -> ManifestState:
         """Return the state of the newest checkpoint, found by listing; number 0 for a new node."""
@@ -99,6 +91,28 @@ class ManifestReader:
         if found.checkpoint is None:
             raise CorruptFileError(self._paths.manifest(found.number), "is not a checkpoint")
         return found.checkpoint
+
+    def follow(self, state: ManifestState, newest: int) -> ManifestState:
+        """Return the state after `newest`, a number that exists, from `state` or a checkpoint behind it.
+
+        Reads the newest commit, then from the end back what no commit read so far repeats. Raises
+        NotFoundError when one of these is absent.
+        """
+        later: list[Commit] = []  # newest first, the oldest follows `number`
+        number = newest
+        while number > state.number:
+            found = self.read(number)
+            if isinstance(found, Tombstone):  # of a history that is longer than we were told
+                state = self.checkpoint(found.newest)
+                break
+            later += (found, *reversed(found.repeats))
+            if found.base > state.number:
+                state = found.checkpoint or self.checkpoint(found.base)
+            number -= 1 + len(found.repeats)
+        for commit in reversed(later):
+            if commit.number > state.number:
+                state = apply(state, commit)
+        return state
 
     def step(self, state: ManifestState) -> ManifestState:
         """Return the state after the next number. Raises NotFoundError when it is absent."""

@@ -12,6 +12,8 @@ query share one `RequestCounts`::
     with store.measure() as counts:      # all requests of this store during the scope
         ...
 
+    files = store.for_purpose(LOOKUPS)   # the same store; `by_purpose` counts its requests under this name
+
 Depends on base only.
 """
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Names, Store, StoredObject, UploadSource
 
 LIST_PAGE = 1000  # objects that one request of a listing returns at most
+MANIFESTS = "manifests"  # purposes: manifests and hints, read, followed and written
+LOOKUPS = "lookups"  # published files, read for queries
+OTHER = "other"
 
 
 class RequestCounts:
@@ -84,6 +89,7 @@ class MeteredStore:
         self._decorate = decorate or _as_it_is
         self._open_scopes: tuple[RequestCounts, ...] = ()
         self._own: tuple[RequestCounts, ...] = ()
+        self._purposes: dict[str, RequestCounts] = {}
         self._root = self
         self._lock = threading.Lock()
         self._store = self._decorate(_CountingStore(inner, self))
@@ -97,9 +103,27 @@ class MeteredStore:
         view._open_scopes = ()
         view._own = (*self._own, counts)
         view._root = self._root
+        view._purposes = self._purposes
         view._lock = self._lock
         view._store = self._decorate(_CountingStore(self._inner, view))
         return view
+
+    def for_purpose(self, purpose: str) -> MeteredStore:
+        """Return a view of this store whose requests are those of `purpose`."""
+        with self._lock:
+            counts = self._purposes.setdefault(purpose, RequestCounts())
+        return self.scoped(counts)
+
+    def by_purpose(self) -> dict[str, dict[str, int]]:
+        """Return the requests so far by purpose and verb; `other` are those without one."""
+        with self._lock:
+            purposes = dict(self._purposes)
+        # The total last: it is counted first, so that nothing below is more than its share.
+        found = {purpose: Counter(counts.by_verb) for purpose, counts in purposes.items()}
+        other = Counter(self.total.by_verb)
+        for counted in found.values():
+            other.subtract(counted)
+        return {purpose: dict(counted) for purpose, counted in (found | {OTHER: other}).items()}
 
     @contextlib.contextmanager
     def measure(self) -> Iterator[RequestCounts]:

@@ -290,15 +290,22 @@ def test_bill_is_storage_and_requests():
 
 
 def test_a_service_tells_the_requests_of_a_bill_by_its_metrics():
-    metrics = """# HELP tierdex_store_requests_total requests to the store, by verb
-tierdex_store_requests_total{verb="get"} 100.0
-tierdex_store_requests_total{verb="list_folders"} 10.0
-tierdex_store_requests_total{verb="put_if_absent"} 3.0
+    metrics = """# HELP tierdex_store_requests_total requests to the store, by purpose and verb
+tierdex_store_requests_total{purpose="lookups",verb="get"} 100.0
+tierdex_store_requests_total{purpose="manifests",verb="get"} 50.0
+tierdex_store_requests_total{purpose="manifests",verb="head"} 10.0
+tierdex_store_requests_total{purpose="manifests",verb="list_folders"} 10.0
+tierdex_store_requests_total{purpose="manifests",verb="put"} 5.0
+tierdex_store_requests_total{purpose="manifests",verb="put_if_absent"} 2.0
+tierdex_store_requests_total{purpose="other",verb="get"} 7.0
+tierdex_store_requests_total{purpose="other",verb="upload"} 1.0
 tierdex_start_time_seconds 1.7e+09
 """
     requests, seconds = counted_requests(metrics, 1.7e9 + 86_400)
     assert seconds == 86_400
-    assert (requests.lookups, requests.lists, requests.puts) == (3000, 300, 90)
+    assert requests == Requests(
+        puts=90, live_records=150, lists=300, refreshes=1800, lookups=3000, maintenance=210
+    )
 
 
 def test_cost_counts_published_files_only(run, put):

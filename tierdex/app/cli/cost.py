@@ -3,14 +3,14 @@
 Arithmetic over `files()` and `nodes()`: storage, PUTs of files and live records, LISTs and GETs of readers
 that refresh, GETs of lookups. With the URL of a running service its metrics tell what it really sends.
 
-Depends on the other modules of this folder, clock and settings.
+Depends on the other modules of this folder, clock, settings and storage_layer.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,11 +21,18 @@ from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 from tierdex.clock import SystemClock
 from tierdex.settings import load_settings
+from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, OTHER
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _GIB = 1 << 30
 _MONTH_S = 30 * 86_400
-_SAMPLE = re.compile(r'^(\w+)(?:\{\w+="(\w+)"\})? ([0-9.e+]+)$', re.MULTILINE)
-_PUTS = ("put", "put_if_absent", "upload", "list", "list_folders")  # a LIST has the price of a PUT
+_SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.e+]+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="(\w+)"')
+_PUTS = ("put", "put_if_absent", "upload")
+_LISTS = ("list", "list_folders")  # a LIST has the price of a PUT
+_GETS = ("get", "head")
 
 
 class Prices(NamedTuple):
@@ -44,6 +51,7 @@ class Requests(NamedTuple):
     lists: float
     refreshes: float  # GETs of readers that look for new commits
     lookups: float  # GETs of lookups
+    maintenance: float = 0  # GETs of merges, verification, queue tables
     peers: float = 0  # between nodes: no request to the store
 
 
@@ -99,23 +107,32 @@ def cost(
 
 
 def counted_requests(metrics: str, now_s: float) -> tuple[Requests, float]:
-    """Return what a service sends in a month, by its counters, and the seconds that it has counted.
-
-    Its GETs are those of lookups and of refreshes together, its PUTs those of its live records, too.
-    """
-    counts: Counter[str] = Counter()
+    """Return what a service sends in a month, by its counters, and the seconds that it has counted."""
+    counts: Counter[tuple[str, str]] = Counter()
     started = now_s
-    for name, label, value in _SAMPLE.findall(metrics):
+    for name, labels, value in _SAMPLE.findall(metrics):
         if name == "tierdex_store_requests_total":
-            counts[label] += float(value)  # type: ignore[assignment]
+            told = dict(_LABEL.findall(labels))
+            counts[told.get("purpose", OTHER), told["verb"]] += round(float(value))
         elif name == "tierdex_start_time_seconds":
             started = float(value)
     seconds = max(1.0, now_s - started)
-    share = _MONTH_S / seconds
-    lists = counts["list"] + counts["list_folders"]
-    puts = sum(counts[verb] for verb in _PUTS) - lists
-    reads = counts["get"] + counts["head"]
-    found = Requests(puts * share, 0, lists * share, 0, reads * share)
+    purposes = {purpose for purpose, _ in counts}
+
+    def month(verbs: Collection[str], *among: str) -> float:
+        found = sum(counts[purpose, verb] for purpose in among or purposes for verb in verbs)
+        return found * _MONTH_S / seconds
+
+    # The only object of a manifest that is overwritten is the hint, with the live record in it.
+    live = month(("put",), MANIFESTS)
+    found = Requests(
+        puts=month(_PUTS) - live,
+        live_records=live,
+        lists=month(_LISTS),
+        refreshes=month(_GETS, MANIFESTS),
+        lookups=month(_GETS, LOOKUPS),
+        maintenance=month(_GETS, OTHER),
+    )
     return found, round(seconds)
 
 
@@ -127,6 +144,7 @@ def monthly_bill(
     written = (requests.puts + requests.live_records) * prices.put
     followed = requests.lists * prices.put + requests.refreshes * prices.get
     asked = requests.lookups * prices.get
+    kept = requests.maintenance * prices.get
     return {
         "files": len(sizes),
         "items": items,
@@ -137,11 +155,13 @@ def monthly_bill(
         "lists_month": round(requests.lists),
         "refresh_gets_month": round(requests.refreshes),
         "lookup_gets_month": round(requests.lookups),
+        "maintenance_gets_month": round(requests.maintenance),
         "peer_requests_month": round(requests.peers),
         "storage_usd_month": round(stored, 6),
         "writes_usd_month": round(written, 6),
         "refreshes_usd_month": round(followed, 6),
         "lookups_usd_month": round(asked, 6),
-        "total_usd_month": round(stored + written + followed + asked, 6),
+        "maintenance_usd_month": round(kept, 6),
+        "total_usd_month": round(stored + written + followed + asked + kept, 6),
         "uploads_usd_once": round(2 * len(sizes) * prices.put, 6),
     }

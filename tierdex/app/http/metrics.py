@@ -175,10 +175,13 @@ class _IndexCollector:
         )  # fmt: skip
         yield _not_ready("index", self._index().health())
         store = CounterMetricFamily(
-            "tierdex_store_requests", "requests to the store, by verb", labels=["verb"]
+            "tierdex_store_requests",
+            "requests to the store, by purpose (manifests, lookups, other) and verb",
+            labels=["purpose", "verb"],
         )
-        for verb, count in sorted(self._index().store_requests().items()):
-            store.add_metric([verb], count)
+        for purpose, verbs in sorted(self._index().store_requests().items()):
+            for verb, count in sorted(verbs.items()):
+                store.add_metric([purpose, verb], count)
         yield store
         yield from _compaction_families(self._index().compaction_status())
 

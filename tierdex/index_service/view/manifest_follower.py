@@ -129,15 +129,18 @@ class ManifestFollower:
         clock: Clock,
         ids: IdSource,
         store: Store,
+        files: Store,
         table: FileTable,
         sidecars: SidecarCache,
         pages: PageCache,
     ) -> None:
+        """Read manifests from `store`; published files are read from `files`, the same one."""
         self._settings = settings
         self._clock = clock
         self._time = StoreTime(clock)
         self._ids = ids
         self._store = store
+        self._files = files
         self._table = table
         self._sidecars = sidecars
         self._pages = pages
@@ -398,7 +401,7 @@ class ManifestFollower:
 
     def reader_of(self, row: FileRow, node: str) -> PublishedFile:
         return PublishedFile(
-            row, node, self._store, self._sidecars, self._pages, self._settings.max_get_bytes
+            row, node, self._files, self._sidecars, self._pages, self._settings.max_get_bytes
         )
 
     def handle_of(self, row: FileRow, node: str) -> FileHandle:

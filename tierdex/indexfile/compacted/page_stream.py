@@ -7,7 +7,7 @@ Whoever merges many files needs neither their filters nor, at once, their direct
     pages ........................ packed, eight chunks of rows at a time one read each
     filter ....................... never
 
-Depends on errors, fileparts, layout, directory, file, page_lookup, page_range and sidecar.
+Depends on errors, fileparts, layout, directory, file, page_range and sidecar.
 """
 
 from __future__ import annotations
