@@ -15,14 +15,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 
-from benchmarks.measure import seconds, take_turns
+from benchmarks.measure import ROUNDS, Row, seconds, take_turns
 from tierdex import Index, MessageLog
 from tierdex.fileparts.kernels.checksum import crc32c
 from tierdex.filesystem import LocalFileSystem
 from tierdex.lifecycle.file_state import FileState
+from tierdex.logfile.grouped.pages import make_codec
 from tierdex.logfile.journal.file import Journal
+from tierdex.logfile.layout import PAGE_HEADER, PAGE_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +37,7 @@ TARGET = 14
 PIECE = 1 << 20
 SMALL = b"y" * 150
 LONE, TOGETHER, READS = 40, 10, 500
+WRITERS, TOPICS = 40, 100  # of L4
 SHAPES = ((58, 1_000, 4), (58, 1_000_000, 8), (1024, 1_000, 3), (8500, 1_000, 3))
 
 
@@ -94,15 +98,26 @@ def recycle(log: MessageLog) -> None:
     old = writing.active.handle
     assert old is not None
     log.roll()
-    while True:
-        handle = components.table.get(*old.key)
-        assert handle is not None
-        assert handle.path is not None
-        if handle.state is FileState.SEALED:
-            break
-        time.sleep(0.1)  # the log's own thread is at it
+    wait_until_sealed(log)
+    handle = components.table.get(*old.key)
+    assert handle is not None
+    assert handle.path is not None
     components.table.remove(handle)
     writing.next_journal.reuse(handle.path)
+
+
+def wait_until_sealed(log: MessageLog) -> None:
+    while any(
+        handle.state is FileState.UNSEALED and handle.reader.journal is not _active(log)
+        for handle in log._components.table.version.files.local()
+    ):
+        time.sleep(0.1)  # the log's own thread is at it
+
+
+def _active(log: MessageLog) -> Any:
+    writing = log._components.writing
+    assert writing is not None
+    return writing.active.journal
 
 
 # -- L1: many in one call -----------------------------------------------------------------------------------
@@ -165,7 +180,7 @@ def durable(bench: Bench, folder: Path) -> None:
     with opened(folder) as log:
         floor = Floor(folder / "floor", 64 * PIECE)
         given, _ = columns(1024, 100, PIECE)
-        for _ in range(96):
+        for _ in range(256):  # blocks for all that follows
             log.append_batch(**given, durability="os")
         recycle(log)
         log.append(topic="t", queue_id=0, body=SMALL)
@@ -234,12 +249,19 @@ def coroutines(log: MessageLog, count: int) -> float:
 
 
 def together(count: int, work: Callable[[int], None]) -> float:
-    """Return the seconds that threads take to do their work."""
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    """Return the seconds that threads take to do their work, once all of them run."""
+    start = threading.Barrier(count + 1)
+
+    def one(number: int) -> None:
+        start.wait()
+        work(number)
+
+    workers = [threading.Thread(target=one, args=(number,)) for number in range(count)]
+    for worker in workers:
+        worker.start()
 
     def everyone() -> None:
-        for worker in workers:
-            worker.start()
+        start.wait()
         for worker in workers:
             worker.join()
 
@@ -265,21 +287,39 @@ def thousand(log: MessageLog) -> float:
 
 
 def mixed(bench: Bench, log: MessageLog, floor: Floor) -> None:
-    """L4: 40 threads, 100 topics, bodies of 100 B to 17 KiB, each durable before it is acknowledged."""
+    """L4: 40 threads, 100 topics, bodies of 100 B to 17 KiB, each durable before it is acknowledged.
+
+    Then each thread reads, too, after each append: half of them what is new, half from the begin.
+    """
     writing = log._components.writing
     assert writing is not None
-    group = [PIECE]
+    sizes = np.random.default_rng(4).integers(100, 17 << 10, (WRITERS, TOGETHER))
+    bodies = [[bytes(size) for size in row] for row in sizes.tolist()]
+    mean = int(sizes.mean())
+    group, taken, read_on = [PIECE], [0] * WRITERS, [0] * WRITERS
+
+    def topic(number: int, place: int) -> str:
+        return f"topic {(number + 7 * place) % TOPICS}"
 
     def append(number: int) -> None:
-        random = np.random.default_rng(number)
-        for size in random.integers(100, 17 << 10, TOGETHER).tolist():
-            log.append(topic=f"topic {size % 100}", queue_id=number, body=bytes(size))
+        for place, body in enumerate(bodies[number]):
+            log.append(topic=topic(number, place), queue_id=number, body=body)
 
-    def ours(_: int) -> float:
+    def append_and_read(number: int) -> None:
+        for place, body in enumerate(bodies[number]):
+            name = topic(number, place)
+            offset = log.append(topic=name, queue_id=number, body=body)
+            if number % 2:
+                name, offset = topic(number, 0), read_on[number]
+            answer = log.read(name, number, offset, max_count=2)
+            taken[number] += answer.batch.content_bytes
+            read_on[number] = answer.next_offset if len(answer) else 0
+
+    def ours(work: Callable[[int], None]) -> float:
         journal = writing.active.journal
         assert journal is not None
         before = journal.end
-        spent = together(40, append)
+        spent = together(WRITERS, work)
         after = journal.end
         written = after.position - before.position
         group[0] = max(1, written // max(1, after.number - before.number))
@@ -287,13 +327,92 @@ def mixed(bench: Bench, log: MessageLog, floor: Floor) -> None:
 
     def bare(_: int) -> float:
         data = bytes(group[0])
-        return seconds(lambda: floor.write(data, sync=True)) * 1e6 / (len(data) / PIECE)
+        return (
+            seconds(lambda: [floor.write(data, sync=True) for _ in range(TOGETHER)]) * 1e6
+            / (TOGETHER * len(data) / PIECE)
+        )  # fmt: skip
 
-    timings = take_turns({"ours": ours, "pwrite + fdatasync of a mean group": bare}, 5)
+    together(WRITERS, append)  # the queues are defined
+    timings = take_turns({
+        "ours": lambda _: ours(append), "pwrite + fdatasync of a mean group": bare,
+    })  # fmt: skip
     bench.add_ratio(
         TARGET, "L4 40 threads, 100 topics, 100 B to 17 KiB, `disk`", "us a MiB", timings,
-        "pwrite + fdatasync of a mean group", 0.8, ">=",
+        "pwrite + fdatasync of a mean group", 0.8, ">=", note=f"a mean group {group[0] >> 10} KiB",
     )  # fmt: skip
+    gates = Gates(floor, mean)
+    timings = take_turns({
+        "ours": lambda _: ours(append),
+        "threads that only wait": lambda _: (
+            together(WRITERS, gates.append) * 1e6 / (sizes.sum() / PIECE)
+        ),
+    })  # fmt: skip
+    gates.close()
+    bench.add_ratio(
+        TARGET, "L4 beside threads that share the same writes and do nothing else", "us a MiB", timings,
+        "threads that only wait", 0, "",
+    )  # fmt: skip
+    io = psutil.Process().io_counters
+    reads = io().read_bytes
+    timings = take_turns({
+        "ours": lambda _: ours(append_and_read), "without reads": lambda _: ours(append),
+    })  # fmt: skip
+    bench.add_ratio(
+        TARGET, "L4 half the threads read what is new, half from 0, after each append", "us a MiB",
+        timings, "without reads", 1.5,
+        note=f"{sum(taken) / (ROUNDS * sizes.sum()):.2f} bytes read a byte appended",
+    )  # fmt: skip
+    bench.add(Row(
+        TARGET, "L4 bytes read from the disk meanwhile", "bytes", float(io().read_bytes - reads),
+        ratio=float(io().read_bytes - reads), limit=0,
+    ))  # fmt: skip
+
+
+class Gates:
+    """What 40 threads cost Python that wait for a shared write and its sync: a gate a commit, a thread
+    that writes and opens it, nothing staged and nothing checked."""
+
+    def __init__(self, floor: Floor, mean: int) -> None:
+        self._floor = floor
+        self._data = bytes(mean * WRITERS)
+        self._mean = mean
+        self._lock = threading.Lock()
+        self._call = threading.Semaphore(0)
+        self._is_open = True
+        self._begin()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _begin(self) -> None:
+        self._gate, self._waiting = threading.Lock(), 0
+        self._gate.acquire()
+
+    def append(self, _: int) -> None:
+        for _ in range(TOGETHER):
+            with self._lock:
+                gate = self._gate
+                self._waiting += 1
+                is_first = self._waiting == 1
+            if is_first:
+                self._call.release()
+            gate.acquire()
+            gate.release()  # the next one's turn
+
+    def _run(self) -> None:
+        while True:
+            self._call.acquire()
+            if not self._is_open:
+                return
+            with self._lock:
+                gate, count = self._gate, self._waiting
+                self._begin()
+            self._floor.write(self._data[: count * self._mean], sync=True)
+            gate.release()
+
+    def close(self) -> None:
+        self._is_open = False
+        self._call.release()
+        self._thread.join()
 
 
 # -- L6: reads -----------------------------------------------------------------------------------------------
@@ -322,15 +441,60 @@ def reads(bench: Bench, folder: Path) -> None:
             TARGET, "L6 read of the last 10", "us", take_turns({"ours": tail, "a key lookup": lookup}),
             "a key lookup", 2,
         )  # fmt: skip
-        places = [("batch", number, 90) for number in range(1_000)]
-        bodies = np.zeros(10_000 * 58, np.uint8)
-        timings = take_turns({
-            "ours": lambda _: seconds(lambda: log.read_many(places, max_count=10)) * 1e6,
-            "copy of the bodies": lambda _: seconds(bodies.copy) * 1e6,
-        })  # fmt: skip
-        bench.add_ratio(
-            TARGET, "L6 read_many, 10 of 1,000 queues each", "us", timings, "copy of the bodies", 3
-        )
+        many_reads(bench, log, "a growing journal")
+        log.roll()
+        wait_until_sealed(log)
+        many_reads(bench, log, "a sealed journal")
+        many_reads_of_pages(bench, log)
+
+
+def many_reads(bench: Bench, log: MessageLog, where: str) -> None:
+    places = [("batch", number, 90) for number in range(1_000)]
+    bodies = np.zeros(10_000 * 58, np.uint8)
+    log.read_many(places, max_count=10)
+    timings = take_turns({
+        "ours": lambda _: seconds(lambda: log.read_many(places, max_count=10)) * 1e6,
+        "copy of the bodies": lambda _: seconds(bodies.copy) * 1e6,
+    })  # fmt: skip
+    bench.add_ratio(
+        TARGET,
+        f"L6 read_many, 10 of 1,000 queues each, {where}",
+        "us",
+        timings,
+        "copy of the bodies",
+        3,
+    )
+
+
+def many_reads_of_pages(bench: Bench, log: MessageLog) -> None:
+    """The same from a compacted file, beside its pages read and decompressed."""
+    writing = log._components.writing
+    assert writing is not None
+    del writing.kind.may_compact  # type: ignore[method-assign]  # as `opened` found it
+    log.run_compaction()
+    (handle,) = log._components.table.version.files.local()
+    file = handle.reader.file
+    spans = [file.span(page) for page in range(file.page_count)]
+
+    def bare() -> None:
+        for span in spans:
+            data = np.frombuffer(file.read_span(span), np.uint8)
+            head = data[:PAGE_HEADER_BYTES].view(PAGE_HEADER)[0]
+            if head["codec"]:
+                make_codec(int(head["codec"])).decompress(
+                    data[PAGE_HEADER_BYTES:], decompressed_size=int(head["raw_bytes"])
+                )
+
+    places = [("batch", number, 90) for number in range(1_000)]
+    log.read_many(places, max_count=10)
+    timings = take_turns({
+        "ours": lambda _: seconds(lambda: log.read_many(places, max_count=10)) * 1e6,
+        "pread and decompression": lambda _: seconds(bare) * 1e6,
+    })  # fmt: skip
+    bench.add_ratio(
+        TARGET, "L6 read_many, 10 of 1,000 queues each, a grouped file", "us", timings,
+        "pread and decompression", 1.5,
+    )  # fmt: skip
 
 
 # -- L8: restart ---------------------------------------------------------------------------------------------

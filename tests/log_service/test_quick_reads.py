@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 
 import pytest
 
-from tests.log_service.log_world import DATA, open_log
+from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tierdex.errors import InvalidRequestError
+from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import LEVELS
 from tierdex.log_service.reads import ReadLimits, place_of
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 QUEUES = [("a", 0), ("a", 1), ("b", 5), ("only now", 0)]
+DAY = 86_400.0
 LIMITS = [(1, 1), (3, 200), (10, 1 << 20), (256, 1 << 20), (300, 1 << 20)]
 
 
-def make_log():
+def make_log(**settings):
     disk = SimulatedFileSystem()
     make_durable_folder(disk, DATA)
-    return open_log(disk)
+    return open_log(disk, **settings)
 
 
 def fill(log, queues, seed: int, durability: str) -> None:
@@ -68,7 +71,62 @@ def behind_one_that_is_gone() -> object:
     return log
 
 
-STATES = [grown, behind_a_sealed_one, behind_an_unsealed_one, behind_one_that_is_gone]
+def in_a_sealed_one() -> object:
+    log = make_log()
+    fill(log, QUEUES, 1, "disk")
+    log.roll()
+    seal_rolled(log)
+    return log
+
+
+def over_files_of_every_form() -> object:
+    """Two grouped files, whose queues spread over pages, a sealed journal, two growing ones."""
+    log = make_log()
+    for seed in (1, 2):
+        fill(log, QUEUES[seed - 1 : seed + 2], seed, "disk")
+        for i in range(12):
+            body = bytes([i]) * (1 if i % 4 == 0 else 8000)
+            log.append(topic="b", queue_id=5, body=body, timestamp=i)
+        log.roll()
+        log.run_compaction()
+    fill(log, QUEUES[:2], 3, "disk")
+    log.roll()
+    seal_rolled(log)
+    fill(log, QUEUES[1:], 4, "disk")
+    log.roll()
+    fill(log, QUEUES, 5, "disk")
+    fill(log, QUEUES, 6, "os")
+    return log
+
+
+def with_what_is_gone_and_hidden() -> object:
+    """Topic "a" expires: a file of it alone is gone, in the next one it is hidden."""
+    log = make_log(retention=10 * DAY, topic_retention={"a": DAY})
+    for queues in (QUEUES[:1], QUEUES[:3]):
+        fill(log, queues, len(queues), "disk")
+        log.roll()
+        log.run_compaction()
+    log._components.seams.clock.advance(DAY)
+    log.run_compaction()
+    assert len(log.files()) == 1
+    fill(log, QUEUES[1:], 4, "disk")
+    return log
+
+
+def with_damage() -> object:
+    """The same, and each immutable file has a block that does not verify."""
+    log = over_files_of_every_form()
+    for handle in log._components.table.version.files.local()[:3]:
+        with closing(log._components.seams.filesystem.open(handle.path, writable=True)) as file:
+            at = HEADER_BYTES + 200
+            file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 1]))
+    return log
+
+
+STATES = [
+    grown, behind_a_sealed_one, behind_an_unsealed_one, behind_one_that_is_gone, in_a_sealed_one,
+    over_files_of_every_form, with_what_is_gone_and_hidden, with_damage,
+]  # fmt: skip
 
 
 def plain(answer) -> tuple:
@@ -96,6 +154,7 @@ def test_quick_reads_say_what_the_general_path_says(make, visible):
         assert [plain(log.read(*place, **given)) for place in places] == wanted
         many = log.read_many(places, **given)
         assert [plain(answer) for answer in many] == wanted
+        assert any(answer.missing for answer in many) == (make is with_damage)
         assert plain(many[-3]) == wanted[-3]
         assert [plain(answer) for answer in many[2:5]] == wanted[2:5]
     with pytest.raises(IndexError):
@@ -111,9 +170,17 @@ def test_tail_reads_and_reads_of_many_queues_ask_no_file_by_itself(monkeypatch):
     monkeypatch.setattr(log._components.reads, "read", None)
     for queue, end in ends.items():
         assert len(log.read(*queue, end - 2)) == 2
-    (now,) = [queue for queue in QUEUES if queue[0] == "only now"]
+    log.close()
+
+
+def test_reads_of_many_queues_ask_no_queue_by_itself(monkeypatch):
+    log = over_files_of_every_form()
+    wanted = [plain(log.read(*queue, 0, max_count=1000)) for queue in QUEUES]
     monkeypatch.setattr(log._components.reads, "_answer", None)
-    assert len(log.read_many([(*now, 0)] * 50)[49]) == ends[now]
+    answers = log.read_many([(*queue, 0) for queue in QUEUES], max_count=1000)
+    assert [plain(answer) for answer in answers] == wanted
+    assert [plain(one) for one in log.read_many([(*QUEUES[3], 0)] * 50)[48:]] == wanted[3:] * 2
+    log.close()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,9 @@ class Commit:
         with self._lock:
             if self.is_settled(level):
                 return
-            gate = self._gates.setdefault(level, Bell())
+            gate = self._gates.get(level)
+            if gate is None:  # the first of those who wait makes it
+                gate = self._gates[level] = Bell()
         gate.wait(_FOR_EVER)
 
     def add_callback(self, level: Level, callback: Callable[[Commit], object]) -> None:

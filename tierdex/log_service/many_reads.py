@@ -1,29 +1,35 @@
-"""Reads of many queues at once: three kernel calls for all, and answers that are made when asked for.
+"""Reads of many queues at once: a few kernel calls a file for all, and answers that are made when asked for.
 
-Queues that the only growing journal holds whole are read together; every other place is answered by `reads`.
-Nothing is a Python object a queue, as long as nobody looks at its answer. Depends on fileparts, logfile and
-the other modules of this folder.
+Files are walked oldest first, as a single read walks them: each gives what it has of every place, then
+copies what was chosen of it. A place that no file knows, or that damage or a gap has a part in, is answered
+by `reads`. Nothing is a Python object a queue, as long as nobody looks at its answer. Depends on fileparts,
+logfile and the other modules of this folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
 from tierdex.fileparts.memory import address
 from tierdex.log_service.answer import ReadAnswer
-from tierdex.log_service.kernels import many_reads as k
-from tierdex.logfile.columns import BinaryColumn
+from tierdex.log_service.gone_messages import Part
+from tierdex.log_service.kernels.many_reads import take_places
+from tierdex.log_service.log_file import GroupedLogFile, LiveFile, SealedFile
+from tierdex.logfile.grouped.places import GroupedPlaces
+from tierdex.logfile.journal.places import DensePlaces, GrowingPlaces
+from tierdex.logfile.kernels import places as k
 from tierdex.logfile.messages import MessageBatch
-from tierdex.value_rules import INT32_MAX
 
 if TYPE_CHECKING:
-    from tierdex.log_service.log_file import LiveFile
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.reads import ReadLimits
 
 Place = tuple[str, int, int]
+FloorOf = Callable[[Place, list[Part]], int]
 
 
 class ManyAnswers(Sequence[ReadAnswer]):
@@ -32,7 +38,7 @@ class ManyAnswers(Sequence[ReadAnswer]):
     def __init__(self, places: Sequence[Place], others: dict[int, ReadAnswer]) -> None:
         self._places = places
         self._others = others
-        self._found: _Found | None = None
+        self._found: Found | None = None
 
     def __len__(self) -> int:
         return len(self._places)
@@ -51,91 +57,105 @@ class ManyAnswers(Sequence[ReadAnswer]):
         assert self._found is not None, place
         return self._found.answer(self._places[place], place)
 
-    def take(self, found: _Found) -> None:
+    def take(self, found: Found) -> None:
         """Take what was read together."""
         self._found = found
 
 
-class _Found(NamedTuple):
-    """What was read of the journal: a row of `table` a place (k.P_*), the columns of all in `memory`."""
+class _Piece(NamedTuple):
+    """What one file gave: a row of `chosen` a place (k.C_*), the columns of all in `memory`."""
 
-    table: np.ndarray
+    chosen: np.ndarray
     memory: memoryview
     generation: int
 
+
+class Found(NamedTuple):
+    """What was read of all files: a row of `walk` a place (k.W_*)."""
+
+    walk: np.ndarray
+    pieces: list[_Piece]
+
+    @property
+    def others(self) -> list[int]:
+        """The places that are to be answered alone."""
+        found: list[int] = self.walk[:, k.W_IS_OTHER].nonzero()[0].tolist()
+        return found
+
     def answer(self, place: Place, index: int) -> ReadAnswer:
         topic, queue_id, offset = place
-        row = self.table[index].tolist()
-        count, bodies, extras, begin = (
-            row[k.P_COUNT], row[k.P_BODIES], row[k.P_EXTRAS], row[k.P_BEGIN],
-        )  # fmt: skip
-        batch = MessageBatch(offset, count, bodies, extras, self.memory[begin:])
+        row = self.walk[index].tolist()
+        batches, at, generation = [], row[k.W_FROM], 0
+        for piece in self.pieces:
+            _, _, count, bodies, extras, begin = piece.chosen[index].tolist()
+            if count:
+                batches.append(MessageBatch(at, count, bodies, extras, piece.memory[begin:]))
+                at, generation = at + count, piece.generation
         return ReadAnswer(
-            topic, queue_id, offset, row[k.P_FIRST], row[k.P_END], batch,
-            generation=self.generation if count else 0,
+            topic, queue_id, row[k.W_FROM], row[k.W_BEGIN], row[k.W_END],
+            MessageBatch.join(batches, row[k.W_FROM]),
+            from_begin=row[k.W_FROM] > offset, generation=generation,
         )  # fmt: skip
-
-
-class Columns(NamedTuple):
-    """Places by column: distinct topics, and by place the index of its topic u4, queue id i4, offset i8."""
-
-    topics: list[str]
-    topic_index: np.ndarray
-    queue_ids: np.ndarray
-    offsets: np.ndarray
-
-    @classmethod
-    def of(cls, places: Sequence[Place]) -> Columns | None:
-        """Return the columns; None when one of the places is out of the ordinary. Topics are unchecked."""
-        if not places or set(map(len, places)) != {3}:
-            return None
-        topics, ids, offsets = zip(*places, strict=True)
-        kinds = {*map(type, ids), *map(type, offsets)}
-        if set(map(type, topics)) != {str} or kinds != {int}:
-            return None
-        try:
-            id_column, offset_column = np.array(ids, np.int64), np.array(offsets, np.int64)
-        except OverflowError:
-            return None
-        if not 0 <= int(id_column.min()) <= int(id_column.max()) <= INT32_MAX:
-            return None
-        if int(offset_column.min()) < 0:
-            return None
-        distinct = dict.fromkeys(topics)
-        numbers = {topic: number for number, topic in enumerate(distinct)}
-        index = np.fromiter(map(numbers.__getitem__, topics), np.uint32, len(topics))
-        return cls(list(distinct), index, id_column.astype(np.int32), offset_column)
 
 
 def read_together(
-    columns: Columns, file: LiveFile, limits: ReadLimits, *, is_only_file: bool
-) -> tuple[_Found, np.ndarray] | None:
-    """Return what the journal holds, and the places (i8) that it does not answer; None when it cannot.
+    places: list[Place], handles: Sequence[FileHandle], limits: ReadLimits, floor_of: FloorOf | None
+) -> Found | None:
+    """Return what the files, oldest first, hold of the places; None when a file or a place is no plain one.
 
-    The caller holds the file.
+    `floor_of` says below which offset everything is gone (None: nothing is). The caller holds the files, and
+    leaves the list alone. Raises OSError.
     """
-    journal = file.journal
-    limit = file.limit(limits.level)
-    mapping = journal.mapped_or_none
-    if mapping is None or limit > journal.published:  # staged rows do not stay where they are
+    asked = np.empty((len(places), k.ASKED_WORDS), np.int64)
+    if not take_places(id(places), asked):
         return None
-    words, arrays = journal.tables.snapshot
-    names = BinaryColumn.from_values(topic.encode() for topic in columns.topics)
-    wanted = np.array(
-        [
-            address(names.data), address(names.offsets) + names.offsets.itemsize,
-            address(columns.topic_index), address(columns.queue_ids), address(columns.offsets),
-            limits.max_count, limits.max_bytes, limit,
-        ]
-    )  # fmt: skip
-    table = np.zeros((len(columns.offsets), k.PLACE_WORDS), np.int64)
-    rows = np.empty(int(k.find_many(words, wanted, table)), np.int64)
-    counts = table[:, k.P_COUNT].copy()
-    total = int(k.gather_many(words, journal.stage_words, wanted, table, address(rows)))
-    memory = np.empty(total, np.uint8)
-    k.copy_many(words, table, counts, address(rows), address(memory))
-    unknown = (table[:, k.P_QUEUE] < 0) | (table[:, k.P_ORDINAL] < 0)
-    if not is_only_file:
-        unknown |= table[:, k.P_FIRST] > 0
-    del mapping, arrays, names  # alive until here: kernels were given addresses
-    return _Found(table, memory.data, file.generation), np.flatnonzero(unknown)
+    files: list[LogFile] = [handle.reader for handle in handles]
+    parts = [_part(file, limits) for file in files]
+    found = np.empty((len(parts), len(places), k.FOUND_WORDS), np.int64)
+    for part, known in zip(parts, found, strict=True):
+        if part is None:
+            return None
+        part.find(asked, known)
+    walk = np.empty((len(places), k.WALK_WORDS), np.int64)
+    floors = np.zeros(len(places), np.int64)
+    if floor_of is not None:
+        floors[:] = [
+            floor_of(place, _held(handles, found[:, i])) for i, place in enumerate(places)
+        ]  # fmt: skip
+    k.begin_walk(asked, found, floors, walk, limits.max_count, limits.max_bytes)
+    pieces = []
+    for file, part, known in zip(files, parts, found, strict=True):
+        assert part is not None
+        chosen = np.empty((len(places), k.CHOSEN_WORDS), np.int64)
+        most = int(k.choose(known, walk, chosen))
+        if not most:
+            continue
+        rows = part.rows(walk, chosen, most)
+        counts, at = np.empty(len(places), np.int64), address(rows.addresses)
+        memory = np.empty(int(k.measure(chosen, walk, counts, at)), np.uint8)
+        k.copy(chosen, counts, at, rows.base_time, address(memory))
+        pieces.append(_Piece(chosen, memory.data, file.generation))
+    del parts  # alive until here: kernels were given addresses
+    return Found(walk, pieces)
+
+
+def _held(handles: Sequence[FileHandle], found: np.ndarray) -> list[Part]:
+    """Return which offsets of a queue its files hold, oldest first; `found` has a row (F_*) a file."""
+    return [
+        Part(first, end, handle.sealed_at_ms)
+        for handle, (queue, first, end) in zip(handles, found.tolist(), strict=True)
+        if queue >= 0 and end > first
+    ]
+
+
+def _part(file: LogFile, limits: ReadLimits) -> GrowingPlaces | DensePlaces | GroupedPlaces | None:
+    """Return what reads many places of a file; None where its rows do not stay where they are."""
+    if isinstance(file, LiveFile):
+        journal, limit = file.journal, file.limit(limits.level)
+        mapping = journal.mapped_or_none
+        if mapping is None or limit > journal.published:
+            return None
+        return GrowingPlaces(journal, mapping, limit)
+    if isinstance(file, SealedFile):
+        return DensePlaces(file.journal)
+    return GroupedPlaces(file.file) if isinstance(file, GroupedLogFile) else None

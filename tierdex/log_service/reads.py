@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierdex.errors import CorruptFileError
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
 from tierdex.log_service.gone_messages import Part
-from tierdex.log_service.many_reads import Columns, ManyAnswers, read_together
+from tierdex.log_service.many_reads import ManyAnswers, read_together
 from tierdex.logfile.messages import Extent, MessageBatch
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileList, FileSnapshot, FileTable
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.levels import Level
-    from tierdex.log_service.log_file import LiveFile, LogFile
+    from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.many_reads import Place
 
 _QUEUES_KEPT = 65_536
@@ -99,6 +99,7 @@ class _Files:
         local = file_list.local()
         self.sealed = [handle for handle in local if not handle.reader.is_growing]
         self.growing = [handle for handle in local if handle.reader.is_growing]
+        self.in_order = local
         self.queues: dict[tuple[bytes, int], _Sealed] = {}
 
 
@@ -125,26 +126,22 @@ class LogReads:
             files = self._files_of(snapshot)
             return [self._answer(files, at, limits) for at in places]
 
-    def read_places(self, places: Sequence[Place], limits: ReadLimits) -> ManyAnswers:
-        """Return the answers in order: together where the newest journal has the queues, else one by one.
+    def read_places(self, places: list[Place], limits: ReadLimits) -> ManyAnswers:
+        """Return the answers in order: together where files have the queues whole, else one by one.
 
         Raises InvalidRequestError for a place that is none.
         """
-        columns = Columns.of(places)
-        for topic in columns.topics if columns is not None else ():
-            check_topic(topic, "topic")
         others: dict[int, ReadAnswer] = {}
         answers = ManyAnswers(places, others)
         with self._table.snapshot() as snapshot:
             files = self._files_of(snapshot)
             left: Iterable[int] = range(len(places))
-            if columns is not None and len(files.growing) == 1 and not self.quarantined():
-                file: LiveFile = files.growing[0].reader
-                is_only = not files.sealed and self._gone.is_silent
-                found = read_together(columns, file, limits, is_only_file=is_only)
+            if not self.quarantined():
+                floor = None if self._gone.is_silent else self._floor_of
+                found = read_together(places, files.in_order, limits, floor)
                 if found is not None:
-                    answers.take(found[0])
-                    left = found[1].tolist()
+                    answers.take(found)
+                    left = found.others
             for index in left:
                 others[index] = self._answer(files, place_of(*places[index]), limits)
         return answers
@@ -236,6 +233,10 @@ class LogReads:
             for handle, extent in held
             if extent.next_offset > begin
         ], begin
+
+    def _floor_of(self, place: Place, parts: list[Part]) -> int:
+        """Return the offset below which everything of a queue is gone."""
+        return self._gone.begin_in(place[0].encode(), place[1], parts)
 
     # -- messages --------------------------------------------------------------------------------------
 

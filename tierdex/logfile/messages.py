@@ -40,6 +40,17 @@ class Extent(NamedTuple):
     next_offset: int
 
 
+class RowsOfPlaces(NamedTuple):
+    """Rows of places that are read together: addresses (i8), one place after the other.
+
+    Their times are relative to `base_time`; `memory` is where they lie, None where that is the file itself.
+    """
+
+    addresses: np.ndarray
+    base_time: int
+    memory: np.ndarray | None
+
+
 class MessageBatch:
     """Consecutive messages of one queue: message i has the offset `first_offset + i`.
 

@@ -45,6 +45,11 @@ class Topics:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def at(self) -> k.TopicsAt:
+        """Where kernels find rows and names, as long as this lives."""
+        return k.TopicsAt(self.rows.ctypes.data, len(self.rows), address(self.names))
+
     def find(self, name: bytes) -> int:
         """Return the index of a topic, or -1."""
         wanted = np.frombuffer(name, np.uint8)

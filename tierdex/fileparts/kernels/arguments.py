@@ -73,9 +73,14 @@ class _PairModel(models.StructModel):
 
 
 @unbox(_Integer)
-def _take_integer(kind: Any, given: Any, c: Any) -> Any:
-    pair = _new_pair(kind, c, extent=0)
-    with c.builder.if_then(_is_a(given, "PyLong_Type", c), likely=True):
+def _unbox_integer(kind: Any, given: Any, c: Any) -> Any:
+    return NativeValue(take_integer(given, c)._getvalue())
+
+
+def take_integer(given: Any, c: Any) -> Any:
+    """Return the pair of a Python object as an INTEGER; `c` has context, builder and pyapi."""
+    pair = _new_pair(INTEGER, c, extent=0)
+    with c.builder.if_then(is_a(given, "PyLong_Type", c), likely=True):
         overflow = cgutils.alloca_once(c.builder, _I32)
         function = cgutils.get_or_insert_function(
             c.builder.module,
@@ -85,31 +90,36 @@ def _take_integer(kind: Any, given: Any, c: Any) -> Any:
         pair.value = c.builder.call(function, [given, overflow])
         fits = c.builder.icmp_signed("==", c.builder.load(overflow), ir.Constant(_I32, 0))
         pair.extent = c.builder.zext(fits, _I64)
-    return NativeValue(pair._getvalue())
+    return pair
 
 
 @unbox(_Text)
-def _take_text(kind: Any, given: Any, c: Any) -> Any:
-    pair = _new_pair(kind, c, extent=NOT_PLAIN)
+def _unbox_text(kind: Any, given: Any, c: Any) -> Any:
+    return NativeValue(take_text(given, c)._getvalue())
+
+
+def take_text(given: Any, c: Any) -> Any:
+    """Return the pair of a Python object as a TEXT."""
+    pair = _new_pair(TEXT, c, extent=NOT_PLAIN)
     is_none = c.builder.icmp_unsigned("==", given, c.pyapi.borrow_none())
     with c.builder.if_else(is_none) as (then, otherwise):
         with then:
             pair.extent = ir.Constant(_I64, 0)
         with otherwise:
             _take_str(given, pair, c)
-    return NativeValue(pair._getvalue())
+    return pair
 
 
 @unbox(_OneText)
 def _take_one_text(kind: Any, given: Any, c: Any) -> Any:
     pair = _new_pair(kind, c, extent=NOT_PLAIN)
     builder = c.builder
-    with builder.if_else(_is_a(given, "PyList_Type", c), likely=True) as (then, otherwise):
+    with builder.if_else(is_a(given, "PyList_Type", c), likely=True) as (then, otherwise):
         with then:
             size = c.pyapi.list_size(given)
-            with builder.if_then(_equals(builder, size, 1), likely=True):
+            with builder.if_then(equals(builder, size, 1), likely=True):
                 _take_str(c.pyapi.list_getitem(given, ir.Constant(size.type, 0)), pair, c)
-            with builder.if_then(_equals(builder, size, 0), likely=False):
+            with builder.if_then(equals(builder, size, 0), likely=False):
                 pair.extent = ir.Constant(_I64, 0)
         with otherwise:
             is_none = builder.icmp_unsigned("==", given, c.pyapi.borrow_none())
@@ -121,7 +131,7 @@ def _take_one_text(kind: Any, given: Any, c: Any) -> Any:
 @unbox(_Bytes)
 def _take_bytes(kind: Any, given: Any, c: Any) -> Any:
     pair = _new_pair(kind, c, extent=NOT_PLAIN)
-    with c.builder.if_then(_is_a(given, "PyBytes_Type", c), likely=True):
+    with c.builder.if_then(is_a(given, "PyBytes_Type", c), likely=True):
         for name, field, result in (
             ("PyBytes_AsString", "value", _I64), ("PyBytes_Size", "extent", _I64),
         ):  # fmt: skip
@@ -139,7 +149,7 @@ def _new_pair(kind: Any, c: Any, *, extent: int) -> Any:
     return pair
 
 
-def _is_a(given: Any, type_name: str, c: Any) -> Any:
+def is_a(given: Any, type_name: str, c: Any) -> Any:
     """Say whether `given` is of exactly that type."""
     found = c.pyapi.get_type(given)
     wanted = c.builder.bitcast(c.pyapi.get_c_object(type_name), found.type)
@@ -148,7 +158,7 @@ def _is_a(given: Any, type_name: str, c: Any) -> Any:
 
 def _take_str(given: Any, pair: Any, c: Any) -> None:
     """Let `pair` be the UTF-8 of a str that is not empty; leave it alone for anything else."""
-    with c.builder.if_then(_is_a(given, "PyUnicode_Type", c), likely=True):
+    with c.builder.if_then(is_a(given, "PyUnicode_Type", c), likely=True):
         is_good, data, size = c.pyapi.string_as_string_and_size(given)
         with c.builder.if_else(is_good, likely=True) as (then, otherwise):
             with then:
@@ -160,7 +170,8 @@ def _take_str(given: Any, pair: Any, c: Any) -> None:
                 c.pyapi.err_clear()  # a lone surrogate
 
 
-def _equals(builder: Any, value: Any, number: int) -> Any:
+def equals(builder: Any, value: Any, number: int) -> Any:
+    """Say whether a value is a number."""
     return builder.icmp_signed("==", value, ir.Constant(value.type, number))
 
 

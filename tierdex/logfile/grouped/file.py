@@ -18,7 +18,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, HEADER_BYTES, Part
 from tierdex.logfile.grouped.check import find_damage
-from tierdex.logfile.grouped.pages import OpenPage
+from tierdex.logfile.grouped.pages import OpenPage, OpenPages
 from tierdex.logfile.grouped.sidecar import GroupedSidecar, PageSpan, QueuePlace
 from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.layout import Form
@@ -152,10 +152,12 @@ class GroupedFile(GroupedSidecar):
 
     def page(self, number: int) -> OpenPage:
         """Read, verify and open a page. Raises CorruptFileError, and what `read` raises."""
-        span = self.span(number)
-        return self.open_page(
-            np.frombuffer(memoryview(self._read(span.position, span.length)), np.uint8), number
-        )
+        data = self.read_span(self.span(number))
+        return self.open_page(np.frombuffer(memoryview(data), np.uint8), number)
+
+    def read_span(self, span: PageSpan) -> Buffer:
+        """Return the bytes of neighbouring pages. Raises what `read` raises."""
+        return self._read(span.position, span.length)
 
     def open_page(self, data: np.ndarray, number: int) -> OpenPage:
         """Verify and open a page whose bytes (u1) were brought. Raises CorruptFileError."""
@@ -174,6 +176,20 @@ class GroupedFile(GroupedSidecar):
             begin = one.position - span.position
             opened.append(self.open_page(fetched[begin : begin + one.length], number))
         return opened
+
+    def open_neighbours(self, first_page: int, page_count: int) -> OpenPages:
+        """Read and open some pages in one go; those that are damaged have no message.
+
+        Raises CorruptFileError, and what `read` raises.
+        """
+        span = self.span(first_page, page_count)
+        begins = np.empty(page_count + 1, np.int64)
+        for page in range(page_count + 1):
+            begins[page] = self._entry(first_page + page)[0] - span.position
+        data = np.frombuffer(memoryview(self.read_span(span)), np.uint8)
+        if len(data) != span.length or (np.diff(begins) <= 0).any():
+            raise CorruptFileError(self.path, f"{len(data)} bytes of {page_count} pages")
+        return OpenPages(data, begins, first=first_page, seed=self._page_seed)
 
     def check(self) -> list[str]:
         """Return every broken rule, in words; empty means the file is sound. Reads it whole."""

@@ -89,6 +89,40 @@ class OpenPage:
         return bodies, least, greatest
 
 
+class OpenPages:
+    """Neighbouring pages that were fetched together, opened in a few calls for all.
+
+    `words` has a row a page (k.P_*), of zeros for one that is damaged. Owns the payloads.
+    """
+
+    def __init__(self, data: np.ndarray, begins: np.ndarray, *, first: int, seed: Any) -> None:
+        """Open the pages `first` and up that begin in `data` (u1) at `begins` (i8), all but the last one."""
+        count = len(begins) - 1
+        self.words = np.zeros((count, k.PAGE_WORDS), np.int64)
+        payloads = np.zeros((count, k.PAYLOAD_WORDS), np.int64)
+        k.look_at_pages(address(data), begins, seed, first, payloads)
+        self._kept: list[object] = [data]
+        packed = payloads[:, k.Y_CODEC].nonzero()[0]
+        for page, (codec, raw_bytes, begin, length) in zip(
+            packed.tolist(), payloads[packed, : k.Y_ADDRESS].tolist(), strict=True
+        ):
+            payloads[page, k.Y_ADDRESS] = self._unpack(
+                data[begin : begin + length], codec, raw_bytes
+            )
+        k.open_pages(self.words, address(data), begins, payloads)
+
+    def _unpack(self, data: np.ndarray, codec: int, raw_bytes: int) -> int:
+        """Return where a payload lies that was decompressed, 0 for one that does not let itself be."""
+        if codec not in _CODEC_NAMES or raw_bytes > layout.PAYLOAD_BYTES_MAX:
+            return 0
+        try:
+            plain = make_codec(codec).decompress(data, decompressed_size=raw_bytes)
+        except (OSError, ValueError):
+            return 0
+        self._kept.append(plain)
+        return int(plain.address) if plain.size == raw_bytes else 0
+
+
 def _unpacked(
     data: np.ndarray, codec: int, raw_bytes: int, number: int, path: object
 ) -> np.ndarray:

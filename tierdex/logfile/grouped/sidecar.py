@@ -204,6 +204,11 @@ class GroupedSidecar:
             raise CorruptFileError(self.path, f"page {first_page} lies from {begin} to {end}")
         return PageSpan(begin, end - begin, first_page, page_count)
 
+    @property
+    def directory_words(self) -> np.ndarray:
+        """Where kernels find groups, queues and directory in `blocks`."""
+        return self._words
+
     def directory(self) -> np.ndarray:
         """Return all entries and the closing one (layout.DIRECTORY_ENTRY), verified."""
         entry = self.footer.parts[Part.DIRECTORY]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _ROOM = 4096  # messages that are looked up at first
 
 
-class _DenseIndex(NamedTuple):
+class DenseIndex(NamedTuple):
     """The mapped file, its checked blocks, and what kernels know of it. Keeps the file mapped."""
 
     data: np.ndarray
@@ -89,7 +89,7 @@ class SealedJournal:
         words[k.D_SLOTS], words[k.D_SLOT_COUNT] = slots.position, self.message_count
         words[k.D_QUEUES], words[k.D_QUEUE_COUNT] = queues.position, self.queue_count
         words[k.D_END] = self.end.position
-        self._open_index: _DenseIndex | None = _DenseIndex(data, blocks, words)
+        self._open_index: DenseIndex | None = DenseIndex(data, blocks, words)
 
     @classmethod
     def open(cls, filesystem: FileSystem, path: Path) -> SealedJournal:
@@ -175,15 +175,16 @@ class SealedJournal:
     @property
     def mapped_bytes(self) -> np.ndarray:
         """The whole file (u1). Whoever has it keeps it mapped."""
-        return self._index.data
+        return self.dense_index.data
 
     @property
     def blocks(self) -> CheckedBlocks:
         """The blocks of batches, slots and queues; byte 0 of the range is the first batch's."""
-        return self._index.blocks
+        return self.dense_index.blocks
 
     @property
-    def _index(self) -> _DenseIndex:
+    def dense_index(self) -> DenseIndex:
+        """What kernels need to read the file. Whoever has it keeps it mapped. Raises ClosedError."""
         index = self._open_index
         if index is None:
             raise ClosedError(f"{self.path} was closed")
@@ -193,7 +194,7 @@ class SealedJournal:
 
     def extent(self, topic: bytes, queue_id: int) -> Extent | None:
         """Return the offsets that a queue has here, None when it has none. Raises CorruptFileError."""
-        index = self._index
+        index = self.dense_index
         queue = self._find(index, topic, queue_id)
         if queue < 0:
             return None
@@ -205,7 +206,7 @@ class SealedJournal:
 
         0 for a queue that is not here. Raises CorruptFileError.
         """
-        index = self._index
+        index = self.dense_index
         queue = self._find(index, topic, queue_id)
         if queue < 0:
             return 0
@@ -223,7 +224,7 @@ class SealedJournal:
 
         Empty when the queue has no message there. Raises CorruptFileError.
         """
-        index = self._index
+        index = self.dense_index
         queue = self._find(index, topic, queue_id)
         if queue < 0 or max_count <= 0:
             return MessageBatch(offset, 0, 0, 0)
@@ -248,7 +249,7 @@ class SealedJournal:
 
         Over queues, in their order; each row is verified. They lie in `mapped_bytes`. CorruptFileError.
         """
-        return self._rows(self._index, queue, ordinal, count)
+        return self._rows(self.dense_index, queue, ordinal, count)
 
     def arrivals(
         self, begin: BatchEnd = EMPTY_END, end: BatchEnd | None = None
@@ -289,7 +290,7 @@ class SealedJournal:
 
     # -- private ------------------------------------------------------------------------------------
 
-    def _find(self, index: _DenseIndex, topic: bytes, queue_id: int) -> int:
+    def _find(self, index: DenseIndex, topic: bytes, queue_id: int) -> int:
         topic_index = self.topics.find(topic)
         if topic_index < 0:
             return -1
@@ -300,7 +301,7 @@ class SealedJournal:
             raise self._damage(int(damaged))
         return int(queue)
 
-    def _rows(self, index: _DenseIndex, queue: int, ordinal: int, count: int) -> np.ndarray:
+    def _rows(self, index: DenseIndex, queue: int, ordinal: int, count: int) -> np.ndarray:
         """Return the addresses (i8) of rows, verified, over queues in their order."""
         addresses = np.empty(count, np.int64)
         damaged = int(

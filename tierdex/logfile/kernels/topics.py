@@ -5,16 +5,27 @@ Depends on intrinsics, layout and the kernel decorator.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tierdex.fileparts.kernels.compile import kernel
-from tierdex.fileparts.kernels.intrinsics import load_i64, load_u8
+from tierdex.fileparts.kernels.intrinsics import load_i64, load_u8, load_u32
 from tierdex.logfile import layout
 
-_NAME_END: Final = layout.places(layout.TOPIC)["name_end"]
+_TOPIC = layout.places(layout.TOPIC)
+_NAME_END, _FIRST_QUEUE, _QUEUE_COUNT = (
+    _TOPIC["name_end"], _TOPIC["first_queue"], _TOPIC["queue_count"],
+)  # fmt: skip
 _ROW: Final = layout.TOPIC_ROW_BYTES
+
+
+class TopicsAt(NamedTuple):
+    """Where the topics of a file lie: address of the rows, how many they are, address of the names."""
+
+    rows: int
+    topic_count: int
+    names: int
 
 
 @kernel
@@ -43,3 +54,13 @@ def find_topic(topics: int, count: int, names: int, name: int, length: int) -> A
         else:
             high = middle
     return np.int64(-1)
+
+
+@kernel
+def topic_queues(topics: Any, name: int, length: int) -> Any:
+    """Return (place of a topic's first queue among the file's, how many it has; 0 of an absent one)."""
+    index = find_topic(topics.rows, topics.topic_count, topics.names, name, length)
+    if index < 0:
+        return np.int64(0), np.int64(0)
+    row = topics.rows + _ROW * index
+    return np.int64(load_u32(row + _FIRST_QUEUE)), np.int64(load_u32(row + _QUEUE_COUNT))

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from tierdex.fileparts.kernels.bits import packed_value
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import load_i32, load_i64, load_u8, load_u32, store_i64
 from tierdex.logfile import layout
-from tierdex.logfile.kernels.blocks import R_ADDRESS, SOUND, touch
+from tierdex.logfile.kernels.blocks import R_ADDRESS, R_SELF, SOUND, touch
 
 # Words of an open file: places of the parts inside the checked range.
 F_GROUPS, F_QUEUES, F_QUEUES_END, F_DIRECTORY, F_QUEUE_COUNT, F_PAGE_COUNT = range(6)
@@ -43,9 +43,14 @@ def _bytes_of(count: int, width: int) -> Any:
 @kernel
 def queue_value(words: Any, blocks: Any, queue: int, column: int) -> Any:
     """Return (value of one column of a queue, SOUND or the damaged block)."""
+    return _queue_value(words, blocks, queue, column)
+
+
+@primitive
+def _queue_value(words: Any, blocks: Any, queue: int, column: int) -> Any:
     group = queue // _GROUP_QUEUES
     begin = words[F_GROUPS] + _GROUP_BYTES * group
-    damaged = touch(blocks, begin, begin + _GROUP_BYTES)
+    damaged = touch(blocks[R_SELF], begin, begin + _GROUP_BYTES)
     if damaged != SOUND:
         return np.int64(0), damaged
     row = blocks[R_ADDRESS] + begin
@@ -58,7 +63,7 @@ def queue_value(words: Any, blocks: Any, queue: int, column: int) -> Any:
     begin = place + ((index * width) >> 3)
     if width > 64 or begin < words[F_QUEUES] or begin + 8 > words[F_QUEUES_END]:
         return np.int64(0), np.int64(max(0, begin) // 4096)  # a broken rule: an error all the same
-    damaged = touch(blocks, begin, begin + 8)
+    damaged = touch(blocks[R_SELF], begin, begin + 8)
     if damaged != SOUND:
         return np.int64(0), damaged
     packed = packed_value(blocks[R_ADDRESS] + place, index, width)
@@ -73,20 +78,24 @@ def queue_value(words: Any, blocks: Any, queue: int, column: int) -> Any:
 def find_queue(words: Any, blocks: Any, first: int, count: int, queue_id: int) -> Any:
     """Return (place of a queue among the file's or -1, SOUND or the damaged block).
 
-    `first` and `count` are its topic's queues.
+    `first` and `count` are its topic's queues. As in a journal the second look finds one in a row
+    without gaps.
     """
     low, high = np.int64(first), np.int64(first + count)
+    middle, is_first = low, True
     while low < high:
-        middle = (low + high) >> 1
-        found, damaged = queue_value(words, blocks, middle, ID)
+        found, damaged = _queue_value(words, blocks, middle, ID)
         if damaged != SOUND:
             return np.int64(-1), damaged
         if found == queue_id:
             return middle, np.int64(SOUND)
         if found < queue_id:
+            high = min(high, middle + queue_id - found + 1)
             low = middle + 1
         else:
+            low = max(low, middle - (found - queue_id))
             high = middle
+        middle, is_first = high - 1 if is_first else (low + high) >> 1, False
     return np.int64(-1), np.int64(SOUND)
 
 
@@ -94,7 +103,7 @@ def find_queue(words: Any, blocks: Any, first: int, count: int, queue_id: int) -
 def list_queues(words: Any, blocks: Any, column: int, first: int, count: int, out: int) -> Any:
     """Write a column (i8) of `count` queues; return SOUND or the damaged block."""
     for i in range(count):
-        value, damaged = queue_value(words, blocks, first + i, column)
+        value, damaged = _queue_value(words, blocks, first + i, column)
         if damaged != SOUND:
             return damaged
         store_i64(out + 8 * i, value)
@@ -104,8 +113,14 @@ def list_queues(words: Any, blocks: Any, column: int, first: int, count: int, ou
 @kernel
 def page_entry(words: Any, blocks: Any, page: int) -> Any:
     """Return (position, first queue, its ordinal, SOUND or the damaged block) of a page."""
+    return entry_of(words, blocks, page)
+
+
+@primitive
+def entry_of(words: Any, blocks: Any, page: int) -> Any:
+    """Return what `page_entry` does."""
     begin = words[F_DIRECTORY] + _ENTRY_BYTES * page
-    damaged = touch(blocks, begin, begin + _ENTRY_BYTES)
+    damaged = touch(blocks[R_SELF], begin, begin + _ENTRY_BYTES)
     if damaged != SOUND:
         return np.int64(0), np.int64(0), np.int64(0), damaged
     place = blocks[R_ADDRESS] + begin
@@ -119,7 +134,7 @@ def find_page(words: Any, blocks: Any, queue: int, ordinal: int) -> Any:
     low, high = np.int64(0), words[F_PAGE_COUNT]
     while high - low > 1:
         middle = (low + high) >> 1
-        _, first_queue, first_ordinal, damaged = page_entry(words, blocks, middle)
+        _, first_queue, first_ordinal, damaged = entry_of(words, blocks, middle)
         if damaged != SOUND:
             return np.int64(0), damaged
         if first_queue < queue or (first_queue == queue and first_ordinal <= ordinal):

@@ -1,6 +1,6 @@
 """A page's payload -> messages. The page's checksum was verified; its structure is checked here all the same.
 
-    open_page     whether head and payload fit each other; where its columns lie
+    open_page     whether head and payload fit each other; where its columns lie; open_pages: of many
     find_run      a queue's messages in it
     measure_page  how many of them fit a budget, and where they begin
     copy_page     their columns
@@ -17,7 +17,7 @@ import numpy as np
 
 from tierdex.fileparts.kernels.bits import packed_value
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     load_i64,
@@ -39,6 +39,10 @@ from tierdex.logfile.grouped.kernels.page_write import store_row
     P_EXTRA_BYTES, P_BODY_BYTES,  # addresses of the bytes themselves
 ) = range(19)  # fmt: skip
 PAGE_WORDS: Final = 20
+# What is known of a payload: its codec, bytes before that, place and bytes in what was fetched, and where it
+# lies plain; 0: not yet, or never.
+Y_CODEC, Y_RAW_BYTES, Y_BEGIN, Y_LENGTH, Y_ADDRESS = range(5)
+PAYLOAD_WORDS: Final = 5
 
 _PAGE = layout.places(layout.PAGE_HEADER)
 _P_CRC, _P_RAW, _P_STORED = _PAGE["crc"], _PAGE["raw_bytes"], _PAGE["stored_bytes"]
@@ -50,6 +54,8 @@ _PADDING: Final = layout.COLUMNS_PADDING
 _MOST: Final = layout.PAGE_MESSAGES_MAX
 _FLAGS: Final = layout.MESSAGE_FORGOTTEN | layout.MESSAGE_HELD
 _WIDTHS: Final = 6
+_P_CODEC: Final = _PAGE["codec"]
+_PLAIN: Final = int(layout.Codec.PLAIN)
 
 
 @kernel
@@ -91,6 +97,33 @@ def open_page(p: Any, head: int, raw: int, raw_bytes: int) -> Any:
 
 
 @kernel
+def look_at_pages(data: int, begins: Any, seed: Any, first: int, payloads: Any) -> None:
+    """Write what is known of the payload of each page (Y_*), nothing of one that is damaged.
+
+    Page `first` + i lies from `begins[i]` to `begins[i + 1]` behind `data`. A plain payload has its
+    address at once.
+    """
+    for i in range(payloads.shape[0]):
+        at, length = data + begins[i], begins[i + 1] - begins[i]
+        if not page_is_sound(at, length, seed, first + i):
+            continue
+        payloads[i, Y_CODEC] = np.int64(load_u8(at + _P_CODEC))
+        payloads[i, Y_RAW_BYTES] = np.int64(load_u32(at + _P_RAW))
+        payloads[i, Y_BEGIN], payloads[i, Y_LENGTH] = begins[i] + _HEAD, length - _HEAD
+        if payloads[i, Y_CODEC] == _PLAIN and payloads[i, Y_RAW_BYTES] == length - _HEAD:
+            payloads[i, Y_ADDRESS] = at + _HEAD
+
+
+@kernel
+def open_pages(pages: Any, data: int, begins: Any, payloads: Any) -> None:
+    """Fill the words of each page whose payload has an address; zeros where they do not fit each other."""
+    for i in range(payloads.shape[0]):
+        raw, p = payloads[i, Y_ADDRESS], pages[i]
+        if raw != 0 and not open_page(p, data + begins[i], raw, payloads[i, Y_RAW_BYTES]):
+            p[P_COUNT] = 0
+
+
+@kernel
 def _lengths_fit(p: Any, end: int) -> bool:
     """Say whether counts and sizes add up to what the payload has."""
     messages, last = np.int64(0), np.int64(-1)
@@ -115,23 +148,23 @@ def _lengths_fit(p: Any, end: int) -> bool:
     return bool(messages == p[P_COUNT] and p[P_EXTRA_BYTES] + extras + bodies == end)
 
 
-@kernel
+@primitive
 def body_size(p: Any, i: int) -> Any:
     return p[P_SIZE_BASE] + np.int64(packed_value(p[P_SIZES], i, p[P_SIZE_WIDTH]))
 
 
-@kernel
+@primitive
 def extra_size(p: Any, i: int) -> Any:
     return p[P_EXTRA_BASE] + np.int64(packed_value(p[P_EXTRAS], i, p[P_EXTRA_WIDTH]))
 
 
-@kernel
+@primitive
 def message_time(p: Any, i: int) -> Any:
     packed = packed_value(p[P_TIMES], i, p[P_TIME_WIDTH])
     return np.int64(np.uint64(p[P_TIME_BASE]) + packed)
 
 
-@kernel
+@primitive
 def message_flags(p: Any, i: int) -> Any:
     return np.int64(packed_value(p[P_FLAGS], i, p[P_FLAG_WIDTH]))
 
@@ -139,6 +172,11 @@ def message_flags(p: Any, i: int) -> Any:
 @kernel
 def run_of(p: Any, run: int) -> Any:
     """Return (queue less the page's first, messages) of a run."""
+    return _run_of(p, run)
+
+
+@primitive
+def _run_of(p: Any, run: int) -> Any:
     queue = np.int64(packed_value(p[P_QUEUES], run, p[P_QUEUE_WIDTH]))
     return queue, np.int64(packed_value(p[P_COUNTS], run, p[P_COUNT_WIDTH])) + 1
 
@@ -148,7 +186,7 @@ def find_run(p: Any, queue: int) -> Any:
     """Return (first message, messages) of the queue `queue` above the page's first; 0 without any."""
     first = np.int64(0)
     for run in range(p[P_RUNS]):
-        found, count = run_of(p, run)
+        found, count = _run_of(p, run)
         if found == queue:
             return first, count
         if found > queue:

@@ -21,6 +21,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u32,
     load_u64,
+    prefetch,
     store_i64,
 )
 from tierdex.logfile import layout
@@ -80,6 +81,8 @@ def messages_below(words: Any, number: int, limit: int) -> Any:
         first = start + CHUNK_HEAD
         if filled > 0 and arena_u4(segments, first) * _UNIT < limit:
             low, high = np.int64(0), np.int64(filled)
+            if arena_u4(segments, first + filled - 1) * _UNIT < limit:
+                low = high - 1  # all of them, as a rule
             while high - low > 1:  # the slots of a queue rise
                 middle = (low + high) >> 1
                 if arena_u4(segments, first + middle) * _UNIT < limit:
@@ -92,6 +95,17 @@ def messages_below(words: Any, number: int, limit: int) -> Any:
             filled = before - arena_u4(segments, before) - CHUNK_HEAD
         end = before
     return np.int64(0)
+
+
+@kernel
+def ask_slot(words: Any, number: int, ordinal: int) -> None:
+    """Ask the cache for the slot of a queue's message, if the newest chunk has it."""
+    end, _ = _tail(words, number)
+    if end != 0:
+        start = arena_u4(words[W_SEGMENTS], end)
+        before = arena_u4(words[W_SEGMENTS], start + 1)
+        if ordinal >= before:
+            prefetch(slot_place(words[W_SEGMENTS], start + CHUNK_HEAD + ordinal - before))
 
 
 @kernel

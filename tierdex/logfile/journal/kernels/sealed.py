@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
@@ -22,7 +22,7 @@ from tierdex.fileparts.kernels.intrinsics import (
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels.scan import row_length
-from tierdex.logfile.kernels.blocks import SOUND, touch
+from tierdex.logfile.kernels.blocks import R_SELF, SOUND, touch
 
 # Words of an open sealed journal.
 D_BASE, D_SLOTS, D_SLOT_COUNT, D_QUEUES, D_QUEUE_COUNT, D_END = range(6)
@@ -44,31 +44,36 @@ _AHEAD: Final = 16  # rows that are asked for while one is looked at
 _ROW_HEAD_MAX: Final = _ROW_BYTES + layout.LONG_TIME_BYTES + layout.EXTRA_LENGTH_BYTES
 
 
-@kernel
-def _touch(blocks: Any, begin: int, end: int) -> Any:
-    return touch(blocks, begin - HEADER_BYTES, end - HEADER_BYTES)
+@primitive
+def _touch(checked: int, begin: int, end: int) -> Any:
+    return touch(checked, begin - HEADER_BYTES, end - HEADER_BYTES)
 
 
 @kernel
 def find_queue_row(words: Any, blocks: Any, first: int, count: int, queue_id: int) -> Any:
     """Return (place of the queue among the file's, or -1; SOUND or a damaged block).
 
-    `first` and `count` are its topic's queues.
+    `first` and `count` are its topic's queues. IDs rise, so none is further away than their difference:
+    the second look finds one in a row without gaps.
     """
+    checked = blocks[R_SELF]
     low, high = np.int64(first), np.int64(first + count)
+    middle, is_first = low, True
     while low < high:
-        middle = (low + high) >> 1
         position = words[D_QUEUES] + _QUEUE_BYTES * middle
-        damaged = _touch(blocks, position, position + _QUEUE_BYTES)
+        damaged = _touch(checked, position, position + _QUEUE_BYTES)
         if damaged != SOUND:
             return np.int64(-1), damaged
         found = np.int64(load_i32(words[D_BASE] + position + _ID))
         if found == queue_id:
             return np.int64(middle), np.int64(SOUND)
         if found < queue_id:
+            high = min(high, middle + queue_id - found + 1)
             low = middle + 1
         else:
+            low = max(low, middle - (found - queue_id))
             high = middle
+        middle, is_first = high - 1 if is_first else (low + high) >> 1, False
     return np.int64(-1), np.int64(SOUND)
 
 
@@ -79,45 +84,61 @@ def queue_bounds(words: Any, queue: int) -> Any:
     return load_i64(place + _FIRST), np.int64(load_u32(place + _COUNT))
 
 
-@kernel
+@primitive
 def locate_dense(words: Any, blocks: Any, queue: int, ordinal: int, count: int, out: int) -> Any:
     """Write the address (i8) of `count` rows of a queue from `ordinal` on; return SOUND, or what is not.
 
-    Each row is verified whole, and held to be of that queue.
+    The slots are verified, the rows are not: `verify_dense` is next.
     """
+    checked = blocks[R_SELF]
     base = words[D_BASE]
     place = base + words[D_QUEUES] + _QUEUE_BYTES * queue
-    number = load_u32(place + _NUMBER)
     first = load_i64(place + _SLOT) + ordinal
     if first < 0 or first + count > words[D_SLOT_COUNT]:
         return np.int64(BROKEN)
     slots = words[D_SLOTS] + _SLOT_BYTES * first
-    damaged = _touch(blocks, slots, slots + _SLOT_BYTES * count)
+    damaged = _touch(checked, slots, slots + _SLOT_BYTES * count)
     if damaged != SOUND:
         return damaged
     for i in range(count):
-        if i + _AHEAD < count:
-            prefetch(base + np.int64(load_u32(base + slots + _SLOT_BYTES * (i + _AHEAD))) * _UNIT)
-        position = np.int64(load_u32(base + slots + _SLOT_BYTES * i)) * _UNIT
+        store_i64(out + 8 * i, base + np.int64(load_u32(base + slots + _SLOT_BYTES * i)) * _UNIT)
+    return np.int64(SOUND)
+
+
+@primitive
+def verify_dense(words: Any, blocks: Any, queue: int, count: int, out: int, behind: int) -> Any:
+    """Verify `count` rows of a queue by their addresses at `out`; return SOUND, or what is not.
+
+    Each is verified whole, and held to be of that queue. Up to `behind` more addresses follow: the cache
+    is asked for these rows.
+    """
+    checked = blocks[R_SELF]
+    base = words[D_BASE]
+    number = load_u32(base + words[D_QUEUES] + _QUEUE_BYTES * queue + _NUMBER)
+    for i in range(count):
+        if i + _AHEAD < count + behind:
+            prefetch(load_i64(out + 8 * (i + _AHEAD)))
+        row = load_i64(out + 8 * i)
+        position = row - base
         left = words[D_END] - position
         if position < HEADER_BYTES or left < _ROW_BYTES:
             return np.int64(BROKEN)
-        damaged = _touch(blocks, position, position + min(left, _ROW_HEAD_MAX))
+        damaged = _touch(checked, position, position + min(left, _ROW_HEAD_MAX))
         if damaged != SOUND:
             return damaged
-        length = row_length(base + position, left)
-        if length == 0 or load_u32(base + position + _ROW_QUEUE) != number:
+        length = row_length(row, left)
+        if length == 0 or load_u32(row + _ROW_QUEUE) != number:
             return np.int64(BROKEN)
-        damaged = _touch(blocks, position, position + length)
+        damaged = _touch(checked, position, position + length)
         if damaged != SOUND:
             return damaged
-        store_i64(out + 8 * i, base + position)
     return np.int64(SOUND)
 
 
 @kernel
 def dense_below(words: Any, blocks: Any, queue: int, position: int) -> Any:
     """Return (how many of a queue's messages lie below byte `position`, SOUND or what is not)."""
+    checked = blocks[R_SELF]
     place = words[D_BASE] + words[D_QUEUES] + _QUEUE_BYTES * queue
     first, count = load_i64(place + _SLOT), np.int64(load_u32(place + _COUNT))
     if first < 0 or first + count > words[D_SLOT_COUNT]:
@@ -126,7 +147,7 @@ def dense_below(words: Any, blocks: Any, queue: int, position: int) -> Any:
     while low < high:  # the slots of a queue rise
         middle = (low + high) >> 1
         slot = words[D_SLOTS] + _SLOT_BYTES * (first + middle)
-        damaged = _touch(blocks, slot, slot + _SLOT_BYTES)
+        damaged = _touch(checked, slot, slot + _SLOT_BYTES)
         if damaged != SOUND:
             return np.int64(0), damaged
         if np.int64(load_u32(words[D_BASE] + slot)) * _UNIT < position:
@@ -150,6 +171,8 @@ def dense_rows(words: Any, blocks: Any, queue: Any, ordinal: Any, count: int, ou
         size = min(held - ordinal, count - done)
         if size > 0:
             damaged = locate_dense(words, blocks, queue, ordinal, size, out + 8 * done)
+            if damaged == SOUND:
+                damaged = verify_dense(words, blocks, queue, size, out + 8 * done, 0)
             if damaged != SOUND:
                 return damaged
             done += size
