@@ -6,14 +6,12 @@ message. One process a peer, so that neither warms the other's code.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
+from tools.maven import JarsUnavailableError, fetch_jars, run_tool
+
 SOURCES = Path(__file__).parent / "java"
-BUILT = Path(tempfile.gettempdir()) / "tierdex-log-peers"  # kept: 86 MB that need not come twice
-_FETCH_S = 600.0
 
 
 class PeerUnavailableError(Exception):
@@ -22,28 +20,13 @@ class PeerUnavailableError(Exception):
 
 def build() -> str:
     """Fetch the jars and compile the harness; return the class path. Raises PeerUnavailableError."""
-    for program in ("java", "javac", "mvn"):
-        if shutil.which(program) is None:
-            raise PeerUnavailableError(f"there is no {program} here")
-    jars = BUILT / "lib"
-    fetch = [
-        "mvn", "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies",
-        f"-DoutputDirectory={jars}",
-    ]  # fmt: skip
-    compile_ = [
-        "javac", "-cp", f"{jars}/*", "-d", str(BUILT / "classes"), str(SOURCES / "LogPeers.java"),
-    ]  # fmt: skip
-    for command in (fetch, compile_):
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_FETCH_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise PeerUnavailableError(f"{command[0]} did not end in {_FETCH_S:.0f} s") from error
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            raise PeerUnavailableError(f"{command[0]} failed: {' '.join(said)[:200]}")
-    return f"{BUILT / 'classes'}:{jars}/*"
+    try:
+        jars = fetch_jars(SOURCES / "pom.xml", "log-peers")
+        classes = jars.with_name("classes")
+        run_tool(["javac", "-cp", f"{jars}/*", "-d", str(classes), str(SOURCES / "LogPeers.java")])
+    except JarsUnavailableError as error:
+        raise PeerUnavailableError(str(error)) from error
+    return f"{classes}:{jars}/*"
 
 
 class JavaLog:

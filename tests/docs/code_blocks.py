@@ -40,14 +40,17 @@ def blocks_to_run(page: Path) -> list[Block]:
     """Return the page's runnable blocks in order, each with the text block that follows it."""
     text = page.read_text()
     found: list[Block] = []
+    is_run = False
     for match in _FENCE.finditer(text):
         language, code = match["language"], match["code"]
         line = text.count("\n", 0, match.start()) + 1
         if match["why"]:
             assert language in {"bash", "python"}, f"{page}:{line} needs no opt-out"
+            is_run = False
         elif language in {"bash", "python"}:
             found.append(Block(f"{page.name}:{line}", language, code))
-        elif language == "text" and found:
+            is_run = True
+        elif language == "text" and found and is_run:
             last = found[-1]
             found[-1] = Block(last.name, last.language, last.code, code)
     return found

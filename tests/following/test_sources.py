@@ -16,8 +16,9 @@ clock = SystemClock()
 
 
 @pytest.fixture(params=WORLDS)
-def world(request, tmp_path):
-    made = WORLDS[request.param](tmp_path, f"orders{next(_NUMBERS)}")
+def world(request):
+    kind = WORLDS[request.param]
+    made = kind(request.getfixturevalue(kind.server), f"orders{next(_NUMBERS)}")
     yield made
     made.close()
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from tests.following.memory_log import MemoryLog
 from tierdex.following.open_source import open_source
-from tierdex.seams import Seams
 
 
 class Sent(NamedTuple):
@@ -19,8 +18,9 @@ class Sent(NamedTuple):
 
 
 class MemoryWorld:
-    """The log of the follower's tests."""
+    """The log of the follower's tests. (`server` of a world: the fixture that it is made with.)"""
 
+    server = "tmp_path"
     partitions = (0, 1)
     can_lose = True
 
@@ -47,6 +47,7 @@ class MemoryWorld:
 class FolderWorld:
     """Files of JSON lines. A line has neither key nor headers."""
 
+    server = "tmp_path"
     can_lose = False
 
     def __init__(self, folder, name):
@@ -78,13 +79,45 @@ class FolderWorld:
         return number
 
     def source(self):
-        return open_source(f"folder:{self._folder}", None, Seams.of())
+        return open_source(f"folder:{self._folder}")
 
     def close(self):
         pass
 
 
-WORLDS = {"memory": MemoryWorld, "folder": FolderWorld}
+class KafkaWorld:
+    """A topic of the session's broker."""
+
+    server = "kafka"
+    can_lose = True
+    partitions = (0, 1)
+
+    def __init__(self, broker, name, **settings):
+        self.broker, self.name = broker, name
+        broker.make_topic(name, len(self.partitions), **settings)
+
+    def append(self, partition, records, **producer):
+        return self.broker.produce(self.name, partition, records, **producer)
+
+    def lose_before(self, partition, offset):
+        self.broker.lose_before(self.name, partition, offset)
+
+    def add_partition(self):
+        self.broker.widen(self.name, 3)
+        return 2
+
+    @property
+    def address(self):
+        return f"kafka://{self.broker.address}/{self.name}"
+
+    def source(self, options=None):
+        return open_source(self.address, options)
+
+    def close(self):
+        pass
+
+
+WORLDS = {"memory": MemoryWorld, "folder": FolderWorld, "kafka": KafkaWorld}
 
 
 def make_records(count, first=0):

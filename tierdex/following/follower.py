@@ -107,6 +107,7 @@ class Follower:
         self._goals: dict[int, int] | None = None
         self._identity = ""
         self._begins_anew = False
+        self._failed: Callable[[], None] = self._look
         self._must_open = True  # what the source has read, and we have not put, is read again
 
     def stop(self) -> None:
@@ -148,16 +149,17 @@ class Follower:
             step()
         except UnavailableError as error:
             self.status.retries += 1
+            self._failed = step
             if self.status.trouble != str(error):
                 self.status.trouble = str(error)
                 logger.warning("waiting", extra={"source": self._source.name, "error": str(error)})
             self._backoff.fail()
             self._clock.wait(self._stopping, self._backoff.remaining_s())
             return False
-        if self.status.trouble is not None:
+        if self.status.trouble is not None and step == self._failed:
             logger.info("going on", extra={"source": self._source.name})
-        self.status.trouble = None
-        self._backoff.succeed()
+            self.status.trouble = None
+            self._backoff.succeed()
         return True
 
     def _look(self) -> None:

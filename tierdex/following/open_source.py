@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import InvalidRequestError
 from tierdex.following.sources.options import Address
+from tierdex.seams import Seams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tierdex.following.source import Source
-    from tierdex.seams import Seams
 
 # By the kind of address: module, class, what `pip install 'tierdex[...]'` brings its library.
 KINDS: Final = {
     "folder": ("folder", "FolderSource", None),
+    "kafka": ("kafka", "KafkaSource", "kafka"),
 }
 
 
-def open_source(text: str, options: Mapping[str, str] | None, seams: Seams) -> Source:
+def open_source(
+    text: str, options: Mapping[str, str] | None = None, seams: Seams | None = None
+) -> Source:
     """Return the source at an address (see `Address`). It connects when it is first asked.
 
     Raises InvalidRequestError for an address or option that cannot be, or a library that is not here.
@@ -38,5 +41,6 @@ def open_source(text: str, options: Mapping[str, str] | None, seams: Seams) -> S
         raise InvalidRequestError(
             f"pip install 'tierdex[{extra}]' ({error})", field="source"
         ) from error
+    seams = seams or Seams.of()
     source: Source = getattr(module, class_name)(address, seams.filesystem, seams.clock)
     return source

@@ -15,6 +15,8 @@ has
   NotFoundError, missing rights are PermissionDeniedError, a bad option is InvalidRequestError;
 * no error and no name holds a password.
 
+After an error of any method but `fetch`, the caller opens again before it reads.
+
 One thread calls `open` and `read`. `fetch` and `bounds` may be called without `open`, from that thread too:
 who fetches from another thread opens a source of its own.
 

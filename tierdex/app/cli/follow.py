@@ -35,7 +35,7 @@ class OnMissing(StrEnum):
 
 
 def follow(
-    source: Annotated[str, typer.Argument(help="folder:PATH.")],
+    source: Annotated[str, typer.Argument(help="folder:PATH or kafka://HOST:PORT/TOPIC.")],
     key: Annotated[
         list[str] | None,
         typer.Option(

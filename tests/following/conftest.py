@@ -1,0 +1,14 @@
+"""The brokers of these tests: one of each kind for the session, which all of them share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.servers.kafka import running_kafka
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    """A Kafka cluster (`tests.servers.kafka.Topics`)."""
+    with running_kafka(tmp_path_factory.mktemp("kafka")) as topics:
+        yield topics

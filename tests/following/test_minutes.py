@@ -1,0 +1,37 @@
+"""The minutes of docs/follow.md that need a broker, run against the one of these tests."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.code_blocks import Block, lines_not_in, run_block
+
+PAGE = Path(__file__).parents[2] / "docs" / "follow.md"
+_NEEDS = re.compile(
+    r"<!-- not executed: needs a broker of (?P<kind>\w+), [^\n]*-->\n"
+    r"```(?P<language>\w+)\n(?P<code>.*?)^```$(\n```text\n(?P<shown>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+WRITTEN = {"kafka": "127.0.0.1:9092"}
+MINUTES = {
+    kind: [
+        Block(f"{kind}-{n}", found["language"], found["code"], found["shown"] or "")
+        for n, found in enumerate(_NEEDS.finditer(PAGE.read_text()))
+        if found["kind"] == kind
+    ]
+    for kind in WRITTEN
+}
+
+
+@pytest.mark.parametrize("kind", MINUTES)
+def test_minute_finds_the_message(kind, request, tmp_path):
+    server = request.getfixturevalue(kind)
+    (tmp_path / ".venv").symlink_to(Path(sys.executable).parents[1])
+    assert MINUTES[kind]
+    for block in MINUTES[kind]:
+        output = run_block(block, tmp_path, {WRITTEN[kind]: server.address})
+        assert lines_not_in(block.shown, output) == [], output

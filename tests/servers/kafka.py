@@ -1,0 +1,117 @@
+"""A Kafka broker for the test session: a real one where Maven and Java are, else librdkafka's mock cluster.
+
+The mock speaks the protocol, over TCP, within the test process: no log, no retention, no topic IDs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from tools.kafka_broker import KafkaBroker
+from tools.maven import JarsUnavailableError
+
+_S = 120.0
+
+
+class Topics:
+    """What tests do to the topics of a cluster."""
+
+    def __init__(self, address, process=None):
+        from confluent_kafka.admin import AdminClient
+
+        self.address = address
+        self.process = process  # None: the mock cluster
+        self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        self._producers = {}
+
+    def need_real(self):
+        if self.process is None:
+            pytest.skip("needs a real Kafka broker, which needs Maven and Java")
+
+    def make_topic(self, name, partitions, **settings):
+        from confluent_kafka.admin import NewTopic
+
+        config = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        topic = NewTopic(name, partitions, 1, config=config)
+        self.admin.create_topics([topic])[name].result(_S)
+        while len(self._partitions(name)) < partitions:
+            pass
+
+    def _partitions(self, name):
+        found = self.admin.list_topics(name, timeout=_S).topics[name]
+        return {} if found.error else found.partitions
+
+    def widen(self, name, partitions):
+        from confluent_kafka.admin import NewPartitions
+
+        self.need_real()
+        self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(_S)
+        for producer in self._producers.values():  # each knows the partitions on its own
+            while len(producer.list_topics(name, timeout=_S).topics[name].partitions) < partitions:
+                pass
+
+    def lose_before(self, name, partition, offset):
+        from confluent_kafka import TopicPartition
+
+        self.need_real()
+        place = TopicPartition(name, partition, offset)
+        self.admin.delete_records([place])[place].result(_S)
+
+    def producer(self, **settings):
+        from confluent_kafka import Producer
+
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        if str(given) not in self._producers:
+            self._producers[str(given)] = Producer(
+                {"bootstrap.servers": self.address, "linger.ms": 1, "log_level": 0, **given}
+            )
+        return self._producers[str(given)]
+
+    def produce(self, name, partition, records, *, timestamp=None, **settings):
+        """Append records (key, value, headers) and return their offsets."""
+        offsets = {}
+
+        def delivered(number):
+            def note(error, message):
+                assert error is None, error
+                offsets[number] = message.offset()
+
+            return note
+
+        producer = self.producer(**settings)
+        for number, (key, value, headers) in enumerate(records):
+            extra = {} if timestamp is None else {"timestamp": timestamp}
+            producer.produce(
+                name, value, key, partition, on_delivery=delivered(number), headers=list(headers), **extra
+            )  # fmt: skip
+        producer.flush(_S)
+        return [offsets[number] for number in range(len(records))]
+
+
+@contextlib.contextmanager
+def running_kafka(folder):
+    """Yield the topics of a cluster; skip where there is no client for it."""
+    pytest.importorskip("confluent_kafka", reason="pip install 'tierdex[kafka]'")
+    try:
+        broker = KafkaBroker(folder)
+    except JarsUnavailableError:
+        with _mock_cluster() as address:
+            yield Topics(address)
+        return
+    broker.start()
+    try:
+        yield Topics(broker.address, broker)
+    finally:
+        broker.kill()  # its folder is thrown away
+
+
+@contextlib.contextmanager
+def _mock_cluster():
+    from confluent_kafka import Producer
+
+    # The cluster lives as long as this client; its address stands in the client's metadata.
+    client = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
+    (broker,) = client.list_topics(timeout=_S).brokers.values()
+    yield f"{broker.host}:{broker.port}"

@@ -1,0 +1,75 @@
+"""A real Apache Kafka broker on loopback, alone in its cluster (KRaft), for tests and benchmarks.
+
+    python -m tools.kafka_broker FOLDER      runs until a signal and says its address
+
+Maven fetches its jars. One process, ended by its own id.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.maven import fetch_jars
+from tools.radosgw import find_free_port
+from tools.server_process import ServerProcess
+
+POM = Path(__file__).with_name("kafka") / "pom.xml"
+_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+_FORMAT_S = 240.0  # it ends only what would never end
+_JAVA = ("java", "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp")
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+log.retention.check.interval.ms=500
+log.initial.task.delay.ms=500
+log.cleaner.backoff.ms=200
+file.delete.delay.ms=100
+"""
+
+
+class KafkaBroker(ServerProcess):
+    """One broker and its folder. `start` it, `kill` it (as a crash would), `stop` it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Format its folder. Raises JarsUnavailableError, RuntimeError."""
+        java = [*_JAVA, f"{fetch_jars(POM, 'kafka')}/*"]
+        port = find_free_port(2)
+        settings = folder.absolute() / "server.properties"
+        super().__init__([*java, "kafka.Kafka", str(settings)], folder, port)
+        logs = settings.with_name("logs")
+        settings.write_text(_PROPERTIES.format(port=port, controller=port + 1, logs=logs))
+        done = subprocess.run(
+            [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(settings)],
+            capture_output=True, text=True, timeout=_FORMAT_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"the folder is not formatted: {done.stdout}{done.stderr}"[:2000])
+
+
+def main() -> None:
+    broker = KafkaBroker(Path(sys.argv[1]))
+    broker.start()
+    print(broker.address, flush=True)
+    try:
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    finally:
+        broker.stop()
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    main()
