@@ -33,7 +33,7 @@ HEAVY = (
 PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
     "FoundMessages", "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady",
-    "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Unasked",
+    "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "TimerHour", "Unasked",
     "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
@@ -56,9 +56,9 @@ INDEX_VERBS = [
 
 LOG_VERBS = [
     "append", "append_at_once", "append_batch", "append_batch_nowait", "append_nowait", "begin_offset",
-    "call_when_more", "catch_up", "close", "end_offset", "expire", "file", "files", "flush", "get",
-    "health", "offset_at", "open", "queues", "read", "read_arrow", "read_many", "reader", "refresh",
-    "roll", "run_compaction", "topics", "verify_file", "waiting_bytes",
+    "call_when_more", "catch_up", "close", "deliver_due", "end_offset", "expire", "file", "files",
+    "flush", "get", "health", "offset_at", "open", "queues", "read", "read_arrow", "read_many", "reader",
+    "refresh", "roll", "run_compaction", "timers", "topics", "verify_file", "waiting_bytes",
 ]  # fmt: skip
 
 

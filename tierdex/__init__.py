@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         LogFileInfo,
         Message,
         ReadAnswer,
+        TimerHour,
     )
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.pending import PendingAppend, PendingBatch
@@ -51,6 +52,7 @@ __all__ = [
     "PendingBatch",
     "QueueReader",
     "ReadAnswer",
+    "TimerHour",
     "Unasked",
     "__version__",
     "errors",
@@ -65,7 +67,7 @@ _HOMES = {
     "tierdex.index_service.health": ("NotReady",),
     "tierdex.index_service.index": ("Index",),
     "tierdex.log_service.answer": (
-        "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer",
+        "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "TimerHour",
     ),
     "tierdex.log_service.message_log": ("MessageLog",),
     "tierdex.log_service.pending": ("PendingAppend", "PendingBatch"),

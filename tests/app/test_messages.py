@@ -58,6 +58,7 @@ def test_appended_messages_are_read_with_all_they_carry(caller, topic):
     first, second = answer.pop("messages")
     assert first == {
         **full, "offset": 0, "timestamp": 1_700_000_000_000, "encoding": "text",
+        "deliver_at": None,
     }  # fmt: skip
     assert (second["offset"], second["body"], second["keys"]) == (1, "", [])
     assert second["timestamp"] > 1_700_000_000_000
@@ -443,3 +444,47 @@ def test_files_of_the_log_are_described_verified_and_expired(tmp_path):
         found = caller.get("/v1/messages", params={"topic": "a", "key": "k"}).json()
         assert (found["messages"], found["complete"]) == ([], True)
         assert found["expired"] == [{"topic": "a", "queue_id": 0, "offset": 0}]
+
+
+def test_messages_for_later_have_no_offset_until_they_are_delivered(caller, topic, log):
+    soon = log._components.seams.clock.now_ms() + 200
+    far = "2100-01-01T00:00:00Z"
+    timed = [{"deliver_at": far}, {}, {"deliver_at": 1}]
+    messages = [
+        {"topic": topic, "queue_id": 0, "body": str(n), **more} for n, more in enumerate(timed)
+    ]
+    assert append(caller, *messages).json()["offsets"] == [None, 0, 1]
+    assert append(caller, messages[0]).json()["offsets"] == [None]
+    append(caller, {"topic": topic, "queue_id": 0, "body": "soon", "deliver_at": soon})
+    (found,) = read(caller, topic, offset=2, wait_ms=30_000)["messages"]
+    assert (found["body"], found["deliver_at"]) == ("soon", soon)
+    assert found["timestamp"] >= soon
+    hours = caller.get("/v1/timers").json()["hours"]
+    assert hours == [{"begin": 4_102_444_800_000, "message_count": 2}]
+    assert "tierdex_log_held_messages 2.0" in caller.get("/metrics").text
+    table = pa.table(
+        {"topic": [topic] * 2, "queue_id": [0, 0], "body": [b"a", b"b"], "deliver_at": [None, 5]}
+    )
+    headers = {**ARROW, "accept": ARROW_STREAM}
+    response = caller.post("/v1/messages", content=arrow_stream(table), headers=headers)
+    offsets = pa.ipc.open_stream(response.content).read_all()["offset"]
+    assert offsets.to_pylist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("column", "field"),
+    [
+        (pa.array([None], pa.null()), None),
+        (pa.array([None], pa.string()), None),
+        (pa.array(["x"], pa.string()), "deliver_at"),
+        (pa.array([1 << 63], pa.uint64()), "messages[0].deliver_at"),
+        (pa.array([1_700_000_000]), "messages[0].deliver_at"),
+    ],
+)
+def test_odd_times_for_later_in_arrow_are_refused_or_no_time(caller, topic, column, field):
+    table = pa.table({"topic": [topic], "queue_id": [0], "body": [b"a"], "deliver_at": column})
+    response = caller.post("/v1/messages", content=arrow_stream(table), headers=ARROW)
+    if field is None:
+        assert response.json()["offsets"] == [0]
+    else:
+        assert_problem(response, 400, "invalid-request", field)

@@ -120,6 +120,19 @@ def test_messages_of_a_key_come_back_with_all_they_carry(client, log, topic):
     assert not len(client.get(message_id="none"))
 
 
+def test_messages_for_later_wait_and_are_told_by_hour(client, log, topic):
+    later = 4_102_444_800_000
+    assert client.append(topic=topic, queue_id=0, body=b"x", deliver_at=later + 5) == -1
+    receipt = client.append_batch(
+        topic=topic, queue_id=0, body=[b"a", b"b", b"c"], deliver_at=[later, None, 5],
+    )  # fmt: skip
+    assert receipt.offsets.tolist() == [-1, 0, 1]
+    assert client.timers() == log.timers() == [(later, 2)]
+    answer = client.read(topic, 0, 0)
+    assert answer.messages == log.read(topic, 0, 0).messages
+    assert [m.deliver_at for m in answer.messages] == [None, 5]
+
+
 def test_refusals_of_the_log_are_raised_as_they_are(client, topic):
     client.append(topic=topic, queue_id=0, body=b"x")
     with pytest.raises(errors.OffsetMismatchError) as mismatch:
@@ -180,5 +193,6 @@ def test_asynchronous_client_has_the_same_verbs_and_answers(app, log, topic):
             assert await client.begin_offset(topic, 0) == 0
             assert await client.end_offset(topic, 0) == 3
             assert await client.offset_at(topic, 0, 0) == 0
+            assert isinstance(await client.timers(), list)
 
     anyio.run(main)

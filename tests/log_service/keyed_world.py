@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.message_log import MessageLog
 
 TINY_INDEX = {"index": True, "item_capacity": 48, "slot_count": 16}
+TIMED = ("timed", 3)
 Queue = tuple[str, int]
 
 
@@ -38,9 +39,20 @@ class KeyedWorld:
             list
         )
         self.acknowledged: dict[Level, dict[Queue, int]] = {Level.OS: {}, Level.DISK: {}}
+        self.now_ms = 0
+        self.held: list[tuple[int, bytes]] = []  # (due, body) of TIMED, in order of their appends
+        self.held_acknowledged = dict.fromkeys((Level.OS, Level.DISK), 0)
 
     def open(self, **settings) -> MessageLog:
-        return open_log(self.disk, store=self.store, **(TINY_INDEX | settings))
+        log = open_log(self.disk, store=self.store, **(TINY_INDEX | settings))
+        self.advance(log, 0)
+        return log
+
+    def advance(self, log: MessageLog, ms: int) -> None:
+        """Let so many milliseconds go by; no process finds the clock earlier than the one before."""
+        clock = log._components.seams.clock
+        clock.advance((max(0, self.now_ms - clock.now_ms()) + ms) / 1000)
+        self.now_ms = clock.now_ms()
 
     def open_after_a_kill(self) -> MessageLog:
         self.disk = self.disk.restart()
@@ -56,7 +68,36 @@ class KeyedWorld:
         self.acknowledge(Level[durability.upper()], [queue])
         return offset
 
+    def hold(self, log, delay_ms, body, durability) -> None:
+        """Append a message to TIMED that is due in `delay_ms`."""
+        due = self.now_ms + delay_ms
+        self.held.append((due, body))
+        offset = log.append(
+            topic=TIMED[0], queue_id=TIMED[1], body=body, keys=[body.decode()], deliver_at=due,
+            durability=durability,
+        )  # fmt: skip
+        assert offset == -1
+        for lower in (Level.OS, Level.DISK):
+            if lower <= Level[durability.upper()]:
+                self.held_acknowledged[lower] = len(self.held)
+
+    def look_at_timed(self, log, level) -> None:
+        """Let everything held be due: each message that there is comes once, in its turn."""
+        self.advance(log, 10 * 3_600_000)
+        log.deliver_due()
+        assert log.timers() == []
+        found = [m.body for m in log.reader(*TIMED)]
+        kept = self.held[: len(found)]
+        assert len(found) >= self.held_acknowledged[level], "a held message is gone"
+        assert found == [body for _, body in sorted(kept, key=lambda each: each[0])]
+        for _, body in kept[-5:]:
+            assert [m.body for m in log.get(TIMED[0], key=body.decode())] == [body]
+
     def acknowledge(self, level, queues=None) -> None:
+        if queues is None and level > Level.RECEIVED:
+            self.held_acknowledged.update(
+                {lower: len(self.held) for lower in (Level.OS, Level.DISK) if lower <= level}
+            )
         for lower in (Level.OS, Level.DISK):
             if lower <= level:
                 for queue in self.handed if queues is None else queues:
@@ -109,6 +150,8 @@ class KeyedWorld:
         world.disk, world.store = disk, copy_of(self.store)
         world.handed.update({queue: list(held) for queue, held in self.handed.items()})
         log = world.open()
+        world.now_ms, world.held = self.now_ms, list(self.held)
+        world.held_acknowledged = dict(self.held_acknowledged)
         for queue, end in world.look(log).items():
             least = self.acknowledged[level].get(queue, 0)
             assert end >= least, (queue, "an acknowledged message is gone")
@@ -119,6 +162,7 @@ class KeyedWorld:
         log.close()
         again = world.open()
         world.look(again)
+        world.look_at_timed(again, level)
         again.run_compaction()
         again.index.roll()
         again.run_compaction()

@@ -5,6 +5,9 @@ A message's keys follow from its body, so the model says which messages each key
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import NamedTuple
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -15,16 +18,27 @@ from tests.log_service.log_world import DATA, Model, everything, open_log
 from tierdex.errors import OffsetMismatchError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import Level
+from tierdex.logfile.layout import HOUR_MS
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 QUEUES = st.tuples(st.sampled_from(["a", "b", "größe"]), st.sampled_from([0, 1, 2**31 - 1]))
 BODIES = st.binary(max_size=200) | st.integers(0, 8000).map(lambda size: b"\xff" * size)
 LEVELS = st.sampled_from(list(Level))
+DELAYS = st.sampled_from([-7, 0, 1, 40, 41, 3_600_000, 9_000_000])  # ms
 
 
 def keys_of(body: bytes) -> list[str]:
     return ["every", f"length-{len(body) % 4}"] if body else []
+
+
+class Held(NamedTuple):
+    """A message that waits. `level`: what was acknowledged for it."""
+
+    due: int
+    queue: tuple[str, int]
+    body: bytes
+    level: Level
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -36,10 +50,45 @@ class LogMachine(RuleBasedStateMachine):
         make_durable_folder(self.disk, DATA)
         self.model = Model()
         self.store = MemoryStore()
+        self.now = 0
+        self.held: list[Held] = []  # in order of their appends
         self.log = self.open()
 
     def open(self):
-        return open_log(self.disk, store=self.store, **TINY_INDEX)
+        log = open_log(self.disk, store=self.store, **TINY_INDEX)
+        clock = log._components.seams.clock
+        clock.advance(max(0, self.now - clock.now_ms()) / 1000)
+        self.now = clock.now_ms()
+        return log
+
+    def acknowledge(self, level):
+        self.model.acknowledge(level)
+        self.held = [each._replace(level=max(each.level, level)) for each in self.held]
+
+    @rule(queue=QUEUES, body=BODIES, level=LEVELS, delay=DELAYS)
+    def append_for_later(self, queue, body, level, delay):
+        offset = self.log.append(
+            topic=queue[0], queue_id=queue[1], body=body, keys=keys_of(body),
+            deliver_at=self.now + delay, durability=level.name.lower(),
+        )  # fmt: skip
+        if delay > 0:
+            assert offset == -1
+            self.held.append(Held(self.now + delay, queue, body, level))
+        else:
+            assert offset == self.model.hand_over(queue, body)
+        self.acknowledge(level)
+
+    @rule(ms=st.sampled_from([1, 39, 3_600_000]))
+    def deliver(self, ms):
+        self.log._components.seams.clock.advance(ms / 1000)
+        self.now = self.log._components.seams.clock.now_ms()
+        due = [each for each in self.held if each.due <= self.now]
+        assert self.log.deliver_due() == len(due)
+        self.held = [each for each in self.held if each.due > self.now]
+        for each in sorted(due, key=lambda each: each.due):  # stable: as they were appended
+            self.model.hand_over(each.queue, each.body)
+        if due:
+            self.acknowledge(Level.DISK)
 
     @rule(queue=QUEUES, body=BODIES, level=LEVELS)
     def append(self, queue, body, level):
@@ -49,7 +98,7 @@ class LogMachine(RuleBasedStateMachine):
             keys=keys_of(body), expect_offset=offset,
         )  # fmt: skip
         assert found == offset
-        self.model.acknowledge(level)  # what was appended before is written and synced with it
+        self.acknowledge(level)  # what was appended before is written and synced with it
 
     @rule(queue=QUEUES, wrong=st.integers(1, 3))
     def expect_another_offset(self, queue, wrong):
@@ -57,7 +106,7 @@ class LogMachine(RuleBasedStateMachine):
         with pytest.raises(OffsetMismatchError) as told:
             self.log.append(topic=queue[0], queue_id=queue[1], body=b"", expect_offset=held + wrong)
         assert told.value.next_offset == held
-        self.model.acknowledge(Level.DISK)
+        self.acknowledge(Level.DISK)
 
     @rule(rows=st.lists(st.tuples(QUEUES, BODIES), max_size=60), level=LEVELS)
     def append_batch(self, rows, level):
@@ -69,17 +118,17 @@ class LogMachine(RuleBasedStateMachine):
         )  # fmt: skip
         assert receipt.offsets.tolist() == offsets
         if rows:
-            self.model.acknowledge(level)
+            self.acknowledge(level)
 
     @rule(level=LEVELS)
     def flush(self, level):
         self.log.flush(level.name.lower())
-        self.model.acknowledge(level)
+        self.acknowledge(level)
 
     @rule()
     def roll(self):
         self.log.roll()
-        self.model.acknowledge(Level.OS)
+        self.acknowledge(Level.OS)
 
     @rule()
     def compact(self):
@@ -99,7 +148,7 @@ class LogMachine(RuleBasedStateMachine):
     def get(self, topic, length):
         key = "every" if length == 4 else f"length-{length}"
         answer = self.log.get(topic, key=key, max_count=1000, visible="received")
-        self.model.acknowledge(Level.OS)  # what was staged was written for it
+        self.acknowledge(Level.OS)  # what was staged was written for it
         assert answer.complete, answer.missing
         found = sorted((m.queue_id, m.offset, m.body) for m in answer)
         assert found == sorted(
@@ -115,7 +164,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def close_and_open(self):
         self.log.close()
-        self.model.acknowledge(Level.DISK)
+        self.acknowledge(Level.DISK)
         self.log = self.open()
         assert everything(self.log, self.model.handed) == self.model.handed
 
@@ -136,6 +185,14 @@ class LogMachine(RuleBasedStateMachine):
             assert bodies == self.model.handed[queue][: len(bodies)]
             assert len(bodies) >= self.model.acknowledged[level].get(queue, 0)
         self.model.adopt(found)
+        count = sum(hour.message_count for hour in self.log.timers())
+        assert count >= sum(each.level >= level for each in self.held)
+        self.held = [each._replace(level=Level.DISK) for each in self.held[:count]]
+
+    @invariant()
+    def hours_tell_what_waits(self):
+        counted = Counter(each.due // HOUR_MS * HOUR_MS for each in self.held)
+        assert self.log.timers() == sorted(counted.items())
 
     @invariant()
     def every_level_answers_what_it_acknowledged(self):

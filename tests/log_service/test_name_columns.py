@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tierdex.errors import InvalidRequestError
-from tierdex.log_service.message_columns import GivenMessages, check_messages
+from tierdex.log_service.given_messages import GivenMessages
+from tierdex.log_service.message_columns import check_messages
 from tierdex.log_service.name_columns import plain_extras
 from tierdex.logfile.extras import Extra, encode_extras
 from tierdex.settings import load_settings

@@ -254,3 +254,40 @@ def test_record_says_the_rules_so_that_readers_decide_alike():
     reader = open_log(story.disk.other_process(), read_only=True)
     rules = reader._components.gone.current.rules
     assert (rules.default_ms, rules.topics_ms) == (86_400_000, {"a": 5000})
+
+
+def test_files_with_held_messages_stay_until_these_are_delivered_and_their_mark_a_while_longer():
+    world = KeyedWorld()
+    log = world.open(retention=60.0)
+    clock = log._components.seams.clock
+    day = 24 * 3_600_000
+    log.append(topic="t", queue_id=0, body=b"in a day", deliver_at=clock.now_ms() + day)
+    log.append(topic="t", queue_id=0, body=b"old")
+    log.roll()
+    log.run_compaction()
+    clock.advance(3600)
+    assert log.expire(before=clock.now_ms()) == []
+    log.run_compaction()
+    assert log.read("t", 0, 0).begin_offset == 1, "hidden, though its file stays"
+    assert [hour.message_count for hour in log.timers()] == [1]
+    world.now_ms = clock.now_ms()
+    log.close()
+    log = world.open()
+    clock = log._components.seams.clock
+    clock.advance(24 * 3600)
+    assert log.deliver_due() == 1
+    log.roll()
+    log.run_compaction()
+    clock.advance(3600)
+    for left in (1, 0):  # the mark goes after the messages that it is of
+        assert len(log.expire(before=clock.now_ms())) == 1
+        assert sum(file.message_count > 0 for file in log.files()) == left
+    world.now_ms = clock.now_ms()
+    log.close()
+    log = world.open()
+    assert log.deliver_due() == 0
+    log.append(topic="t", queue_id=0, body=b"again", deliver_at=world.now_ms + 5)
+    world.advance(log, 5)
+    assert log.deliver_due() == 1
+    assert [(m.offset, m.body) for m in log.reader("t", 0, 2)] == [(2, b"again")]
+    log.close()

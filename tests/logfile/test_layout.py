@@ -9,7 +9,7 @@ def test_constants_on_disk_are_what_version_1_says():
     assert layout.RECORD_MAGIC.to_bytes(4, "little") == b"LBCH"
     assert {form.name: form.value for form in layout.Form} == {"JOURNAL": 1, "GROUPED": 2}
     assert {codec.name: codec.value for codec in layout.Codec} == {"PLAIN": 0, "LZ4": 1, "ZSTD": 2}
-    assert [tag.value for tag in layout.ExtraTag] == [1, 2, 3, 4]
+    assert [tag.value for tag in layout.ExtraTag] == [1, 2, 3, 4, 5]
     assert (layout.BODY_BITS, layout.ROW_FLAGS) == (26, 0b1111 << 26)
     assert (layout.CHECKPOINT_BATCHES, layout.QUEUE_GROUP, layout.PAGE_MESSAGES_MAX) == (
         256,
@@ -33,6 +33,13 @@ def test_structs_keep_their_offsets():
     }  # fmt: skip
     assert layout.places(layout.ROW) == {"size": 0, "queue": 4, "time": 8}
     assert layout.places(layout.EXTRA) == {"tag": 0, "name_bytes": 1, "value_bytes": 2}
+    assert layout.places(layout.TARGET) == {"timestamp": 0, "queue_id": 8}
+    assert layout.places(layout.MARK) == {"deliver_at": 0, "offset": 8}
+    assert (layout.TIMER_TOPIC, layout.MARKS_QUEUE, layout.HOUR_MS) == (
+        b"\0timer",
+        2**31 - 1,
+        3_600_000,
+    )
     assert layout.places(layout.JOURNAL_QUEUE) == {
         "topic": 0, "queue_id": 4, "first_offset": 8, "first_slot": 16, "count": 24, "number": 28,
     }  # fmt: skip

@@ -38,6 +38,7 @@ MATRIX = {
     ("GET", "/v1/messages"): READ,
     ("GET", "/v1/queues"): READ,
     ("GET", "/v1/offsets"): READ,
+    ("GET", "/v1/timers"): READ,
     ("POST", "/v1/messages"): WRITE,
     ("GET", "/v1/admin/files"): ADMIN,
     ("GET", "/v1/admin/nodes"): ADMIN,

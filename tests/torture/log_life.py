@@ -2,7 +2,7 @@
 
 What `tests.log_service.keyed_world` judges must hold after each: what was acknowledged is there, offsets are
 0 .. n-1, what survives is a prefix of each queue, every key finds just the messages that carry it, and no
-entry of the index names an offset that the log does not hold.
+entry of the index names an offset that the log does not hold; a held message is delivered once, in its turn.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import errno
 import functools
 import random
+import time
 
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from tests.crash.killing import KillingFileSystem
 from tests.log_service.keyed_world import KeyedWorld
 from tests.torture.writers import kill_in_turn
 from tierdex import MessageLog
+from tierdex.clock import SystemClock
 from tierdex.errors import UnavailableError
 from tierdex.log_service.levels import Level
 from tierdex.testing.simulated_disk import ANY, SimulatedCrash
@@ -36,7 +38,13 @@ def live(world: KeyedWorld, seed: int) -> None:
     log = world.open()
     for step in range(STEPS):
         chosen = source.random()
-        if chosen < 0.6:
+        if chosen < 0.1:
+            delay = source.choice((1, 1, 40, 90_000, 4_000_000))
+            world.hold(log, delay, b"held %d" % step, source.choice(LEVELS))
+        elif chosen < 0.2:
+            world.advance(log, source.choice((1, 50, 50, 3_600_000)))
+            log.deliver_due()
+        elif chosen < 0.6:
             keys = [f"k{source.randrange(5)}" for _ in range(source.randrange(3))]
             body = b"%d " % step + b"x" * source.choice((0, 10, 2000, 7000))
             name = f"id-{source.randrange(9)}" if source.random() < 0.3 else None
@@ -117,6 +125,8 @@ _QUEUE_COUNT = 3
 def append_until_killed(folder, first, seed, nth, telling):
     """Append message `n` to queue n % 3 under key `K<n>`, from `first` on; tell what `os` acknowledged.
 
+    Together with each goes a message of the topic `timed` that is delivered soon after.
+
     At the `nth` call on the file system, of whichever thread, the process kills itself (0: never).
     """
     source = random.Random(seed)
@@ -126,10 +136,16 @@ def append_until_killed(folder, first, seed, nth, telling):
     number = first
     telling.send_bytes(number.to_bytes(8, "little"))
     while True:
-        numbers = range(number, number + source.choice((1, 7, 60, 300)))
-        log.append_batch(
-            topic="t", queue_id=[n % _QUEUE_COUNT for n in numbers], body=[_body(n) for n in numbers],
-            keys=pa.array([f"K{n}" for n in numbers]), durability=source.choice(("os", "disk")),
+        numbers = range(number, number + source.choice((1, 7, 60, 200)))
+        due = SystemClock().now_ms() + source.choice((0, 3, 30))
+        count = len(numbers)
+        log.append_batch(  # of one stage, so that both topics survive together
+            topic=pa.array(["t"] * count + ["timed"] * count),
+            queue_id=[n % _QUEUE_COUNT for n in numbers] + [0] * count,
+            body=[_body(n) for n in numbers] + [b"%d" % n for n in numbers],
+            keys=pa.array([f"K{n}" for n in numbers] * 2),
+            deliver_at=[None] * count + [due + n % 5 for n in numbers],
+            durability=source.choice(("os", "disk")),
         )  # fmt: skip
         number = numbers.stop
         telling.send_bytes(number.to_bytes(8, "little"))
@@ -161,6 +177,11 @@ def check_survivors(folder, acknowledged):
         for n in asked:
             answer = log.get("t", key=f"K{n}")
             assert (answer.complete, [m.body for m in answer]) == (True, [_body(n)]), n
+        while log.timers():
+            log.deliver_due()
+            time.sleep(0.002)
+        timed = sorted(int(message.body) for message in log.reader("timed", 0))
+        assert timed == list(range(count)), "a held message came twice, or never"
         for n in range(count, count + 5):
             assert log.index.query("t", key=f"K{n}").entries == [], "an entry without its message"
         if source.random() < 0.3:

@@ -24,6 +24,7 @@ from tierdex.log_service.answer import (
     Message,
     MissingMessages,
     ReadAnswer,
+    TimerHour,
 )
 from tierdex.log_service.levels import Level, level_of
 from tierdex.logfile.columns import BinaryColumn
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 PATH = "/v1/messages"
 _IN_ARROW = {"accept": ARROW_STREAM}
+_NO_OFFSET = -1  # of a message that waits for its `deliver_at`
 
 
 class QueuePage(NamedTuple):
@@ -64,7 +66,8 @@ def append(given: GivenMessages, expect_offset: int | None, durability: str) -> 
 
 
 def _first_offset(body: bytes) -> int:
-    return int(read_json(body)["offsets"][0])
+    offset = read_json(body)["offsets"][0]
+    return _NO_OFFSET if offset is None else int(offset)
 
 
 def append_batch(given: GivenMessages, durability: str) -> Call[AppendReceipt]:
@@ -72,7 +75,8 @@ def append_batch(given: GivenMessages, durability: str) -> Call[AppendReceipt]:
     level = level_of(durability, "durability")
 
     def read(body: bytes) -> AppendReceipt:
-        return AppendReceipt(read_table(body).column("offset").to_numpy(), level)
+        offsets = read_table(body).column("offset").fill_null(_NO_OFFSET)
+        return AppendReceipt(offsets.to_numpy(), level)
 
     return Call(
         "POST", PATH, read, {"durability": durability}, arrow_body(_table(given)), ARROW_STREAM,
@@ -155,9 +159,15 @@ def _batch(table: Any, first_offset: int) -> MessageBatch:
     bodies = BinaryColumn.from_arrow(table.column("body"))
     begin, end = int(bodies.offsets[0]), int(bodies.offsets[-1])
     extras = [
-        Extra(message_id, tuple(keys or ()), tuple((h["name"], h["value"]) for h in headers or ()))
-        for keys, message_id, headers in zip(
-            *(table.column(name).to_pylist() for name in ("keys", "message_id", "headers")), strict=True
+        Extra(
+            message_id, tuple(keys or ()), tuple((h["name"], h["value"]) for h in headers or ()), deliver_at
+        )
+        for keys, message_id, headers, deliver_at in zip(
+            *(
+                table.column(name).to_pylist()
+                for name in ("keys", "message_id", "headers", "deliver_at")
+            ),
+            strict=True,
         )
     ]  # fmt: skip
     extra_offsets, extra_bytes = encode_extras(extras)
@@ -185,6 +195,7 @@ def read_found(body: bytes) -> FoundMessages:
             row["topic"], row["queue_id"], row["offset"], row["timestamp"], b64decode(row["body"]),
             tuple(row["keys"]), row["message_id"],
             tuple((header["name"], b64decode(header["value"])) for header in row["headers"]),
+            row["deliver_at"],
         )
         for row in document["messages"]
     )  # fmt: skip
@@ -194,6 +205,13 @@ def read_found(body: bytes) -> FoundMessages:
 
 def _missing(document: dict[str, Any]) -> tuple[MissingMessages, ...]:
     return tuple(MissingMessages(m["file"], m["reason"], m["offset"]) for m in document["missing"])
+
+
+def timers() -> Call[list[TimerHour]]:
+    def read_hours(body: bytes) -> list[TimerHour]:
+        return [TimerHour(**hour) for hour in read_json(body)["hours"]]
+
+    return Call("GET", "/v1/timers", read_hours)
 
 
 def log_topics() -> Call[list[str]]:

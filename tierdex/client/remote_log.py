@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
     from tierdex.client.calls import Call
     from tierdex.clock import Clock
-    from tierdex.log_service.answer import AppendReceipt, FoundMessages, Message, ReadAnswer
+    from tierdex.log_service.answer import (
+        AppendReceipt,
+        FoundMessages,
+        Message,
+        ReadAnswer,
+        TimerHour,
+    )
 
 T = TypeVar("T")
 _WAIT_STEP_S = 10.0  # of one request, below the client's timeout
@@ -49,11 +55,14 @@ class LogVerbs:
         message_id: str | None = None,
         headers: Any = None,
         timestamp: int | None = None,
+        deliver_at: int | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> int:
-        """Append one message; return its offset. Raises what `MessageLog.append` raises."""
-        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        """Append one message; return its offset, -1 where it waits. Raises as `MessageLog.append`."""
+        given = GivenMessages(
+            topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
+        )
         return self._send(calls.append(given, expect_offset, durability))
 
     def append_batch(
@@ -66,10 +75,13 @@ class LogVerbs:
         message_id: Any = None,
         headers: Any = None,
         timestamp: Any = None,
+        deliver_at: Any = None,
         durability: str = "disk",
     ) -> AppendReceipt:
         """Append messages by column, all or none; return their offsets."""
-        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        given = GivenMessages(
+            topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
+        )
         return self._send(calls.append_batch(given, durability))
 
     def read(
@@ -97,7 +109,7 @@ class LogVerbs:
                 self._clock.wait(Bell(), _PAUSE_S)
 
     def read_arrow(self, topic: str, queue_id: int, offset: int, **limits: Any) -> Any:
-        """Return the same as an Arrow table: offset, timestamp, body, keys, message_id, headers."""
+        """Return the same as an Arrow table, as `MessageLog.read_arrow` does."""
         return self.read(topic, queue_id, offset, **limits).table()  # type: ignore[misc]
 
     def reader(
@@ -153,6 +165,10 @@ class LogVerbs:
         """Return the least offset whose message has a time >= `timestamp`; the end if none has."""
         return self._send(calls.offset_at(topic, queue_id, timestamp))
 
+    def timers(self: _Sends) -> list[TimerHour]:
+        """Return the hours in which messages are to be delivered, in order, and how many each."""
+        return self._send(calls.timers())
+
     def log_topics(self: _Sends) -> list[str]:
         """Return the topics that hold messages, sorted."""
         return self._send(calls.log_topics())
@@ -187,11 +203,14 @@ class AsyncLogVerbs:
         message_id: str | None = None,
         headers: Any = None,
         timestamp: int | None = None,
+        deliver_at: int | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> int:
-        """Append one message; return its offset. Raises what `MessageLog.append` raises."""
-        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        """Append one message; return its offset, -1 where it waits. Raises as `MessageLog.append`."""
+        given = GivenMessages(
+            topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
+        )
         return await self._send(calls.append(given, expect_offset, durability))
 
     async def append_batch(
@@ -204,10 +223,13 @@ class AsyncLogVerbs:
         message_id: Any = None,
         headers: Any = None,
         timestamp: Any = None,
+        deliver_at: Any = None,
         durability: str = "disk",
     ) -> AppendReceipt:
         """Append messages by column, all or none; return their offsets."""
-        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        given = GivenMessages(
+            topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
+        )
         return await self._send(calls.append_batch(given, durability))
 
     async def read(
@@ -235,7 +257,7 @@ class AsyncLogVerbs:
                 await anyio.sleep(_PAUSE_S)
 
     async def read_arrow(self, topic: str, queue_id: int, offset: int, **limits: Any) -> Any:
-        """Return the same as an Arrow table: offset, timestamp, body, keys, message_id, headers."""
+        """Return the same as an Arrow table, as `MessageLog.read_arrow` does."""
         return (await self.read(topic, queue_id, offset, **limits)).table()  # type: ignore[misc]
 
     async def reader(
@@ -301,6 +323,10 @@ class AsyncLogVerbs:
     async def offset_at(self: _SendsAsync, topic: str, queue_id: int, timestamp: int) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end if none has."""
         return await self._send(calls.offset_at(topic, queue_id, timestamp))
+
+    async def timers(self: _SendsAsync) -> list[TimerHour]:
+        """Return the hours in which messages are to be delivered, in order, and how many each."""
+        return await self._send(calls.timers())
 
     async def log_topics(self: _SendsAsync) -> list[str]:
         """Return the topics that hold messages, sorted."""

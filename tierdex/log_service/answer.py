@@ -32,6 +32,7 @@ class Message:
     keys: tuple[str, ...] = ()
     message_id: str | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
+    deliver_at: int | None = None  # of a message that was held until then
 
 
 class MissingMessages(NamedTuple):
@@ -76,7 +77,7 @@ class ReadAnswer:
         return [
             Message(
                 self.topic, self.queue_id, found.offset, found.timestamp, found.body,
-                found.extra.keys, found.extra.message_id, found.extra.headers,
+                found.extra.keys, found.extra.message_id, found.extra.headers, found.extra.deliver_at,
             )
             for found in self.batch
         ]  # fmt: skip
@@ -85,9 +86,10 @@ class ReadAnswer:
         return len(self.batch)
 
     def table(self) -> Any:
-        """Return the messages as an Arrow table: offset, timestamp, body, keys, message_id, headers.
+        """Return the messages as an Arrow table.
 
-        The body is large binary over this answer's own memory, without a copy.
+        Its columns: offset, timestamp, body, keys, message_id, headers, deliver_at. The body is large
+        binary over this answer's own memory, without a copy.
         """
         import pyarrow as pa
 
@@ -109,6 +111,7 @@ class ReadAnswer:
                     [[{"name": n, "value": v} for n, v in e.headers] for e in extras],
                     pa.list_(header),
                 ),
+                "deliver_at": pa.array([e.deliver_at for e in extras], pa.int64()),
             }
         )
 
@@ -147,10 +150,20 @@ class FoundMessages:
 
 
 class AppendReceipt(NamedTuple):
-    """What `append_batch` gave: the offset of each message (i8, in order of rows) and the level reached."""
+    """What `append_batch` gave: the offset of each message (i8, in order of rows) and the level reached.
+
+    The offset of a message that waits for its `deliver_at` is -1.
+    """
 
     offsets: np.ndarray
     level: Level
+
+
+class TimerHour(NamedTuple):
+    """An hour that begins at `begin` (ms), and how many messages are to be delivered in it."""
+
+    begin: int
+    message_count: int
 
 
 @dataclass(frozen=True, slots=True)

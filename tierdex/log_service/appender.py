@@ -33,14 +33,20 @@ if TYPE_CHECKING:
     from tierdex.logfile.columns import BinaryColumn
     from tierdex.logfile.journal.file import Journal
 
+    Guard = Callable[[], None]
+
 
 class AppendRows(NamedTuple):
-    """The checked rows of one call. `times` (i8): one for all rows, or one each; `extras` i8 offsets."""
+    """The checked rows of one call. `times` (i8): one for all rows, or one each; `extras` i8 offsets.
+
+    `held` (u1): 1 for rows that wait for the timer; None without any.
+    """
 
     queues: RowQueues
     bodies: BinaryColumn
     times: np.ndarray
     extras: BinaryColumn | None
+    held: np.ndarray | None = None
 
     @property
     def row_count(self) -> int:
@@ -55,6 +61,7 @@ class AppendRows(NamedTuple):
             self.bodies.slice(first, end),
             self.times if len(self.times) == 1 else self.times[first:end],
             None if self.extras is None else self.extras.slice(first, end),
+            None if self.held is None else self.held[first:end],
         )
 
 
@@ -91,25 +98,32 @@ class Appender:
         self._committer = committer
         self._check_accepts = check_accepts
         # Of a stage: what one batch of rows may take, whatever else the batch needs.
-        self._piece_bytes = options.stage_bytes - layout.RECORD_BYTES - 2 * layout.BATCH_UNIT
+        self.batch_bytes = options.stage_bytes - layout.RECORD_BYTES - 2 * layout.BATCH_UNIT
 
-    def append(self, rows: AppendRows, level: Level, *, expect: int | None = None) -> Appended:
+    def append(
+        self,
+        rows: AppendRows,
+        level: Level,
+        *,
+        expect: int | None = None,
+        guard: Guard | None = None,
+    ) -> Appended:
         """Stage all rows, and join the commit that brings them to `level`; does not wait for it.
 
-        `expect` is the offset that the queue of the first row has to give next. Raises
+        `expect` is the offset that the queue of the first row has to give next; `guard()` raises what keeps
+        the rows out, under the lock under which they are staged. Raises
         ExpectationFailedError, UnavailableError, RequestTooLargeError: then nothing was applied, unless the
         rows are more than a stage holds and the disk failed in between.
         """
-        is_small = self._bytes_of(rows, 0, rows.row_count) <= self._piece_bytes
-        if is_small and not self._committer.is_suspect:
+        if self.is_one_batch(rows) and not self._committer.is_suspect:
             with suppress(_NoRoomError), self._committer.append_lock:  # below: with both locks
-                self._check(rows, level, expect)
+                self._check(rows, level, expect, guard)
                 return self._joined(self._stage(rows, can_write=False), level)
         try:
             with self._committer.commit_lock, self._committer.append_lock:
                 if self._committer.is_suspect:
                     self._committer.mend()
-                self._check(rows, level, expect)
+                self._check(rows, level, expect, guard)
                 offsets = [self._stage_or_roll(piece) for piece in self._pieces(rows)]
                 return self._joined(
                     offsets[0] if len(offsets) == 1 else np.concatenate(offsets), level
@@ -117,8 +131,16 @@ class Appender:
         finally:
             self._committer.hand_over()
 
-    def _check(self, rows: AppendRows, level: Level, expect: int | None) -> None:
+    def is_one_batch(self, rows: AppendRows) -> bool:
+        """Say whether rows fit one batch record, and so are there together or not at all after a crash."""
+        return self._bytes_of(rows, 0, rows.row_count) <= self.batch_bytes
+
+    def _check(
+        self, rows: AppendRows, level: Level, expect: int | None, guard: Guard | None
+    ) -> None:
         self._check_accepts()
+        if guard is not None:
+            guard()
         if expect is None:
             return
         topic = rows.queues.topics.value(int(rows.queues.topic_index[0]))
@@ -137,11 +159,11 @@ class Appender:
         first = 0
         while first < rows.row_count:
             end = rows.row_count
-            if self._bytes_of(rows, first, end) > self._piece_bytes:
+            if self._bytes_of(rows, first, end) > self.batch_bytes:
                 low, high = first + 1, end  # at least one row, which a stage holds
                 while high - low > 1:
                     middle = (low + high) // 2
-                    if self._bytes_of(rows, first, middle) <= self._piece_bytes:
+                    if self._bytes_of(rows, first, middle) <= self.batch_bytes:
                         low = middle
                     else:
                         high = middle
@@ -204,8 +226,9 @@ class Appender:
         try:
             self._take_offsets(journal, rows, taken, can_write=can_write)
             columns = MessageColumns(
-                queues=taken.numbers, bodies=rows.bodies, times=rows.times, extras=rows.extras
-            )
+                queues=taken.numbers, bodies=rows.bodies, times=rows.times, extras=rows.extras,
+                held=rows.held,
+            )  # fmt: skip
             if not journal.fits(columns.row_bytes, columns.largest_row):
                 if can_write:
                     raise JournalFullError

@@ -18,3 +18,4 @@ class GivenMessages(NamedTuple):
     message_id: Any = None
     headers: Any = None
     timestamp: Any = None
+    deliver_at: Any = None

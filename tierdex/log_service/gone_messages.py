@@ -25,6 +25,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.checksums import checksum
 from tierdex.lifecycle.manifest import Retention
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
+from tierdex.logfile.layout import TIMER_TOPIC
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 from tierdex.whole_file import replace_file
 
@@ -119,6 +120,8 @@ class GoneRecord:
         """
         gone = self.current
         begin = gone.ends.next_offset(topic, queue_id)
+        if topic == TIMER_TOPIC:
+            return begin  # what waits is hidden by no rule
         if gone.rules != KEEP_FOR_EVER and gone.rules.of(name := topic.decode()) is not None:
             now_ms, sealed_at = self._clock.now_ms(), 0
             for part in parts:

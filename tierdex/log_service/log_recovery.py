@@ -26,7 +26,7 @@ from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
-from tierdex.logfile.layout import HEADER_MAGIC, Form
+from tierdex.logfile.layout import HEADER_MAGIC, TIMER_TOPIC, Form
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -164,7 +164,8 @@ def _topics_of(topics: Topics) -> TopicSet:
     """Return the topics of a file for retention; None when they are too many to list."""
     if len(topics) > TOPICS_LISTED_MAX:
         return None
-    return topic_set(topics.name(index).decode() for index in range(len(topics)))
+    names = (topics.name(index) for index in range(len(topics)))
+    return topic_set(name.decode() for name in names if name != TIMER_TOPIC)  # no rule is for it
 
 
 def open_immutable(

@@ -3,7 +3,7 @@
 ::
 
     due        the longest retention of its topics is over, or it was sealed before a time that is given;
-               nothing is appended to it, and the index has passed it
+               nothing is appended to it, the index has passed it, nothing of it is to be delivered
     GONE       where its queues end, and its name: durable         (`gone_messages`)
     hidden     readers see the queues begin behind it; the file has left the table
     unlinked   a crash before leaves a file that the next opening removes, since the record names it
@@ -26,7 +26,7 @@ from tierdex.log_service.mending import ends_of
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tierdex.lifecycle.file_handle import FileHandle
@@ -42,7 +42,12 @@ _LOOK_EVERY_S = 30.0
 class LogRetention:
     """Lets files of the log go. One thread at a time: the worker's."""
 
-    def __init__(self, seams: Seams, work: LogWork, kind: LogKind, gone: GoneRecord) -> None:
+    def __init__(
+        self, seams: Seams, work: LogWork, kind: LogKind, gone: GoneRecord,
+        is_needed: Callable[[FileHandle], bool],
+    ) -> None:  # fmt: skip
+        """`is_needed` says whether a file has messages that are still to be delivered."""
+        self._is_needed = is_needed
         self._seams = seams
         self._work = work
         self._kind = kind
@@ -92,6 +97,7 @@ class LogRetention:
                 or (before_ms is not None and sealed_at < before_ms)
                 if handle.state in (FileState.SEALED, FileState.COMPACTED)
                 if self._kind.is_indexed(handle) and handle.uuid not in self._mute
+                if not self._is_needed(handle)
             ]
 
     def _expire(self, planned: Sequence[FileHandle]) -> int:

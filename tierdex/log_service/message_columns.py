@@ -19,12 +19,15 @@ from tierdex.log_service.name_columns import plain_extras
 from tierdex.log_service.queue_table import RowQueues
 from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
+from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE
 from tierdex.value_rules import (
     INT32_MAX,
     INT64_MAX,
     INT64_MIN,
+    SECONDS,
     check_integer,
     check_key,
+    check_time,
     check_topic,
     missing,
     out_of_range,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 EXTRA_BYTES_MOST = 32 << 10  # so that a message with its extra fits a stage
+AT_ONCE = INT64_MIN  # the `deliver_at` of a message without one
+DELIVER_AT_END = MARKS_QUEUE * HOUR_MS  # the first one that no queue of the timer is for
 _NO_ROWS = np.zeros(1, np.uint32)
 
 
@@ -57,6 +62,45 @@ def check_message(settings: Settings, given: GivenMessages, now_ms: int) -> Appe
     return AppendRows(
         rows, BinaryColumn(np.array([0, len(body)], np.int64), body), np.array([time]), extras
     )
+
+
+def check_deliver_at(given: GivenMessages, count: int) -> np.ndarray:
+    """Return when each message is to be delivered (i8), AT_ONCE for those that do not say it.
+
+    One value stands for all; a column may hold None, an Arrow one null. Raises InvalidRequestError.
+    """
+    times = np.broadcast_to(
+        _integers(
+            _without_nulls(given.deliver_at), "deliver_at", count, np.dtype(np.int64), INT64_MIN, INT64_MAX
+        ),
+        count,
+    )  # fmt: skip
+    is_wrong = ((times >= SECONDS.start) & (times < SECONDS.stop)) | (times >= DELIVER_AT_END)
+    if is_wrong.any():
+        row = int(np.argmax(is_wrong))
+        is_one = isinstance(given.deliver_at, int | np.integer)
+        field = "deliver_at" if is_one else f"messages[{row}].deliver_at"
+        check_time(int(times[row]), field)
+        raise out_of_range(int(times[row]), INT64_MIN, DELIVER_AT_END - 1, field)
+    return times
+
+
+def _without_nulls(values: Any) -> Any:
+    """Return a column with AT_ONCE where it has None or null."""
+    import pyarrow as pa
+
+    if isinstance(values, int | np.integer | np.ndarray):
+        return values
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        return [AT_ONCE if value is None else value for value in _listed(values, "deliver_at")]
+    if not values.null_count:
+        return values
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("ms"), safe=False)
+    try:
+        return values.cast(pa.int64()).fill_null(AT_ONCE)
+    except pa.ArrowException as error:
+        raise InvalidRequestError(f"must be integers: {error}", field="deliver_at") from error
 
 
 def check_messages(settings: Settings, given: GivenMessages, now_ms: int) -> AppendRows:

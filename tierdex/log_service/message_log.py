@@ -14,6 +14,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError, OffsetMismatchError
 from tierdex.fork import forked_error, tell_child
@@ -23,7 +25,7 @@ from tierdex.log_service.appender import ExpectationFailedError
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
 from tierdex.log_service.given_messages import GivenMessages
 from tierdex.log_service.levels import LEVELS, Level, level_of
-from tierdex.log_service.message_columns import check_message, check_messages
+from tierdex.log_service.message_columns import check_deliver_at, check_message, check_messages
 from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.log_service.queue_reader import QueueReader
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.appender import Appended, AppendRows
     from tierdex.log_service.followed_index import FollowedIndex
     from tierdex.log_service.log_index import LogIndex
-    from tierdex.log_service.open_log import LogComponents
+    from tierdex.log_service.open_log import LogComponents, LogWriting
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
 
@@ -127,6 +129,7 @@ class MessageLog(OperatedLog):
         message_id: str | None = None,
         headers: Any = None,
         timestamp: int | None = None,
+        deliver_at: int | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> int:
@@ -134,13 +137,18 @@ class MessageLog(OperatedLog):
 
         `keys` is a list of strings or one, `headers` a list of (name, bytes), `timestamp` int64 ms (None:
         now). Returns once the message has the level `durability`: "received", "os" or "disk". With
-        `expect_offset` the message is appended only if that offset is next. Raises OffsetMismatchError
-        (nothing was appended, everything below the right offset has the level), InvalidRequestError,
-        RequestTooLargeError, UnavailableError (not acknowledged; it may be there all the same).
+        `expect_offset` the message is appended only if that offset is next. With a `deliver_at` (ms) that is
+        still to come the message waits in the log, and goes to its queue then, once: it has no offset
+        yet, and -1 is returned; its `timestamp` is then `deliver_at`, unless one is given. Raises
+        OffsetMismatchError (nothing was appended, everything below the right offset has the level),
+        InvalidRequestError, RequestTooLargeError, UnavailableError (not acknowledged; it may be there all
+        the same).
         """
         with typed_disk_errors:
             offset, commit, level = self._append_one(
-                GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
+                GivenMessages(
+                    topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
+                ),
                 expect_offset, durability,
             )  # fmt: skip
             self._writing().committer.wait(commit, level)
@@ -156,6 +164,7 @@ class MessageLog(OperatedLog):
         message_id: str | None = None,
         headers: Any = None,
         timestamp: int | None = None,
+        deliver_at: int | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> PendingAppend:
@@ -166,7 +175,9 @@ class MessageLog(OperatedLog):
         """
         with typed_disk_errors:
             pending = self._append_one(
-                GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp),
+                GivenMessages(
+                    topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
+                ),
                 expect_offset, durability,
             )  # fmt: skip
             self._writing().committer.begin(pending.commit, pending.level)
@@ -183,17 +194,21 @@ class MessageLog(OperatedLog):
         message_id: Any = None,
         headers: Any = None,
         timestamp: Any = None,
+        deliver_at: Any = None,
         durability: str = "disk",
     ) -> AppendReceipt:
         """Append many messages by column, in order of rows; return their offsets.
 
         `body` is Arrow binary or a list of bytes; `topic`, `queue_id` and `timestamp` are one value for all
         rows or a column; `keys` a list of strings or one a row, `message_id` a string a row (both quick as
-        Arrow columns), `headers` a list of (name, bytes) a row. All or none: the whole call is checked
-        first. What fits one stage (4 MiB) is atomic across a crash; of more, a prefix of each queue may
+        Arrow columns), `headers` a list of (name, bytes) a row, `deliver_at` one value or a column that may
+        hold None; the offset of a message that waits is -1. All or none: the whole call is checked first.
+        What fits one stage (4 MiB) is atomic across a crash; of more, a prefix of each queue may
         survive one. Raises as `append` does.
         """
-        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        given = GivenMessages(
+            topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
+        )
         pending = self._append_batch_nowait(given, durability)
         self._writing().committer.wait(pending.commit, pending.level)
         return AppendReceipt(pending.offsets, pending.level)
@@ -237,6 +252,7 @@ class MessageLog(OperatedLog):
         message_id: Any = None,
         headers: Any = None,
         timestamp: Any = None,
+        deliver_at: Any = None,
         durability: str = "disk",
     ) -> PendingBatch:
         """Stage many messages; `commit.add_callback(level, ...)` tells when they are safe.
@@ -245,7 +261,9 @@ class MessageLog(OperatedLog):
         appended before. Raises as `append_batch` does; errors of the disk come through
         `commit.raise_error(level)`.
         """
-        given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
+        given = GivenMessages(
+            topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
+        )
         pending = self._append_batch_nowait(given, durability)
         self._writing().committer.begin(pending.commit, pending.level)
         return pending
@@ -515,13 +533,21 @@ class MessageLog(OperatedLog):
         writing = self._writing()
         if expect_offset is not None:
             check_integer(expect_offset, "expect_offset", 0, INT64_MAX)
+            if given.deliver_at is not None:
+                raise InvalidRequestError(
+                    "is not for a message with `deliver_at`, which gets its offset when it is delivered",
+                    field="expect_offset",
+                )
         now_ms = self._clock.now_ms()
         taken = writing.singles.append(given, now_ms, expect_offset, level)
         if taken is not None:
             return PendingAppend(*taken, level)
         rows = check_message(self._settings, given, now_ms)
+        if given.deliver_at is not None:
+            appended = self._append_later(writing, given, rows, level)
+            return PendingAppend(int(appended.offsets[0]), appended.commit, level)
         try:
-            appended: Appended = writing.appender.append(rows, level, expect=expect_offset)
+            appended = writing.appender.append(rows, level, expect=expect_offset)
         except ExpectationFailedError as failed:
             raise self._mismatch(failed, rows, level, given, expect_offset) from None
         return PendingAppend(int(appended.offsets[0]), appended.commit, level)
@@ -533,8 +559,20 @@ class MessageLog(OperatedLog):
         if not rows.row_count:
             with writing.committer.append_lock:
                 return PendingBatch(rows.bodies.offsets[:0], writing.committer.join(level), level)
-        appended = writing.appender.append(rows, level)
+        if given.deliver_at is None:
+            appended = writing.appender.append(rows, level)
+        else:
+            appended = self._append_later(writing, given, rows, level)
         return PendingBatch(appended.offsets, appended.commit, level)
+
+    def _append_later(
+        self, writing: LogWriting, given: GivenMessages, rows: AppendRows, level: Level
+    ) -> Appended:
+        """Stage rows of which some are to be delivered later."""
+        deliver_at = check_deliver_at(given, rows.row_count)
+        if given.timestamp is None:
+            rows = rows._replace(times=np.maximum(deliver_at, rows.times))
+        return writing.timer.append(rows, deliver_at, level)
 
     def _mismatch(
         self, failed: ExpectationFailedError, rows: AppendRows, level: Level, given: GivenMessages,

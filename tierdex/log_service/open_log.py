@@ -65,6 +65,7 @@ from tierdex.log_service.queue_table import QueueTable
 from tierdex.log_service.reads import LogReads
 from tierdex.log_service.single_appends import SingleAppends
 from tierdex.log_service.tail_reads import TailReads
+from tierdex.log_service.timer import Timer, TimerLog
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class LogWriting:
     committer: Committer
     appender: Appender
     singles: SingleAppends
+    timer: Timer
     tending: JournalTending
     kind: LogKind
     local: UnitWorker  # seals and compacts
@@ -380,7 +382,8 @@ class _OwnerOpening:
             options.settings, seams.clock, seams.ids, table,
             is_active=kind.is_active, quarantine=kind.leave,
         )  # fmt: skip
-        retention = LogRetention(seams, work, kind, self._gone)
+        timer = Timer(TimerLog(seams.clock, self._queues, active, committer, appender, reads))
+        retention = LogRetention(seams, work, kind, self._gone, timer.needs)
         retention.keep_rules()
         local_work = LocalWork(work, kind)
 
@@ -393,6 +396,7 @@ class _OwnerOpening:
         )
         components.writing = LogWriting(
             queues=self._queues, active=active, committer=committer, appender=appender, singles=singles,
+            timer=timer,
             tending=JournalTending(active, appender, committer, next_journal), kind=kind,
             local=UnitWorker(LOCAL_WORKER, work, FileClaims(), units, on_fenced=lambda error: None),
             retention=retention, units=units, next_journal=next_journal, lock=self._lock, paths=self._paths,
@@ -424,6 +428,9 @@ class _OwnerOpening:
             tending.note_written()  # what a crash kept from the index
             writing.committer.on_written = tending.note_written
             writing.threads.append(thread)
+        timer = WorkerThread(writing.timer, clock)
+        writing.timer.wake = timer.wake
+        writing.threads.append(timer)
         for thread in writing.threads:
             thread.start()
 

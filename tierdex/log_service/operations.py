@@ -1,4 +1,4 @@
-"""The operator's verbs of an open message log: look at its files, verify one, let old ones go.
+"""The operator's verbs of an open message log: look at files and timers, verify a file, let old ones go.
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
@@ -13,11 +13,13 @@ from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
+from tierdex.log_service.timer_hours import read_hours
 from tierdex.logfile.check import check_log_file
 from tierdex.value_rules import check_time
 
 if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.log_service.answer import TimerHour
     from tierdex.log_service.checked_reads import CheckedReads
     from tierdex.log_service.open_log import LogComponents, LogWriting
 
@@ -68,11 +70,32 @@ class OperatedLog:
         raise NotFoundError(f"there is no log file {file_id}")
 
     @with_disk_errors
+    def timers(self) -> list[TimerHour]:
+        """Return the hours in which messages are to be delivered, in order, and how many each.
+
+        Raises IncompleteAnswerError, CorruptFileError where some cannot be read.
+        """
+        queues = self._reads.queues()
+        writing = self._components.writing
+        if writing is None:
+            return read_hours(self._components.reads, queues)
+        return writing.timer.hours()
+
+    @with_disk_errors
+    def deliver_due(self) -> int:
+        """Deliver what is due by now; return how many messages. With `background` the log does so itself.
+
+        Raises UnavailableError, CorruptFileError: what is not delivered will be, by the next call.
+        """
+        return self._writing().timer.deliver_due()
+
+    @with_disk_errors
     def expire(self, *, before: int, dry_run: bool = False) -> list[LogFileInfo]:
         """Let files go that were sealed before `before` (int64 ms), with all their messages; return them.
 
-        Their queues begin behind them, and offsets go on. What the settings `retention` and
-        `topic_retention` say happens without this call. Raises InvalidRequestError, UnavailableError.
+        Their queues begin behind them, and offsets go on. A file with messages to be delivered stays. What
+        the settings `retention` and `topic_retention` say happens without this call. Raises
+        InvalidRequestError, UnavailableError.
         """
         writing, before = self._writing(), check_time(before, "before")
         if writing.log_index is not None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tierdex.fileparts.memory import address
 from tierdex.log_service.kernels import offsets as k
+from tierdex.logfile import layout
 from tierdex.logfile.columns import BinaryColumn, QueueColumns
 from tierdex.logfile.journal.tables import Tables
 
@@ -178,7 +179,8 @@ class QueueTable:
         """Return the topics that have a message, sorted."""
         states = self._tables.states()
         used = np.unique(states["topic"][states["first_offset"] > 0])
-        return sorted(self._tables.name(int(topic)).decode() for topic in used)
+        names = sorted(self._tables.name(int(topic)) for topic in used)
+        return [name.decode() for name in names if name != layout.TIMER_TOPIC]
 
     def queues(self, topic: bytes, first: int = 0, most: int | None = None) -> list[int]:
         """Return the ids of a topic's queues with a message, sorted: the least `most` from `first` on."""

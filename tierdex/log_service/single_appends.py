@@ -61,8 +61,8 @@ class SingleAppends:
 
         Raises as `check_accepts` does.
         """
-        topic, queue_id, body, keys, message_id, headers, timestamp = given
-        if headers is not None:
+        topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at = given
+        if headers is not None or deliver_at is not None:
             return None
         committer = self._committer
         with committer.append_lock:

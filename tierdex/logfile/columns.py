@@ -171,7 +171,8 @@ def encode_topic(topic: str) -> bytes:
 class MessageColumns:
     """Messages of one append, by column; row i goes to queue `queues[i]` of the file.
 
-    `queues` and `times` are one value for all rows, or one each. `extras` holds the bytes of each extra.
+    `queues` and `times` are one value for all rows, or one each. `extras` holds the bytes of each extra,
+    `held` (u1) is 1 for rows that wait for the timer.
     Raises InvalidRequestError for a body or an extra that no row can hold.
     """
 
@@ -182,7 +183,7 @@ class MessageColumns:
         bodies: BinaryColumn,
         times: np.ndarray | int,
         extras: BinaryColumn | None = None,
-        is_held: bool = False,
+        held: np.ndarray | None = None,
     ) -> None:
         self.count = len(bodies)
         self.queues = np.ascontiguousarray(np.atleast_1d(queues), np.uint32)
@@ -200,12 +201,15 @@ class MessageColumns:
         words[k.C_BODIES] = address(bodies.data)
         words[k.C_TIMES] = address(times)
         words[k.C_TIME_STRIDE] = 8 if len(times) > 1 else 0
-        words[k.C_HELD] = is_held
+        if held is not None:
+            assert held.dtype == np.uint8
+            assert len(held) == self.count
+            words[k.C_HELD] = address(held)
         if extras is not None:
             assert extras.offsets.dtype == np.int64
             words[k.C_EXTRA_OFFSETS] = address(extras.offsets)
             words[k.C_EXTRAS] = address(extras.data)
-        self._keep = bodies, times, extras
+        self._keep = bodies, times, extras, held
         # At most: what times and padding take depends on each row.
         self.row_bytes = ROW_BYTES_MOST * self.count + bodies.content_bytes
         self.largest_row = ROW_BYTES_MOST + bodies.largest

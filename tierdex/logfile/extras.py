@@ -1,4 +1,4 @@
-"""The extra of a message: message ID, keys, headers, delivery time, as tagged items in one run of bytes.
+"""The extra of a message: message ID, keys, headers, delivery, as tagged items in one run of bytes.
 
 Items stand in the order of their tags, keys and headers in the order that they were given. A message
 without any has no extra. Depends on layout.
@@ -7,7 +7,7 @@ without any has no extra. Depends on layout.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+class Target(NamedTuple):
+    """Where a held message is delivered to, and the timestamp that it has there (int64 ms)."""
+
+    topic: str
+    queue_id: int
+    timestamp: int
+
+
 @dataclass(frozen=True)
 class Extra:
     """What a message carries beside its body. `headers` are (name, value)."""
@@ -27,15 +35,17 @@ class Extra:
     keys: tuple[str, ...] = ()
     headers: tuple[tuple[str, bytes], ...] = ()
     deliver_at: int | None = None
+    target: Target | None = None
 
     def __bool__(self) -> bool:
         return self != NO_EXTRA
 
 
 NO_EXTRA = Extra()
-_TAG, _NAME, _VALUE = (layout.places(layout.EXTRA)[n] for n in ("tag", "name_bytes", "value_bytes"))
 _ITEM = layout.EXTRA_ITEM_BYTES
 _TIME = np.dtype("<i8")
+_HEAD, _TARGET = layout.EXTRA_STRUCT, layout.TARGET_STRUCT
+_DELIVER_AT_HEAD = _HEAD.pack(ExtraTag.DELIVER_AT, 0, _TIME.itemsize)
 
 
 def encode_extra(extra: Extra) -> bytes:
@@ -46,8 +56,41 @@ def encode_extra(extra: Extra) -> bytes:
     items += [_item(ExtraTag.KEY, "", _text(key, "keys")) for key in extra.keys]
     items += [_item(ExtraTag.HEADER, name, value) for name, value in extra.headers]
     if extra.deliver_at is not None:
-        items.append(_item(ExtraTag.DELIVER_AT, "", np.array(extra.deliver_at, _TIME).tobytes()))
+        items.append(deliver_at_item(extra.deliver_at))
+    if extra.target is not None:
+        items.append(target_item(extra.target))
     return b"".join(items)
+
+
+def deliver_at_item(deliver_at: int) -> bytes:
+    """Return the item that follows all others of an extra, but a target."""
+    return _DELIVER_AT_HEAD + deliver_at.to_bytes(_TIME.itemsize, "little", signed=True)
+
+
+def target_item(target: Target) -> bytes:
+    """Return the item that follows all others of an extra."""
+    topic = target.topic.encode()
+    head = _HEAD.pack(ExtraTag.TARGET, 0, layout.TARGET_BYTES + len(topic))
+    return head + _TARGET.pack(target.timestamp, target.queue_id) + topic
+
+
+def split_target(extra: bytes) -> tuple[bytes, Target]:
+    """Return a held message's extra as it is delivered, and its target. Raises ValueError without one."""
+    position = 0
+    while position + _ITEM <= len(extra):
+        tag, name_bytes, value_bytes = _HEAD.unpack_from(extra, position)
+        begin = position + _ITEM + name_bytes
+        if tag == ExtraTag.TARGET:
+            return extra[:position], _target(extra[begin : begin + value_bytes])
+        position = begin + value_bytes
+    raise ValueError("a held message has no target")
+
+
+def _target(value: bytes) -> Target:
+    if len(value) <= layout.TARGET_BYTES:
+        raise ValueError("a target is cut")
+    timestamp, queue_id = _TARGET.unpack_from(value)
+    return Target(value[layout.TARGET_BYTES :].decode(), queue_id, timestamp)
 
 
 def _text(value: str, field: str) -> bytes:
@@ -73,6 +116,7 @@ def decode_extra(data: bytes) -> Extra:
     """Return what the bytes of an extra say. Raises ValueError for what breaks a rule."""
     message_id: str | None = None
     deliver_at: int | None = None
+    target: Target | None = None
     keys, headers = [], []
     position, last = 0, 0
     while position < len(data):
@@ -82,7 +126,7 @@ def decode_extra(data: bytes) -> Extra:
         tag, name_bytes, value_bytes = (int(value) for value in head.item())
         begin = position + _ITEM + name_bytes
         position = begin + value_bytes
-        once = tag in {ExtraTag.MESSAGE_ID, ExtraTag.DELIVER_AT}
+        once = tag in {ExtraTag.MESSAGE_ID, ExtraTag.DELIVER_AT, ExtraTag.TARGET}
         if position > len(data) or tag < last + (once and tag == last):
             raise ValueError("an item of an extra is cut or out of order")
         if name_bytes and tag != ExtraTag.HEADER:
@@ -96,10 +140,12 @@ def decode_extra(data: bytes) -> Extra:
             headers.append((name.decode(), value))
         elif tag == ExtraTag.DELIVER_AT and len(value) == _TIME.itemsize:
             deliver_at = int(np.frombuffer(value, _TIME)[0])
+        elif tag == ExtraTag.TARGET:
+            target = _target(value)
         else:
             raise ValueError(f"an extra has an item of unknown tag {tag}")
         last = tag
-    return Extra(message_id, tuple(keys), tuple(headers), deliver_at)
+    return Extra(message_id, tuple(keys), tuple(headers), deliver_at, target)
 
 
 def encode_extras(extras: Sequence[Extra | None]) -> tuple[np.ndarray, np.ndarray]:

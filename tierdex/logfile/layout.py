@@ -22,6 +22,7 @@ Depends on fileparts only.
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -153,16 +154,38 @@ class ExtraTag(IntEnum):
     KEY = 2
     HEADER = 3
     DELIVER_AT = 4
+    TARGET = 5
 
 
 EXTRA_FIELDS: Final = (
-    Field("tag", "u1", "1 message ID, 2 key, 3 header, 4 deliver_at (8 bytes, int64 ms)"),
+    Field("tag", "u1", "1 message ID, 2 key, 3 header, 4 deliver_at (8 bytes, int64 ms), 5 target"),
     Field("name_bytes", "u1", "bytes of a header's name, which follows; else 0"),
     Field("value_bytes", "<u2", "bytes of the value, which follows the name"),
 )
 EXTRA: Final = make_dtype(EXTRA_FIELDS)
 EXTRA_ITEM_BYTES: Final = EXTRA.itemsize
-assert EXTRA_ITEM_BYTES == 4
+EXTRA_STRUCT: Final = struct.Struct("<BBH")  # the same, for items that are taken one by one
+assert EXTRA_STRUCT.size == EXTRA_ITEM_BYTES == 4
+TARGET_FIELDS: Final = (
+    Field("timestamp", "<i8", "of the message; that of its row is its deliver_at"),
+    Field("queue_id", "<i4", "queue that it is delivered to; the topic's name follows"),
+)
+TARGET: Final = make_dtype(TARGET_FIELDS)
+TARGET_BYTES: Final = TARGET.itemsize
+TARGET_STRUCT: Final = struct.Struct("<qi")
+assert TARGET_STRUCT.size == TARGET_BYTES == 12
+# Held messages lie here, in a queue an hour; no caller can name it (a control character).
+TIMER_TOPIC: Final = b"\x00timer"
+HOUR_MS: Final = 3_600_000
+MARKS_QUEUE: Final = (1 << 31) - 1  # of that topic: how far messages were delivered, as MARK says
+MARK_FIELDS: Final = (
+    Field("deliver_at", "<i8", "of the message delivered last; all due before are delivered"),
+    Field(
+        "offset", "<i8", "its offset in its hour's queue: of several due together, those up to it"
+    ),
+)
+MARK: Final = make_dtype(MARK_FIELDS)
+assert MARK.itemsize == 16
 
 # ---- journal: what a sealed one has more ------------------------------------------------------------------
 
@@ -322,6 +345,8 @@ STRUCTS: Final = {
     "Queue entry (journal)": ENTRY_FIELDS,
     "Row (journal)": ROW_FIELDS,
     "Item of an extra": EXTRA_FIELDS,
+    "Target of a held message": TARGET_FIELDS,
+    "Mark of the timer": MARK_FIELDS,
     "Queue (sealed journal)": JOURNAL_QUEUE_FIELDS,
     "Checkpoint (sealed journal)": CHECKPOINT_FIELDS,
     "Statistics (sealed journal)": JOURNAL_STATISTICS_FIELDS,

@@ -115,6 +115,20 @@ def test_topics_queues_and_offsets_are_listed(run, append):
     }
 
 
+def test_messages_for_later_are_listed_by_hour(run, append, tmp_path):
+    later = ("--deliver-at", "2100-01-01T00:00:05Z")
+    told = append(*QUEUE, "x", *later, "-o", "json")
+    assert orjson.loads(told.stdout)["offset"] is None
+    lines = tmp_path / "lines"
+    lines.write_text('{"topic": "t", "queue_id": 0, "body": "y", "deliver_at": 4102444800000}')
+    append("--lines", str(lines))
+    hours = orjson.loads(run("log", "timers", "-o", "json").stdout)["hours"]
+    assert hours == [{"begin": 4_102_444_800_000, "message_count": 2}]
+    assert "2100-01-01T00:00:00" in run("log", "timers").stdout
+    late = append(*QUEUE, "late", "--deliver-at", "5", "-o", "json")
+    assert orjson.loads(late.stdout)["offset"] == 0
+
+
 def test_files_of_the_log_are_listed_with_their_kind(run, append):
     append(*QUEUE, "x")
     rows = orjson.loads(run("files", "-o", "json").stdout)["files"]

@@ -44,7 +44,7 @@ def make_cli() -> typer.Typer:
     cli = typer.Typer(
         help="Append to a message log; read, follow and list its queues.", no_args_is_help=True
     )
-    for command in (append, read, tail, get, queues, offsets, bench):
+    for command in (append, read, tail, get, queues, offsets, timers, bench):
         cli.command(command.__name__)(reporting(command))
     return cli
 
@@ -70,6 +70,10 @@ def append(
     timestamp: Annotated[
         str | None, typer.Option(help="Time: milliseconds or RFC 3339 (default: now).")
     ] = None,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(help="Deliver it then: milliseconds or RFC 3339. It waits in the log."),
+    ] = None,
     expect_offset: Annotated[
         int | None, typer.Option(help="Append only if this offset is next in the queue.")
     ] = None,
@@ -89,7 +93,7 @@ def append(
         with opened_log(Target(data, None, url, api_key), settings, writing=True) as log:
             receipt = log.append_batch(**columns, durability=level)
         rows = [
-            {"topic": topic, "queue_id": queue_id, "offset": offset}
+            {"topic": topic, "queue_id": queue_id, "offset": _offset(offset)}
             for topic, queue_id, offset in zip(
                 columns["topic"], columns["queue_id"], receipt.offsets.tolist(), strict=True
             )
@@ -102,11 +106,18 @@ def append(
         "topic": topic, "queue_id": queue_id, "body": _body(body, file), "keys": key or None,
         "message_id": message_id, "headers": [_header(each) for each in header or ()] or None,
         "timestamp": None if timestamp is None else parse_time(timestamp, field="--timestamp"),
+        "deliver_at": None if deliver_at is None else parse_time(deliver_at, field="--deliver-at"),
     }  # fmt: skip
     with opened_log(Target(data, None, url, api_key), settings, writing=True) as log:
         offset = log.append(**message, expect_offset=expect_offset, durability=level)
-    row = {"topic": topic, "queue_id": queue_id, "offset": offset, "durability": level}
+    row = {
+        "topic": topic, "queue_id": queue_id, "offset": _offset(offset), "durability": level,
+    }  # fmt: skip
     write_fields(output, row)
+
+
+def _offset(offset: int) -> int | None:
+    return None if offset < 0 else offset  # it waits for its `deliver_at`
 
 
 def _body(text: str | None, file: Path | None) -> bytes:
@@ -345,3 +356,19 @@ def offsets(
         if timestamp is not None:
             told["offset"] = log.offset_at(*queue, parse_time(timestamp, field="--timestamp"))
     write_fields(output, told)
+
+
+def timers(
+    data: options.Data = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """List the hours in which messages with a `deliver_at` are to be delivered, and how many each."""
+    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+        rows: list[dict[str, Any]] = [hour._asdict() for hour in log.timers()]
+    if output is Form.TABLE:
+        for row in rows:
+            row["begin"] = format_time(row["begin"])
+    write_rows(output, rows, ("begin", "message_count"), whole={"hours": rows})

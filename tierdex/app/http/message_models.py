@@ -56,7 +56,10 @@ class Header(TypedDict):
 
 
 class MessageToAppend(TypedDict):
-    """One message. `encoding` says how `body` and header values are written; none: `text`."""
+    """One message. `encoding` says how `body` and header values are written; none: `text`.
+
+    With a `deliver_at` that is still to come it waits in the log until then.
+    """
 
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
         extra="forbid", json_schema_extra={"example": _EXAMPLE}
@@ -69,6 +72,7 @@ class MessageToAppend(TypedDict):
     message_id: NotRequired[Key | None]
     headers: NotRequired[list[Header] | None]
     timestamp: NotRequired[Time | None]
+    deliver_at: NotRequired[Time | None]
 
 
 class MessagesToAppend(Given):
@@ -78,9 +82,12 @@ class MessagesToAppend(Given):
 
 
 class Appended(BaseModel):
-    """The offset of each message, in order of the body, and the level that all of them have reached."""
+    """The offset of each message, in order of the body, and the level that all of them have reached.
 
-    offsets: list[LogOffset]
+    A message that waits for its `deliver_at` has no offset yet: null.
+    """
+
+    offsets: list[LogOffset | None]
     durability: LogLevel
 
 
@@ -92,7 +99,10 @@ class MessageHeader(BaseModel):
 
 
 class Message(BaseModel):
-    """A message. `encoding` says how `body` and header values are written here."""
+    """A message. `encoding` says how `body` and header values are written here.
+
+    `deliver_at` is that of a message that was appended with one.
+    """
 
     topic: str
     queue_id: int
@@ -103,6 +113,7 @@ class Message(BaseModel):
     keys: list[str]
     message_id: str | None
     headers: list[MessageHeader]
+    deliver_at: Int64 | None
 
 
 class MissingMessages(Missing):
@@ -192,6 +203,19 @@ class LogOffsets(BaseModel):
     begin_offset: LogOffset
     end_offsets: EndOffsets
     offset: LogOffset | None
+
+
+class TimerHour(BaseModel):
+    """An hour that begins at `begin`, and how many messages are to be delivered in it."""
+
+    begin: Int64
+    message_count: int
+
+
+class TimerHours(BaseModel):
+    """The hours that have messages to be delivered, in order."""
+
+    hours: list[TimerHour]
 
 
 RAW_BODIES: tuple[type[BaseModel], ...] = (

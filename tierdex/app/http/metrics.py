@@ -5,7 +5,7 @@ pay for them. Requests are counted by the event loop alone, in plain integers th
 prometheus_client's own counters lock each of the four values that a request changes, which took 6
 us of its 180.
 
-Depends on prometheus_client, documents, clock and index_service.
+Depends on prometheus_client, documents, clock, errors and index_service.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from prometheus_client.core import (
 
 from tierdex.app.documents import file_document
 from tierdex.clock import SystemClock
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, TierdexError
 from tierdex.index_service.health import REASONS
 
 if TYPE_CHECKING:
@@ -201,6 +201,14 @@ class _LogCollector:
             row = file_document(file)
             _add(totals, row, int(row["message_count"]))
         yield _not_ready("log", self._log.health())
+        with suppress(
+            TierdexError
+        ):  # what cannot be read now is told by the next scrape, and by the log
+            hours = self._log.timers()
+            yield GaugeMetricFamily(
+                "tierdex_log_held_messages", "messages that wait for their `deliver_at`",
+                value=sum(hour.message_count for hour in hours),
+            )  # fmt: skip
         waiting = GaugeMetricFamily(
             "tierdex_log_index_waiting_bytes",
             "bytes of journals that are written and not indexed yet",

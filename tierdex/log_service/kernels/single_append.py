@@ -31,6 +31,7 @@ from tierdex.fileparts.kernels.compile import direct_call, primitive, short_kern
 from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     load_i64,
+    load_u8,
     load_u32,
     load_u64,
     numbers_at,
@@ -78,6 +79,7 @@ _ITEM: Final = layout.EXTRA_ITEM_BYTES
 _MESSAGE_ID, _KEY = np.uint8(ExtraTag.MESSAGE_ID), np.uint8(ExtraTag.KEY)
 _UNIT: Final = layout.POSITION_UNIT
 _QUEUE_ID_MAX: Final = layout.QUEUE_ID_MAX
+_SPACE = np.uint8(ord(" "))
 _TURN = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
@@ -126,6 +128,7 @@ def _append(
         or not 0 <= text_bytes(key) <= most
         or not 0 <= text_bytes(message_id) <= most
         or extra_bytes > _argument(arguments, A_MOST_EXTRA)
+        or load_u8(text_address(topic)) < _SPACE  # the timer's topic, which no caller may name
         or not is_number(timestamp)
         or not is_number(expected)
     ):

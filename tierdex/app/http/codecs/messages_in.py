@@ -2,7 +2,8 @@
 
 Arrow columns: `topic` string (or dictionary of strings), `queue_id` any integer type, `body` binary or
 string; if wanted `keys` list of string, or `key` string, `message_id` string, `headers` list of
-struct<name: string, value: binary>, `timestamp` integer milliseconds or an Arrow timestamp.
+struct<name: string, value: binary>, `timestamp` integer milliseconds or an Arrow timestamp, `deliver_at` as
+well, nulls allowed.
 
 Depends on numpy, pyarrow, arrow_stream, http and log_service.
 """
@@ -35,7 +36,7 @@ _MESSAGES: TypeAdapter[Sequence[MessageToAppend]] = TypeAdapter(
     Annotated[list[MessageToAppend], Field(fail_fast=True)]
 )
 _REQUIRED = ("topic", "queue_id", "body")
-_OPTIONAL = ("keys", "key", "message_id", "headers", "timestamp")
+_OPTIONAL = ("keys", "key", "message_id", "headers", "timestamp", "deliver_at")
 # Exact types: of others a few bytes could stand for a list of any length (`list<null>`).
 _TEXTS = (pa.string(), pa.large_string())
 _HEADER = pa.struct([("name", pa.string()), ("value", pa.binary())])
@@ -59,7 +60,7 @@ class MessageColumns(NamedTuple):
         self, log: MessageLog, durability: str, expect_offset: int | None
     ) -> PendingBatch | None:
         """Stage one plain message where memory alone does it: for the event loop. None: use a thread."""
-        if not self._is_one or "headers" in self.columns:
+        if not self._is_one or not self.columns.keys().isdisjoint(("headers", "deliver_at")):
             return None
         pending = log.append_at_once(
             **self._one(), durability=durability, expect_offset=expect_offset
@@ -164,19 +165,21 @@ def _columns_of(
         "topic": [message["topic"] for message in messages],
         "queue_id": [message["queue_id"] for message in messages],
         "body": [body for body, _ in decoded],
-        "timestamp": [_or(message.get("timestamp"), now_ms) for message in messages],
+        "timestamp": [_time(message, now_ms) for message in messages],
         "headers": [headers for _, headers in decoded],
         "keys": [message.get("keys") for message in messages],
         "message_id": [message.get("message_id") for message in messages],
+        "deliver_at": [message.get("deliver_at") for message in messages],
     }
-    for name in ("headers", "keys", "message_id"):
+    for name in ("headers", "keys", "message_id", "deliver_at"):
         if not any(value is not None for value in columns[name]):
             del columns[name]
     return MessageColumns(len(messages), columns)
 
 
-def _or(time: int | None, now_ms: int) -> int:
-    return now_ms if time is None else time
+def _time(message: MessageToAppend, now_ms: int) -> int:
+    given = message.get("timestamp")
+    return max(now_ms, message.get("deliver_at") or now_ms) if given is None else given
 
 
 def _decoded(number: int, message: MessageToAppend) -> tuple[bytes, list[tuple[str, bytes]] | None]:

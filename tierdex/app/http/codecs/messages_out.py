@@ -70,6 +70,7 @@ def message_document(message: Message, encoding: str) -> dict[str, Any]:
             {"name": name, "value": value}
             for (name, _), value in zip(message.headers, written[1:], strict=True)
         ],
+        "deliver_at": message.deliver_at,
     }
 
 

@@ -31,6 +31,7 @@ from tierdex.app.http.message_models import (
     Messages,
     MessagesFound,
     MessagesToAppend,
+    TimerHours,
 )
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.parameters import AppendQuery, MessagesQuery, OffsetsQuery, QueuesQuery
@@ -56,13 +57,17 @@ _READ_MOST, _READ_BYTES, _FOUND_MOST = 100, 1 << 20, 64
 _OF_QUEUE = ("queue_id", "offset", "max_bytes", "wait_ms")
 _OF_KEY = ("begin", "end", "cursor")
 _ARROW = {"type": "string", "format": "binary"}
-_ARROW_OFFSETS = {ARROW_STREAM: {"schema": {**_ARROW, "description": "a column `offset`"}}}
+_ARROW_OFFSETS = {
+    ARROW_STREAM: {
+        "schema": {**_ARROW, "description": "a column `offset`, null where a message waits"}
+    }
+}
 _ARROW_MESSAGES = {
     ARROW_STREAM: {
         "schema": {
             **_ARROW,
-            "description": "offset, timestamp, body, keys, message_id, headers; the schema's metadata "
-            "`answer` is a JSON object of the other members",
+            "description": "offset, timestamp, body, keys, message_id, headers, deliver_at; the schema's "
+            "metadata `answer` is a JSON object of the other members",
         }
     }
 }
@@ -84,7 +89,7 @@ router = APIRouter(tags=["messages"], generate_unique_id_function=operation_id)
                 **_ARROW,
                 "description": "topic, queue_id, body (binary or string); if wanted keys (list of "
                 "string) or key, message_id, headers (list of struct of name: string, value: binary), "
-                "timestamp",
+                "timestamp, deliver_at",
             },
         },
     ),
@@ -105,10 +110,10 @@ async def append_messages(request: Request, query: Annotated[AppendQuery, Query(
         assert pending is not None
     await _settled(pending)
     service.metrics.count_appended(len(pending.offsets), query.durability)
+    offsets = pa.array(pending.offsets, pa.int64(), mask=pending.offsets < 0)
     if _wants_arrow(request):
-        offsets = pa.table({"offset": pa.array(pending.offsets, pa.int64())})
-        return Response(write_stream(offsets), media_type=ARROW_STREAM)
-    return json_response({"offsets": pending.offsets.tolist(), "durability": query.durability})
+        return Response(write_stream(pa.table({"offset": offsets})), media_type=ARROW_STREAM)
+    return json_response({"offsets": offsets.to_pylist(), "durability": query.durability})
 
 
 def _columns(service: Service, kind: str, body: bytes) -> MessageColumns:
@@ -254,3 +259,17 @@ def _offsets(log: MessageLog, query: OffsetsQuery) -> dict[str, Any]:
         },
         "offset": None if query.timestamp is None else log.offset_at(*queue, query.timestamp),
     }
+
+
+@router.get(
+    "/v1/timers",
+    summary="Messages to be delivered",
+    response_model=TimerHours,
+    dependencies=[require(Scope.READ)],
+    responses=refusals(404),
+)
+async def get_timers(request: Request) -> Response:
+    """List the hours in which messages with a `deliver_at` are to be delivered, and how many each."""
+    service = service_of(request)
+    hours = await service.in_thread(service.message_log.timers)
+    return json_response({"hours": [hour._asdict() for hour in hours]})

@@ -17,6 +17,7 @@ from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     load_i64,
+    load_u8,
     load_u32,
     store_i64,
     store_u32,
@@ -125,7 +126,7 @@ def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> 
     queues, step = columns[C_QUEUES], columns[C_QUEUE_STRIDE]
     offsets, width, bodies = columns[C_OFFSETS], columns[C_OFFSET_BYTES], columns[C_BODIES]
     has_extras = columns[C_EXTRA_OFFSETS] != 0
-    held = np.int64(_HELD if columns[C_HELD] != 0 else 0)
+    held = columns[C_HELD]  # address of one u1 a row, or 0: no row is held
     # What each row changes stays in registers as long as its topic does: stores into memory keep the
     # compiler from knowing anything of what it has loaded.
     memory, begin, used = stage[V_ADDRESS], stage[V_BEGIN], stage[V_USED]
@@ -149,7 +150,10 @@ def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> 
             done = np.int64(i)
             break
         queue = load_u32(queues + step * i)
-        place = write_head(memory + used, padded, body_bytes | held, queue, time, base, extra_bytes)
+        size = body_bytes
+        if held != 0 and load_u8(held + i) != 0:
+            size |= np.int64(_HELD)
+        place = write_head(memory + used, padded, size, queue, time, base, extra_bytes)
         copy_bytes(place, extra, extra_bytes)
         copy_bytes(place + extra_bytes, bodies + body_begin, body_bytes)
         state = states + STATE_BYTES * np.int64(queue)
