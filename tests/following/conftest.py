@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.servers.kafka import running_kafka
+from tests.servers.redis import running_redis
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +13,10 @@ def kafka(tmp_path_factory):
     """A Kafka cluster (`tests.servers.kafka.Topics`)."""
     with running_kafka(tmp_path_factory.mktemp("kafka")) as topics:
         yield topics
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory):
+    """A Redis server (`tests.servers.redis.RedisServer`)."""
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server

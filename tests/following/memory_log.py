@@ -47,6 +47,7 @@ class MemoryLog:
 
 class MemorySource:
     has_times = True
+    is_dense = True
 
     def __init__(self, log):
         self._log = log
@@ -71,10 +72,10 @@ class MemorySource:
     def name_of(self, partition):
         return f"{self.topic}[{partition}]"
 
-    def bounds(self, partitions):
+    def bounds(self, positions):
         self._ask()
         log = self._log
-        return {p: Bounds(log.first[p], log.end[p]) for p in partitions if p in log.records}
+        return {p: Bounds(log.first[p], log.end[p]) for p in positions if p in log.records}
 
     def open(self, positions, wanted):
         self._ask()

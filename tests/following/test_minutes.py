@@ -16,7 +16,10 @@ _NEEDS = re.compile(
     r"```(?P<language>\w+)\n(?P<code>.*?)^```$(\n```text\n(?P<shown>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-WRITTEN = {"kafka": "127.0.0.1:9092"}
+WRITTEN = {
+    "kafka": [("127.0.0.1:9092", "{host}:{port}")],
+    "redis": [("127.0.0.1:6379", "{host}:{port}"), ('"127.0.0.1", 6379', '"{host}", {port}')],
+}
 MINUTES = {
     kind: [
         Block(f"{kind}-{n}", found["language"], found["code"], found["shown"] or "")
@@ -31,7 +34,9 @@ MINUTES = {
 def test_minute_finds_the_message(kind, request, tmp_path):
     server = request.getfixturevalue(kind)
     (tmp_path / ".venv").symlink_to(Path(sys.executable).parents[1])
+    host, _, port = server.address.partition(":")
+    here = {each: form.format(host=host, port=port) for each, form in WRITTEN[kind]}
     assert MINUTES[kind]
     for block in MINUTES[kind]:
-        output = run_block(block, tmp_path, {WRITTEN[kind]: server.address})
+        output = run_block(block, tmp_path, here)
         assert lines_not_in(block.shown, output) == [], output

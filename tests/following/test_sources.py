@@ -50,7 +50,7 @@ def test_records_come_in_order_at_their_offsets_and_the_same_each_time(world):
     sent = make_records(200)
     offsets = {p: world.append(p, sent) for p in world.partitions}
     source = world.source()
-    bounds = source.bounds(world.partitions)
+    bounds = source.bounds(dict.fromkeys(world.partitions))
     positions = {p: bounds[p].first for p in world.partitions}
     found, at = read(source, positions, 200 * len(positions))
     for partition in world.partitions:
@@ -79,10 +79,10 @@ def test_reading_begins_at_the_position(world):
 def test_bounds_hold_what_is_there(world):
     partition = world.partitions[0]
     source = world.source()
-    empty = source.bounds([partition])[partition]
+    empty = source.bounds({partition: None})[partition]
     assert empty.first <= empty.end
     offsets = world.append(partition, make_records(10))
-    held = source.bounds([partition])[partition]
+    held = source.bounds({partition: None})[partition]
     assert held.first <= offsets[0]
     assert held.end > offsets[-1]
     source.close()
@@ -116,7 +116,7 @@ def test_partition_that_is_added_is_seen(world):
     while added not in source.partitions():
         assert clock.monotonic() < give_up
     offsets = world.append(added, make_records(3))
-    found, _ = read(source, {added: source.bounds([added])[added].first}, 3)
+    found, _ = read(source, {added: source.bounds({added: None})[added].first}, 3)
     assert [row[1] for row in found] == offsets
     source.close()
 
@@ -128,8 +128,10 @@ def test_what_the_log_lost_shows_in_its_bounds(world):
     offsets = world.append(partition, make_records(100))
     world.lose_before(partition, offsets[60])
     source = world.source()
-    held = source.bounds([partition])[partition]
+    held = source.bounds({partition: offsets[10]})[partition]
     assert offsets[59] < held.first <= offsets[60]
+    for whole in (offsets[60], offsets[60] + 1, offsets[99] + 1):
+        assert source.bounds({partition: whole})[partition].first <= whole
     assert source.fetch(partition, offsets[3]) is None
     found, _ = read(source, {partition: held.first}, 40)
     assert [row[1] for row in found] == offsets[60:]

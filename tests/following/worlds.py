@@ -117,7 +117,43 @@ class KafkaWorld:
         pass
 
 
-WORLDS = {"memory": MemoryWorld, "folder": FolderWorld, "kafka": KafkaWorld}
+class RedisWorld:
+    """Two streams of the session's server, written apart by ten entries of one millisecond each."""
+
+    server = "redis"
+    can_lose = True
+    partitions = (0, 1)
+
+    def __init__(self, server, name):
+        self.address = f"redis://{server.address}/0/{name}-a,{name}-b"
+        self._names = [f"{name}-a", f"{name}-b"]
+        self._client = server.client
+        for stream in self._names:  # there, and empty
+            self._client.xadd(stream, {"v": "x"}, id="1-1")
+            self._client.xdel(stream, "1-1")
+
+    def append(self, partition, records):
+        pipeline = self._client.pipeline()
+        for record in records:
+            pipeline.xadd(self._names[partition], {"v": record.value, **dict(record.headers)})
+        made = [each.decode().split("-") for each in pipeline.execute()]
+        return [int(ms) << 21 | int(number) for ms, number in made]
+
+    def lose_before(self, partition, offset):
+        identifier = f"{offset >> 21}-{offset & (1 << 21) - 1}"
+        self._client.xtrim(self._names[partition], minid=identifier, approximate=False)
+
+    def add_partition(self):
+        return None
+
+    def source(self):
+        return open_source(self.address, {"value": "v"})
+
+    def close(self):
+        pass
+
+
+WORLDS = {"memory": MemoryWorld, "folder": FolderWorld, "kafka": KafkaWorld, "redis": RedisWorld}
 
 
 def make_records(count, first=0):

@@ -167,12 +167,13 @@ class Follower:
         self._check_identity()
         partitions = [each for each in self._source.partitions() if self._plan.takes(each)]
         self._check_listed(partitions)
-        bounds = self._source.bounds(partitions)
+        known = {p: self._positions.get(p, self._resumed(p)) for p in partitions}
+        bounds = self._source.bounds(known)
         before = dict(self._positions)
         restarts = self.status.restarts
         for partition, held in bounds.items():
-            if partition not in self._positions:
-                self._positions[partition] = self._begin(partition, held)
+            at = known[partition]
+            self._positions[partition] = held.first if at is None else at
             self._keep_within(partition, held)
         self._begins_anew = False
         for partition in set(self._positions) - set(bounds):
@@ -239,19 +240,16 @@ class Follower:
         if not partitions and self._goals is None:
             logger.info("no partition yet", extra={"source": self._source.name})
 
-    def _begin(self, partition: int, held: Bounds) -> int:
-        """Return where to begin in a partition that this follower has not read yet."""
-        if self._begins_anew:
-            return held.end + 1  # as one that was cut: it is begun anew
+    def _resumed(self, partition: int) -> int | None:
+        """Return where the index says to go on in a partition; None: it has nothing of it."""
         watermark = self._target.watermark(partition)
         saved = self._saved.partitions.get(partition)
-        at = behind_of(watermark) if saved is None else saved.resume(watermark)
-        return held.first if at is None else at
+        return behind_of(watermark) if saved is None else saved.resume(watermark)
 
     def _keep_within(self, partition: int, held: Bounds) -> None:
         """Bring a position into what the log holds; count what it lost, or begin it anew."""
         at = self._positions[partition]
-        if at > held.end:
+        if at > held.end or self._begins_anew:
             self._restart(partition, held)
         elif at < held.first:
             self._skip_lost(partition, held.first)
@@ -277,8 +275,9 @@ class Follower:
             begin = self._positions[partition]  # of a log that was begun anew
         if begin >= first:
             return
-        saved.note_gap(Gap(begin, first, self._clock.now_ms()))
-        self.status.lost += first - begin
+        lost = first - begin if self._source.is_dense else 1
+        saved.note_gap(Gap(begin, first, self._clock.now_ms()), lost)
+        self.status.lost += lost
         logger.warning(
             "messages were gone before they were read",
             extra={"partition": self._source.name_of(partition), "begin": begin, "end": first},
@@ -293,7 +292,8 @@ class Follower:
         }
         if not jumps:
             return
-        for partition, held in self._source.bounds(list(jumps)).items():
+        jumped = {partition: self._positions[partition] for partition in jumps}
+        for partition, held in self._source.bounds(jumped).items():
             first = min(held.first, jumps[partition])
             if first > self._positions[partition]:
                 self._skip_lost(partition, first)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "folder": ("folder", "FolderSource", None),
     "kafka": ("kafka", "KafkaSource", "kafka"),
+    "redis": ("redis_stream", "RedisSource", "redis"),
+    "rediss": ("redis_stream", "RedisSource", "redis"),
 }
 
 

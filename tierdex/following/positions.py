@@ -41,7 +41,7 @@ class Gap:
 
 @dataclass
 class PartitionPosition:
-    """`next` is what is read next, `watermark` what the index had then; `lost` counts offsets in gaps."""
+    """`next` is what is read next, `watermark` what the index had then; `lost` counts what was in gaps."""
 
     next: int
     watermark: int | None = None
@@ -58,8 +58,8 @@ class PartitionPosition:
             return self.next
         return max(behind_of(watermark) or 0, self.next)
 
-    def note_gap(self, gap: Gap) -> None:
-        self.lost += gap.end - gap.begin
+    def note_gap(self, gap: Gap, lost: int) -> None:
+        self.lost += lost
         self.gaps = [*self.gaps, gap][-_GAPS_KEPT:]
 
 

@@ -68,8 +68,16 @@ class Source(Protocol):
         """Return what readers call the partition."""
         ...
 
-    def bounds(self, partitions: Sequence[int]) -> Mapping[int, Bounds]:
-        """Return what the log holds of each of these partitions; one that is gone is left out."""
+    @property
+    def is_dense(self) -> bool:
+        """Whether offsets count: a gap of n offsets is up to n messages. Otherwise it counts as one."""
+        ...
+
+    def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
+        """Return what the log holds of each of these partitions; one that is gone is left out.
+
+        `first` is above a position only if something from that position on was lost (None: not yet read).
+        """
         ...
 
     def open(self, positions: Mapping[int, int], wanted: Parts) -> None:

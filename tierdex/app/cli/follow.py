@@ -35,7 +35,10 @@ class OnMissing(StrEnum):
 
 
 def follow(
-    source: Annotated[str, typer.Argument(help="folder:PATH or kafka://HOST:PORT/TOPIC.")],
+    source: Annotated[
+        str,
+        typer.Argument(help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM."),
+    ],
     key: Annotated[
         list[str] | None,
         typer.Option(

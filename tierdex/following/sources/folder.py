@@ -49,6 +49,7 @@ class FolderSource:
     """Follows the files of one folder. See `Source`."""
 
     has_times = False
+    is_dense = True
 
     def __init__(self, address: Address, filesystem: FileSystem, clock: Clock) -> None:
         """`address.path` is the folder; options: `files` (default ``*.jsonl``), `pattern`."""
@@ -93,12 +94,12 @@ class FolderSource:
     def name_of(self, partition: int) -> str:
         return self._names.get(partition, str(partition))
 
-    def bounds(self, partitions: Sequence[int]) -> Mapping[int, Bounds]:
+    def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
         """The end is behind the last whole line."""
-        if any(partition not in self._names for partition in partitions):
+        if any(partition not in self._names for partition in positions):
             self.partitions()
         found = {}
-        for partition in partitions:
+        for partition in positions:
             try:
                 found[partition] = Bounds(0, self._end_of(self._path(partition)))
             except FileNotFoundError:

@@ -63,6 +63,7 @@ class KafkaSource:
     """Follows one topic. See `Source`."""
 
     has_times = True
+    is_dense = True
 
     def __init__(self, address: Address, filesystem: FileSystem, clock: Clock) -> None:
         """`address` is ``kafka://host:port,host:port/topic``; a login becomes SASL's."""
@@ -107,9 +108,9 @@ class KafkaSource:
     def name_of(self, partition: int) -> str:
         return f"{self.topic}[{partition}]"
 
-    def bounds(self, partitions: Sequence[int]) -> Mapping[int, Bounds]:
-        first = self._offsets(partitions, OffsetSpec.earliest())
-        end = self._offsets(partitions, OffsetSpec.latest())
+    def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
+        first = self._offsets(list(positions), OffsetSpec.earliest())
+        end = self._offsets(list(positions), OffsetSpec.latest())
         return {each: Bounds(first[each], end[each]) for each in first if each in end}
 
     def open(self, positions: Mapping[int, int], wanted: Parts) -> None:
