@@ -1,4 +1,4 @@
-"""`offset_at` finds what a look at every message finds, and begins at a checkpoint."""
+"""`offset_at` finds what a look at every message finds, and begins at a checkpoint or a page."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import random
 
 import pytest
 
-from tests.log_service.log_world import DATA, open_log
+from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tierdex.filesystem import make_durable_folder
+from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile import layout
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 BATCHES = 3 * layout.CHECKPOINT_BATCHES
 
 
-@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("state", ["unsealed", "sealed", "compacted"])
 @pytest.mark.parametrize("rises", [False, True])
-def test_offset_at_finds_the_first_and_reads_from_a_checkpoint_on(is_sealed, rises, monkeypatch):
+def test_offset_at_finds_the_first_and_reads_from_near_it_on(state, rises, monkeypatch):
     disk = SimulatedFileSystem()
     make_durable_folder(disk, DATA)
     log = open_log(disk, journal_bytes=1 << 20)
@@ -26,14 +27,13 @@ def test_offset_at_finds_the_first_and_reads_from_a_checkpoint_on(is_sealed, ris
         time = 10 * number if rises else rng.randrange(10 * BATCHES)
         queue = number % 2
         times[queue].append(time)
-        log.append(topic="t", queue_id=queue, body=b"x", timestamp=time, durability="os")
+        log.append(topic="t", queue_id=queue, body=bytes(200), timestamp=time, durability="os")
     log.flush()
-    if is_sealed:
-        writing = log._components.writing
+    if state != "unsealed":
         log.roll()
-        writing.kind.seal(log._components.table.version.files.local()[0])
+        (seal_rolled if state == "sealed" else MessageLog.run_compaction)(log)
     (handle,) = log._components.table.version.files.local()
-    assert handle.state.value == ("sealed" if is_sealed else "unsealed")
+    assert handle.state.value == state
     for queue, held in times.items():
         for wanted in [-1, 0, 5, *rng.choices(held, k=20), max(held), max(held) + 1]:
             found = next((n for n, time in enumerate(held) if time >= wanted), len(held))

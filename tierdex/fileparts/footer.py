@@ -157,8 +157,10 @@ def _read_table(
     return parts
 
 
-def make_part(kind: Part, uuid: bytes, data: bytes, position: int, detail: int = 0) -> PartEntry:
-    """Return the entry of a part whose bytes are `data` and lie at `position`."""
+def make_part(
+    kind: Part, uuid: bytes, data: bytes | np.ndarray, position: int, detail: int = 0
+) -> PartEntry:
+    """Return the entry of a part whose bytes are `data` (u1) and lie at `position`."""
     return PartEntry(kind, checksum(data, unit_seed(uuid, kind)), position, len(data), detail)
 
 

@@ -163,8 +163,8 @@ class GroupedLogFile:
         return self.file.extent(topic, queue_id)
 
     def offset_near(self, topic: bytes, queue_id: int, timestamp: int) -> int:
-        """Return 0: a grouped file notes times by page, and is read from the queue's begin."""
-        return 0
+        """Return an offset before which no message here has a time >= `timestamp`. CorruptFileError."""
+        return self.file.offset_near(topic, queue_id, timestamp)
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
@@ -75,7 +75,7 @@ def number_topics(words: Any, names: int, name_ends: int, count: int, out: int) 
         begin = end
 
 
-@kernel
+@primitive
 def _queue_of_row(words: Any, rows: Any, i: int) -> Any:
     """Return (the node's number of the topic, queue id) of row `i`."""
     index = np.int64(load_u32(rows[R_TOPIC_INDEX] + rows[R_TOPIC_STRIDE] * i))

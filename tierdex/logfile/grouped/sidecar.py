@@ -193,6 +193,22 @@ class GroupedSidecar:
         """Return the page of a queue's message: `ordinal` counts from its first here."""
         return self._sound(k.find_page(self._words, self.blocks.words, queue, ordinal))
 
+    def offset_near(self, topic: bytes, queue_id: int, timestamp: int) -> int:
+        """Return an offset of a queue before which no message has a time >= `timestamp`, by its pages.
+
+        0 for a queue that is not here. Raises CorruptFileError.
+        """
+        place = self.find(topic, queue_id)
+        if place is None:
+            return 0
+        first = self.page_of(place.queue, 0)
+        end = self.page_of(place.queue, place.next_offset - place.first_offset - 1) + 1
+        late = k.find_late_page(self._words, self.blocks.words, first, end, timestamp)
+        page = self._sound(late)
+        if page == end:
+            return place.next_offset
+        return place.first_offset + (self.page_first(page)[1] if page > first else 0)
+
     def page_first(self, page: int) -> tuple[int, int]:
         """Return (queue, ordinal) of a page's first message. Raises CorruptFileError."""
         return self._entry(page)[1:]

@@ -89,7 +89,10 @@ def _compare_index(journal: SealedJournal, tables: Tables, scan: BatchScan) -> l
     ):
         if found.tobytes() != stored.tobytes():
             problems.append(f"the {what} are not those of the batches")
-    if not problems and not np.array_equal(dense_index(tables, queues), journal.slots()):
+    if not problems and not np.array_equal(
+        dense_index(tables, queues, np.empty(int(queues["count"].sum()), np.uint32)),
+        journal.slots(),
+    ):
         problems.append("the slots are not those of the batches")
     if _statistics_of(tables) != _statistics_in(journal):
         problems.append("the statistics are not those of the batches")

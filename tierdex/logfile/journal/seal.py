@@ -43,26 +43,39 @@ def encode_tail(
     end = scan.end
     padding = np.zeros(round_up(end.position, BLOCK_BYTES) - end.position, np.uint8)
     queues, topics, names = sorted_queues(tables)
-    slots = dense_index(tables, queues)
-    index = np.zeros(round_up(slots.nbytes + queues.nbytes, BLOCK_BYTES), np.uint8)
-    index[: slots.nbytes] = slots.view(np.uint8)
-    index[slots.nbytes : slots.nbytes + queues.nbytes] = queues.view(np.uint8)
+    slot_bytes = layout.SLOT_BYTES * int(queues["count"].sum())
+    index_bytes = slot_bytes + queues.nbytes
+    index = np.zeros(round_up(index_bytes, BLOCK_BYTES), np.uint8)  # the only copy: it is large
+    dense_index(tables, queues, index[:slot_bytes].view(np.uint32))
+    index[slot_bytes:index_bytes] = queues.view(np.uint8)
+    queue_count = len(queues)
+    del queues
     batches = data[HEADER_BYTES : end.position - end.position % BLOCK_BYTES]
     last = np.concatenate([data[HEADER_BYTES + len(batches) : end.position], padding])
     index_begin = end.position + len(padding)
     sums = block_sums([batches, last, index], header.uuid)
     position = index_begin + len(index)
     entries = [
-        make_part(Part.SLOTS, header.uuid, slots.tobytes(), index_begin, len(slots)),
         make_part(
-            Part.QUEUES, header.uuid, queues.tobytes(), index_begin + slots.nbytes, len(queues)
+            Part.SLOTS,
+            header.uuid,
+            index[:slot_bytes],
+            index_begin,
+            slot_bytes // layout.SLOT_BYTES,
+        ),
+        make_part(
+            Part.QUEUES,
+            header.uuid,
+            index[slot_bytes:index_bytes],
+            index_begin + slot_bytes,
+            queue_count,
         ),
     ]
     pieces = [padding.data, index.data]
     for kind, piece, detail in (
         (Part.DICTIONARIES, names.tobytes(), len(topics)),
         (Part.TOPICS, topics.tobytes(), len(topics)),
-        (Part.STATISTICS, _statistics(tables, scan, queues, topics), 0),
+        (Part.STATISTICS, _statistics(tables, scan, queue_count, len(topics)), 0),
         (Part.CHECKPOINTS, scan.checkpoints.tobytes(), len(scan.checkpoints)),
         (Part.EXTRA, json.dumps(dict(extra), separators=(",", ":"), sort_keys=True).encode(), 0),
         (Part.BLOCK_CHECKSUMS, sums.tobytes(), len(sums)),
@@ -141,24 +154,23 @@ def _picked_names(picked: np.ndarray, ends: np.ndarray, names: np.ndarray) -> np
     return picked_names
 
 
-def dense_index(tables: Tables, queues: np.ndarray) -> np.ndarray:
-    """Return the slots (u4) of all messages in the order of `queues`."""
+def dense_index(tables: Tables, queues: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Write the slots (u4) of all messages in the order of `queues`, and return them."""
     words, _arrays = tables.snapshot
-    slots = np.empty(int(queues["count"].sum()), np.uint32)
     numbers = np.ascontiguousarray(queues["number"], np.uint32)
     done = int(k.locate_all(words, address(numbers), len(numbers), address(slots)))
     assert done == len(slots), "rows were staged while the journal was sealed"
     return slots
 
 
-def _statistics(tables: Tables, scan: BatchScan, queues: np.ndarray, topics: np.ndarray) -> bytes:
+def _statistics(tables: Tables, scan: BatchScan, queue_count: int, topic_count: int) -> bytes:
     words, end = tables.words, scan.end
     statistics = np.zeros((), layout.JOURNAL_STATISTICS)
     messages = tables.message_count
     statistics["message_count"], statistics["body_bytes"] = messages, words[s.W_BODY_BYTES]
     statistics["batch_count"], statistics["batch_crc"] = end.number, end.crc
     statistics["end"] = end.position
-    statistics["queue_count"], statistics["topic_count"] = len(queues), len(topics)
+    statistics["queue_count"], statistics["topic_count"] = queue_count, topic_count
     statistics["base_time"] = words[s.W_BASE_TIME]
     statistics["min_time"] = words[s.W_MIN_TIME] if messages else 0
     statistics["max_time"] = words[s.W_MAX_TIME] if messages else -1

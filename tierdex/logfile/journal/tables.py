@@ -218,6 +218,7 @@ def _bound(words: np.ndarray, arrays: TableArrays) -> Snapshot:
     words[k.W_QUEUE_SLOTS] = address(arrays.queue_slots)
     words[k.W_QUEUE_MASK] = len(arrays.queue_slots) - 1
     words[k.W_STATES], words[k.W_QUEUE_LIMIT] = address(arrays.states), len(arrays.states)
+    words[k.W_SELF] = address(words)
     return Snapshot(words, arrays)
 
 

@@ -29,8 +29,8 @@ _G_COUNT, _G_WIDTH = _GROUP["count_base"], _GROUP["id_width"]
 _GROUP_BYTES: Final = layout.QUEUE_GROUP_ROW.itemsize
 _GROUP_QUEUES: Final = layout.QUEUE_GROUP
 _ENTRY = layout.places(layout.DIRECTORY_ENTRY)
-_E_POSITION, _E_QUEUE, _E_ORDINAL = (
-    _ENTRY["position"], _ENTRY["first_queue"], _ENTRY["first_ordinal"],
+_E_POSITION, _E_QUEUE, _E_ORDINAL, _E_MAX_TIME = (
+    _ENTRY["position"], _ENTRY["first_queue"], _ENTRY["first_ordinal"], _ENTRY["max_time"],
 )  # fmt: skip
 _ENTRY_BYTES: Final = layout.DIRECTORY_ENTRY.itemsize
 
@@ -142,3 +142,16 @@ def find_page(words: Any, blocks: Any, queue: int, ordinal: int) -> Any:
         else:
             high = middle
     return low, np.int64(SOUND)
+
+
+@kernel
+def find_late_page(words: Any, blocks: Any, first: int, end: int, timestamp: int) -> Any:
+    """Return (first of the pages [first, end) with a time >= `timestamp` or `end`; SOUND or the damage)."""
+    for page in range(first, end):
+        begin = words[F_DIRECTORY] + _ENTRY_BYTES * page
+        damaged = touch(blocks[R_SELF], begin, begin + _ENTRY_BYTES)
+        if damaged != SOUND:
+            return np.int64(0), damaged
+        if load_i64(blocks[R_ADDRESS] + begin + _E_MAX_TIME) >= timestamp:
+            return np.int64(page), np.int64(SOUND)
+    return np.int64(end), np.int64(SOUND)

@@ -22,8 +22,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+from numba.np.numpy_support import carray
 
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import kernel, primitive
 from tierdex.fileparts.kernels.hashing import xxh64
 from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
@@ -31,6 +32,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     load_u8,
     load_u32,
     load_u64,
+    numbers_at,
     prefetch,
     publish_u64,
     store_i64,
@@ -45,7 +47,8 @@ from tierdex.logfile.kernels.totals import TOTALS_BYTES, count_messages
     W_SEGMENTS, W_NEXT_SLOT, W_SLOT_LIMIT,
     W_MESSAGES, W_BODY_BYTES, W_MIN_TIME, W_MAX_TIME, W_BASE_TIME, W_HAS_BASE,
     W_QUEUE_LIMIT, W_TOPIC_LIMIT, W_NAMES_LIMIT,
-) = range(22)  # fmt: skip
+    W_SELF,  # their own address: in loops kernels hand on places, an array costs 10 ns a call
+) = range(23)  # fmt: skip
 WORD_COUNT: Final = 24
 
 # Words of the stage.
@@ -81,21 +84,29 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-@kernel
+@primitive
 def slot_place(segments: int, index: int) -> Any:
     """Return the address of element `index` of the arena."""
     return load_i64(segments + 8 * (index >> SEGMENT_BITS)) + 4 * (index & (SEGMENT_SLOTS - 1))
 
 
-@kernel
+@primitive
 def arena_u4(segments: int, index: int) -> Any:
     return np.int64(load_u32(slot_place(segments, index)))
 
 
 @kernel
-def _new_chunk(words: Any, end: int, count: int, hint: int) -> Any:
-    """Make the chunk behind the one that ends at `end` (0: the first); return its start."""
+def _new_chunk(tables: int, state: int, end: int) -> Any:
+    """Make a queue's chunk behind the one that ends at `end` (0: the first).
+
+    Returns (its first slot, 0 where the arena is short of room; its end).
+    """
+    words = carray(numbers_at(tables), (WORD_COUNT,))
+    if words[W_NEXT_SLOT] + ROOM_OF_ONE > words[W_SLOT_LIMIT]:
+        return np.int64(0), np.int64(0)
     segments = words[W_SEGMENTS]
+    count: Any = np.int64(load_u32(state + S_COUNT))
+    hint: Any = np.int64(load_u32(state + S_HINT))
     if end == 0:
         size = min(max(hint, CHUNK_FIRST), CHUNK_DOUBLES_TO)
     else:
@@ -108,16 +119,16 @@ def _new_chunk(words: Any, end: int, count: int, hint: int) -> Any:
     store_u32(slot_place(segments, start), np.uint32(end))
     store_u32(slot_place(segments, start + 1), np.uint32(count))
     store_u32(slot_place(segments, start + CHUNK_HEAD + size), np.uint32(start))
-    return np.int64(start), np.int64(start + CHUNK_HEAD + size)
+    return np.int64(start + CHUNK_HEAD), np.int64(start + CHUNK_HEAD + size)
 
 
-@kernel
+@primitive
 def ask_state(words: Any, number: int) -> None:
     """Ask the cache for a queue's state, whose row comes soon."""
     prefetch(words[W_STATES] + STATE_BYTES * number)
 
 
-@kernel
+@primitive
 def ask_tail(words: Any, number: int) -> None:
     """Ask the cache for the slot that a queue's next row takes; its state was asked for before."""
     word = load_u64(words[W_STATES] + STATE_BYTES * number + S_TAIL)
@@ -125,19 +136,17 @@ def ask_tail(words: Any, number: int) -> None:
         prefetch(slot_place(words[W_SEGMENTS], np.int64(word & _LOW)))
 
 
-@kernel
+@primitive
 def note_row(words: Any, state: int, slot: Any) -> bool:
     """Add the slot (u4) of one more row to a queue; False, and nothing done: the arena is short of room."""
     word = load_u64(state + S_TAIL)
     tail, end = np.int64(word & _LOW), np.int64(word >> _HALF)
-    count = np.int64(load_u32(state + S_COUNT))
     if tail == end:
-        if words[W_NEXT_SLOT] + ROOM_OF_ONE > words[W_SLOT_LIMIT]:
+        tail, end = _new_chunk(words[W_SELF], state, end)
+        if end == 0:
             return False
-        start, end = _new_chunk(words, end, count, np.int64(load_u32(state + S_HINT)))
-        tail = start + CHUNK_HEAD
     store_u32(slot_place(words[W_SEGMENTS], tail), slot)
-    store_u32(state + S_COUNT, np.uint32(count + 1))
+    store_u32(state + S_COUNT, load_u32(state + S_COUNT) + np.uint32(1))
     publish_u64(state + S_TAIL, np.uint64(tail + 1) | (np.uint64(end) << _HALF))
     return True
 
@@ -164,7 +173,7 @@ def name_bounds(name_ends: int, topic: int) -> Any:
     return begin, load_i64(name_ends + 8 * topic)
 
 
-@kernel
+@primitive
 def _is_name(words: Any, topic: int, name: int, length: int) -> bool:
     begin, end = name_bounds(words[W_NAME_ENDS], topic)
     if end - begin != length:
@@ -189,20 +198,20 @@ def find_topic_slot(words: Any, name: int, length: int) -> Any:
         index = (index + 1) & mask
 
 
-@kernel
+@primitive
 def _home_of_queue(words: Any, topic: int, queue_id: int) -> Any:
     """Return the index in the hash table at which the search for a queue begins."""
     mixed = ((np.uint64(topic) << _HALF) | np.uint64(queue_id)) * _GOLDEN
     return np.int64((mixed >> _HALF) & np.uint64(words[W_QUEUE_MASK]))
 
 
-@kernel
+@primitive
 def ask_queue_slot(words: Any, topic: int, queue_id: int) -> None:
     """Ask the cache for a queue's place in the hash table, which is looked up soon."""
     prefetch(words[W_QUEUE_SLOTS] + 4 * _home_of_queue(words, topic, queue_id))
 
 
-@kernel
+@primitive
 def ask_queue_state(words: Any, topic: int, queue_id: int) -> None:
     """Ask the cache for a queue's state; its place in the hash table was asked for before."""
     home = _home_of_queue(words, topic, queue_id)
@@ -211,7 +220,7 @@ def ask_queue_state(words: Any, topic: int, queue_id: int) -> None:
         ask_state(words, found - 1)
 
 
-@kernel
+@primitive
 def find_queue_slot(words: Any, topic: int, queue_id: int) -> Any:
     """Return the address of the queue's place in the hash table, empty (0) or its number + 1."""
     mask, index = words[W_QUEUE_MASK], _home_of_queue(words, topic, queue_id)
