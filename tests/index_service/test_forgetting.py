@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.index_service.conftest import SMALL, offsets, put
 from tierdex import Index
 from tierdex.clock import ManualClock
-from tierdex.errors import NotFoundError
+from tierdex.compactor.merge import merge_published
+from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
 
@@ -196,6 +197,21 @@ def test_request_waits_for_an_owner_that_has_not_published_and_names_it(two):
             same_answers(index, {"K1": [], "K2": [0, 1]})
 
 
+def test_owner_that_publishes_after_the_request_writes_that_file_anew_too(two):
+    world, a, b = two
+    put(b, "K1", 7)
+    world.clock.advance(1)
+    receipt = a.forget(ONE, now=True)
+    assert "node:b" in [missing.file for missing in receipt.waiting]
+    for _ in range(2):
+        world.step([b])  # publishes: the request does not name what is in that file yet
+    for _ in range(2):
+        receipt = a.resume_forgetting(receipt)
+        world.step([b])
+    assert receipt.waiting == []
+    assert a.resume_forgetting(receipt).holding == []
+
+
 def test_idle_owner_acknowledges_by_a_sign_before_it_is_due(two):
     world, a, b = two
     world.clock.advance(1)
@@ -218,6 +234,84 @@ def test_what_is_put_later_shows_even_the_same_location(two):
     for index in (a, b):
         index.refresh()
         same_answers(index, {"K1": [0, 9], "K2": [0, 1]})
+
+
+def test_reader_does_not_end_a_request_while_an_owner_may_hold_unpublished_entries(two):
+    world, a, b = two
+    put(a, "K1", 7)
+    world.clock.advance(1)
+    receipt = a.forget(ONE)
+    b.run_compaction()
+    receipt = a.resume_forgetting(receipt)
+    assert (
+        receipt.is_complete
+    )  # all is hidden: b has acknowledged, and a's own files are known to it
+    a._components.forgetter._read_view.refresh()
+    record = a._components.forgetter._read_view.ages.forgotten.records[0]
+    (local,) = (f for f in a.files() if f.state != "uploaded")
+    assert record.bounds["a"] == int(local.file_id.split("-")[0])
+    # What is published is written anew by its owners' merges; the reader finds none of it.
+    for index in (a, b):
+        writing = index._components.writing
+        rows = writing.claim.get().state.files.values()
+        merge_published(writing.compactor.components, list(rows))
+    with world.reader() as reader:
+        assert reader.forgettings() == [receipt.forgetting]
+        assert reader.resume_forgetting(receipt.forgetting).is_complete
+        assert reader.forgettings() == [receipt.forgetting]
+        a.refresh()
+        assert offsets(a.query("orders", key="K1")) == []
+        a.flush("remote")
+        assert reader.forgettings() == []
+        same_answers(reader, {"K1": [], "K2": [0, 1]})
+
+
+def test_what_is_put_where_a_request_was_acknowledged_shows_though_others_wait(two):
+    world, a, b = two
+    put(b, "K1", 7)
+    world.clock.advance(1)
+    receipt = a.forget(ONE)
+    assert [missing.file for missing in receipt.waiting] == ["node:b"]
+    put(a, "K1", 50)
+    a.flush("remote")
+    a.refresh()
+    writing = a._components.writing
+    merge_published(  # of what was put before the request and after it
+        writing.compactor.components,
+        sorted(writing.claim.get().state.files.values(), key=lambda row: row.number),
+    )
+    world.step([b])
+    for _ in range(2):
+        assert a.resume_forgetting(receipt).is_complete
+    b.refresh()
+    for index in (a, b):
+        same_answers(index, {"K1": [50], "K2": [0, 1]})
+
+
+def test_who_reads_some_nodes_only_cannot_ask(two):
+    world, a, _ = two
+    with Index.open(
+        None, store=world.store, read_only=True, read_nodes=["b"], background=False,
+        clock=world.clock,
+    ) as reader:  # fmt: skip
+        with pytest.raises(InvalidRequestError, match="read_nodes"):
+            reader.forget(ONE)
+        name = a.forget(ONE).forgetting
+        with pytest.raises(InvalidRequestError, match="read_nodes"):
+            reader.resume_forgetting(name)
+
+
+def test_what_is_put_after_a_restart_shows_even_the_same_location(tmp_path):
+    world = World()
+    for _ in range(2):
+        with world.open(tmp_path, "a", 1) as a:
+            put(a, "K1", 0)
+            put(a, "K2", 1)
+            assert a.forget(ONE).is_complete
+            assert offsets(a.query("orders", key="K1")) == []
+    with world.open(tmp_path, "a", 3) as a:
+        put(a, "K1", 0)  # a broker replays
+        same_answers(a, {"K1": [0], "K2": [1]})
 
 
 def test_receipt_tells_where_the_entries_were_and_which_objects_were_written_anew(two):

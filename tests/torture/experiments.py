@@ -22,6 +22,7 @@ from tests.torture import (
     false_matches,
     fleet,
     forgery,
+    forgetting,
     http,
     interleaved_index,
     log_life,
@@ -122,6 +123,10 @@ def _fleet(seed):
     return fleet.live_in_a_fleet(seed)
 
 
+def _forget(seed):
+    return forgetting.forget_beside_failures(seed)
+
+
 def _simulation(seed):
     simulation.simulate(seed, steps=random.Random(seed).choice((30, 45, 90)))
     return 1
@@ -213,6 +218,10 @@ EXPERIMENTS = (
     Experiment(
         "lost-manifest", "a store that loses manifest objects, and a rollback accepted", "losses",
         _lost_manifest, dose=3000, small_dose=40, minutes=7,
+    ),
+    Experiment(
+        "forget", "requests to forget, owners and merges that die or fail at any call", "failures", _forget,
+        dose=8000, small_dose=4, minutes=15,
     ),
     Experiment(
         "simulation", "everything at once by a seeded scheduler", "seeds", _simulation,

@@ -16,6 +16,7 @@ from tests.torture import (
     damaged_index,
     false_matches,
     fleet,
+    forgetting,
     interleaved_index,
     log_life,
     lost_manifest,
@@ -168,3 +169,8 @@ def test_no_false_match_in_any_state(tmp_path, seed):
 def test_node_of_many_queues_makes_small_commits_and_keeps_watermarks():
     asked = many_queues.publish_many_queues(0, topics=200, queues=100)
     assert asked >= DOSES["many-queues"]
+
+
+def test_requests_to_forget_that_die_or_fail_hide_all_of_it_or_nothing():
+    failures = sum(forgetting.forget_beside_failures(seed) for seed in range(2))
+    assert failures >= DOSES["forget"]

@@ -82,6 +82,11 @@ class Compactor:
             count += 1
         return count
 
+    def seal_rolled(self) -> None:
+        """Seal all files that are rolled: no later opening goes on with them. Raises the first error."""
+        while self.local.run_first(u for u in self._local_work.units() if u.job == "seal"):
+            pass
+
     def fence(self, error: FencedError) -> None:
         """Publish and delete nothing from here on: another owner has the node."""
         if self.fenced is None:

@@ -23,8 +23,6 @@ from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
 from tierdex.index_service.answer import Missing
@@ -41,7 +39,7 @@ from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.shared_node import SharedNode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.open_view import View
@@ -64,6 +62,23 @@ class Look(NamedTuple):
     bounds: dict[str, int]  # the last file of each node that was looked at
     waiting: list[tuple[str, Missing]]  # nodes that may hold more
 
+    def unseen(self, record: Forgetting) -> list[str]:
+        """Return the nodes of which files within a record's bounds may be in a folder that we do not see.
+
+        Their owner has rolled and not published them: it hides the entries, nobody else can tell.
+        """
+        return [
+            node
+            for node, bound in {**record.bounds, **self.bounds}.items()
+            if node not in self.ages.local and self._hides(node, bound)
+        ]
+
+    def _hides(self, node: str, bound: int) -> bool:
+        state, standing = self.ages.states.get(node), self.ages.standings.get(node)
+        if state is None or standing is None:
+            return True
+        return state.highest_number < bound and standing.bound is not None
+
 
 class Forgetter:
     """Forgets entries of the store's nodes. Safe to share between threads."""
@@ -75,9 +90,12 @@ class Forgetter:
         self._lock = threading.Lock()
         self._node: SharedNode | None = None
         self._unowned = UnownedFiles(view)
+        self.seal_rolled: Callable[[], None] = lambda: None  # of our own files
         self._acknowledged: set[bytes] = set()  # records for which our file was rolled
         self._signed: set[bytes] = set()  # records since which we have signed
-        self._holds: dict[tuple[bytes, bytes], bool] = {}  # (record, published file)
+        self._holds: dict[
+            tuple[bytes, int, bytes], bool
+        ] = {}  # (record, its number, published file)
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -89,6 +107,7 @@ class Forgetter:
         `only` are the [queue, offset] that are meant, None for all. With `dry_run` nothing is committed.
         Raises InvalidRequestError, UnavailableError, and what the store raises.
         """
+        self._refuse_narrow_view()
         requests = make_requests(self._view.settings, lookups)
         if not requests:
             raise InvalidRequestError("name at least one key or message ID", field="lookups")
@@ -107,6 +126,7 @@ class Forgetter:
 
     def resume(self, forgetting: str) -> Receipt:
         """Go on with a request, and return how far it is. Raises NotFoundError once it has ended."""
+        self._refuse_narrow_view()
         self._read_view.refresh()
         for record in self._read_view.ages.forgotten.records:
             if record.uuid.hex() == forgetting:
@@ -114,6 +134,12 @@ class Forgetter:
         raise NotFoundError(
             f"there is no request {forgetting} to forget: it is done, and no object holds its entries"
         )
+
+    def _refuse_narrow_view(self) -> None:
+        if self._view.settings.read_nodes is not None:
+            raise InvalidRequestError(
+                "only some nodes are read here: ask where all are", field="read_nodes"
+            )
 
     def pending(self) -> list[str]:
         """Return the requests of which some object may still hold entries, oldest first."""
@@ -154,7 +180,10 @@ class Forgetter:
     def _advance(self, record: Forgetting, *, is_dry: bool = False) -> Receipt:
         with self._lock:
             if self._writer is not None:
-                self._writer.roll()  # what was put before lies in files of lower numbers from here on
+                # What was put before lies in files of lower numbers from here on. Sealed, since after
+                # a restart puts go on in the newest file that is not.
+                self._writer.roll()
+                self.seal_rolled()
             self._hear_owners(record.waits)
             self._read_view.refresh()
             known = {each.uuid: each for each in self._read_view.ages.forgotten.records}
@@ -210,8 +239,12 @@ class Forgetter:
             if record.bounds and not record.is_open:
                 limits = dict(record.bounds)  # no node that came since held any of it
             within = replace(record, bounds=limits)
+            grows = record.is_open or not record.number
             found = search_all(
-                snapshot.file_list, record, lambda handle: within.may_be_in(handle.place)
+                snapshot.file_list,
+                record,
+                lambda handle: within.may_be_in(handle.place),
+                lambda handle: grows and within.may_find_in(handle.place),
             )
         waiting += [(handle.node, missing) for handle, missing in found.missing]
         if sum(len(file.packed) for file in found.holding) > ENTRIES_MAX * ENTRY.itemsize:
@@ -230,10 +263,6 @@ class Forgetter:
                 raise UnavailableError(f"{missing.file}: {missing.reason}; try again")
         waiting = [(missing.file.removeprefix("node:"), missing) for missing in older]
         bounds = {node: state.highest_number for node, state in ages.states.items()}
-        newest: dict[str, FileHandle] = {}
-        for handle in handles:
-            if handle.row is None and handle.node in ages.local:
-                newest[handle.node] = max(newest.get(handle.node, handle), handle, key=_number)
         active = None if self._writer is None else self._writer.active
         for handle in handles:
             if handle.row is not None:
@@ -244,11 +273,11 @@ class Forgetter:
                 continue
             if active is not None and handle.key == active.key:
                 continue  # ours, begun after the roll
-            if self._writer is None and _grows(handle) and handle is newest[handle.node]:
+            if (
+                handle.state is FileState.UNSEALED
+            ):  # its owner may go on with it, at once or restarted
                 if handle.item_count and handle.begin_ms <= record.time_ms:
-                    reason = (
-                        f"its open file {handle.file_id} began before: its owner has not rolled yet"
-                    )
+                    reason = f"{handle.file_id} began before: its owner has not sealed it yet"
                     waiting.append((handle.node, Missing(f"node:{handle.node}", reason)))
                 continue
             bounds[handle.node] = max(bounds.get(handle.node, 0), handle.number)
@@ -262,7 +291,12 @@ class Forgetter:
         Returns the record as it was committed last.
         """
         is_known = record.uuid in {each.uuid for each in look.ages.forgotten.records}
-        is_over = not look.waiting and not look.found.holding and not self._lingering(record, look)
+        is_over = (
+            not look.waiting
+            and not look.found.holding
+            and not look.unseen(record)
+            and not self._lingering(record, look)
+        )
         if is_over and not is_known:
             return record  # nothing was found
         ends = is_over and self._tell_merges(look)
@@ -327,6 +361,8 @@ class Forgetter:
 
     def end_what_is_done(self) -> int:
         """End the requests of which no object holds an entry any more; return how many."""
+        if self._view.settings.read_nodes is not None:
+            return 0
         ended = 0
         for record in self._read_view.ages.forgotten.records:
             if record.is_open or self._holding(record):
@@ -356,18 +392,19 @@ class Forgetter:
     def _holding(self, record: Forgetting) -> list[FileHandle]:
         """Return the files that hold some of a record's entries, or cannot be read, newest first.
 
-        What a published file holds is remembered: it never changes.
+        What a published file holds is remembered: it never changes, and a record at a number neither.
         """
         holding = []
         with self._view.table.snapshot() as snapshot:
             for handle in snapshot.file_list:
                 if not record.may_be_in(handle.place):
                     continue
-                key = record.uuid, handle.uuid
+                key = record.uuid, record.number, handle.uuid
                 holds = None if handle.row is None else self._holds.get(key)
                 if holds is None:
-                    found = search_all(snapshot.file_list, record, partial(is_, handle))
-                    holds = any(_shares(file.packed, record) for file in found.holding)
+                    one, nothing = partial(is_, handle), lambda _: False
+                    found = search_all(snapshot.file_list, record, one, nothing)
+                    holds = bool(found.holding)
                     if handle.row is not None and not found.missing:
                         self._holds[key] = holds
                     holds |= bool(found.missing)
@@ -433,6 +470,10 @@ class Forgetter:
         waiting = [missing for _, missing in look.waiting]
         if record.rewrites:
             waiting += [
+                Missing(f"node:{node}", "holds files that it has not published yet")
+                for node in look.unseen(record)
+            ]
+            waiting += [
                 Missing(f.file_id, known.get(bytes.fromhex(f.uuid), self._why_held(f.node)))
                 for f in holding
             ]
@@ -489,12 +530,6 @@ def _places(only: object) -> tuple[tuple[int, int], ...]:
     )
 
 
-def _shares(packed: bytes, record: Forgetting) -> bool:
-    """Say whether some of these entries are the record's."""
-    mine = np.frombuffer(record.entries, ENTRY)
-    return bool(np.isin(np.frombuffer(packed, ENTRY), mine).any())
-
-
 def _numbers(states: Mapping[str, ManifestState]) -> dict[str, int]:
     return {node: state.number for node, state in sorted(states.items())}
 
@@ -506,11 +541,3 @@ def _holder_of(uuid: bytes, states: Mapping[str, ManifestState]) -> str | None:
             if any(part.uuid == uuid for part in row.parts):
                 return row.object_key
     return None
-
-
-def _number(handle: FileHandle) -> int:
-    return handle.number
-
-
-def _grows(handle: FileHandle) -> bool:
-    return handle.state is FileState.UNSEALED

@@ -22,9 +22,8 @@ from tierdex.index_service.readers.local_file import query_reader
 from tierdex.index_service.requests.lookups import NO_TOPIC, Lookups
 from tierdex.indexfile.layout import KIND_MESSAGE_ID
 from tierdex.indexfile.lookup import DONE, TIME_MAX, TIME_MIN
-from tierdex.indexfile.row_identity import row_fingerprints
 from tierdex.indexfile.work_limit import NO_LIMIT
-from tierdex.lifecycle.forgotten import ENTRY, pack_entries
+from tierdex.lifecycle.forgotten import ENTRY, entries_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,17 +62,25 @@ def union(*packed: bytes) -> bytes:
 
 
 def search_all(
-    files: FileList, record: Forgetting, is_wanted: Callable[[FileHandle], bool]
+    files: FileList,
+    record: Forgetting,
+    is_wanted: Callable[[FileHandle], bool],
+    takes_up: Callable[[FileHandle], bool],
 ) -> Occurrences:
-    """Search the files of a snapshot that are wanted for what a record is about."""
+    """Search the files of a snapshot that are wanted for what a record is about.
+
+    Of a file of which it takes up nothing, only entries that it lists already count.
+    """
     found = Occurrences()
+    listed = np.frombuffer(record.entries, ENTRY)
     lookups = _lookups_of(record.asked)
     only = None if record.only is None else np.array(record.only, np.int64)
     for handle in Plan(files, lookups).candidates():
         if not is_wanted(handle):
             continue
         try:
-            holding = _search(handle, lookups, only)
+            known = None if takes_up(handle) else listed
+            holding = _search(handle, lookups, only, known)
         except SEARCH_ERRORS as error:
             reason = str(error) or type(error).__name__
             found.missing.append((handle, Missing(handle.file_id, reason)))
@@ -83,7 +90,10 @@ def search_all(
     return found
 
 
-def _search(handle: FileHandle, lookups: Lookups, only: np.ndarray | None) -> HoldingFile | None:
+def _search(
+    handle: FileHandle, lookups: Lookups, only: np.ndarray | None, known: np.ndarray | None
+) -> HoldingFile | None:
+    """Return what a file holds at the places of `only`, and of the entries in `known` (None: any)."""
     reader, meter = query_reader(handle.reader), FileMeter(Budget(requests=1 << 62, items=1 << 62))
     wanted: np.ndarray = np.arange(lookups.count)
     places = None
@@ -96,12 +106,15 @@ def _search(handle: FileHandle, lookups: Lookups, only: np.ndarray | None) -> Ho
         rows = answer.found.rows
         if only is not None:
             rows = rows[_are_at(rows, only)]
+        prints = entries_of_rows(answer.schema, answer.dictionaries, rows)
+        if known is not None:
+            is_known = np.isin(prints, known)
+            rows, prints = rows[is_known], prints[is_known]
         if len(rows):
             entries += entries_of(
                 handle, answer.schema, answer.dictionaries, rows, reader.hash_function
             )
-            prints = row_fingerprints(answer.schema, answer.dictionaries, rows)
-            packed.append(pack_entries(rows["key_hash"], prints))
+            packed.append(prints.tobytes())
         cut = np.flatnonzero(answer.found.following != DONE)
         wanted, places = answer.wanted[cut], answer.found.following[cut]
     return HoldingFile(handle, entries, union(*packed)) if packed else None

@@ -161,6 +161,7 @@ class _OwnerOpening:
         forgetter = Forgetter(self._view, read_view, writer)
         compaction = self._make_compaction(writer, forgetter)
         compactor = self._make_compactor(compaction, writer)
+        forgetter.seal_rolled = compactor.seal_rolled
         read_view.refresh()
         catalogue = self._make_catalogue(compaction, read_view)
         components = make_components(self._view, read_view, catalogue, forgetter, writer)

@@ -52,11 +52,12 @@ class Forgetting:
     `only` are the (queue, offset) that are meant; None: every entry under the hashes is.
     `bounds` are the last file of each node that may hold what was acknowledged before `time_ms`; nodes
     in `waits` may hold more: their owners have not published, or rolled, all of that yet. `number` is
-    that of the manifest of `FORGOTTEN_NODE` which says so; 0: none yet.
+    that of the manifest of `FORGOTTEN_NODE` which says so, `begun` that of the first one; 0: none yet.
     """
 
     uuid: bytes
     number: int = 0
+    begun: int = 0
     time_ms: int
     asked: tuple[AskedHash, ...]
     waits: tuple[str, ...] = ()
@@ -76,10 +77,23 @@ class Forgetting:
         What was merged without knowing of this record, at another node or under a number above the
         bound, holds what its parts held. All of that was put before the record was committed.
         """
-        node, number, row = place
-        if number <= self.bounds.get(node, -1):
-            return True
-        if row is None or row.forgets_through is None or row.forgets_through >= self.number:
+        return self._was_there(place) or self._is_made_of(place, self.number)
+
+    def may_find_in(self, place: FilePlace) -> bool:
+        """Say whether all that the file holds was put before the record was committed first.
+
+        What is found there may be taken into the record while it is open. A merge that knew of it
+        may hold what was put since, beside what is of before.
+        """
+        return self._was_there(place) or self._is_made_of(place, self.begun)
+
+    def _was_there(self, place: FilePlace) -> bool:
+        return place.number <= self.bounds.get(place.node, -1)
+
+    def _is_made_of(self, place: FilePlace, known: int) -> bool:
+        """Say whether a merge without knowledge of the manifest `known` has parts within the bounds."""
+        row = place.row
+        if row is None or row.forgets_through is None or row.forgets_through >= known:
             return False
         return any(part.number <= self.bounds.get(part.node, -1) for part in row.parts)
 
@@ -152,8 +166,9 @@ class ForgottenEntries:
 NOTHING_FORGOTTEN: Final = ForgottenEntries()
 
 
-def pack_entries(key_hashes: np.ndarray, prints: np.ndarray) -> bytes:
-    """Return `Forgetting.entries` of hashes (u8[n]) and fingerprints (u8[n, 2]), each entry once."""
-    rows = np.empty(len(key_hashes), ENTRY)
-    rows["key_hash"], rows["low"], rows["high"] = key_hashes, prints[:, 0], prints[:, 1]
-    return np.unique(rows).tobytes()
+def entries_of_rows(schema: Schema, dictionaries: Dictionaries, rows: np.ndarray) -> np.ndarray:
+    """Return which entry (`ENTRY`) each row of a file is."""
+    prints = row_fingerprints(schema, dictionaries, rows)
+    entries = np.empty(len(rows), ENTRY)
+    entries["key_hash"], entries["low"], entries["high"] = rows["key_hash"], *prints.T
+    return entries

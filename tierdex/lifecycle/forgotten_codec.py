@@ -26,6 +26,7 @@ def pack_forgetting(record: Forgetting) -> dict[str, Any]:
     return {
         "uuid": record.uuid.hex(),
         "number": record.number,
+        "begun": record.begun,
         "time": record.time_ms,
         "asked": [list(each) for each in record.asked],
         "waits": list(record.waits),
@@ -47,6 +48,7 @@ def to_forgetting(packed: dict[str, Any]) -> Forgetting:
     return Forgetting(
         uuid=to_uuid(packed["uuid"]),
         number=to_count(packed.get("number", 0)),
+        begun=to_count(packed.get("begun", 0)),
         time_ms=to_integer(packed["time"]),
         asked=tuple(_unpack_asked(*each) for each in packed["asked"]),
         waits=tuple(map(to_text, packed["waits"])),

@@ -446,9 +446,13 @@ def _forgettings(state: ManifestState, commit: Commit) -> Mapping[Uuid, Forgetti
     change = commit.change
     if not change.forgettings and not change.ends:
         return state.forgettings
-    fresh = {r.uuid: replace(r, number=commit.number) for r in change.forgettings}
-    known = {**state.forgettings, **fresh}
-    return MappingProxyType({uuid: r for uuid, r in known.items() if uuid not in change.ends})
+    fresh = {}
+    for record in change.forgettings:
+        known = state.forgettings.get(record.uuid)
+        begun = commit.number if known is None else known.begun
+        fresh[record.uuid] = replace(record, number=commit.number, begun=begun)
+    listed = {**state.forgettings, **fresh}
+    return MappingProxyType({uuid: r for uuid, r in listed.items() if uuid not in change.ends})
 
 
 def _published_through(state: ManifestState, commit: Commit) -> int | None:

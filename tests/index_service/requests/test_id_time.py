@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.batch.id_times import times_of_ids
 from tierdex.index_service.requests.id_time import narrow, time_of_id
 from tierdex.settings import load_settings
 
@@ -83,8 +85,7 @@ def test_form_that_is_unknown_is_refused_by_name(form, index):
 
 
 def test_range_is_widened_by_the_slack_and_stays_within_the_callers():
-    settings = load_settings(id_time_slack=2.0)
-    asked = settings, "t", ulid(NOW)
+    asked = load_settings(id_time_slack=2.0), "t", ulid(NOW)
     assert narrow(*asked, (None, None)) is None  # off, as long as nobody asks
     assert narrow(*asked, (None, None), "ulid") == ("ulid", NOW - 2000, NOW + 2000)
     assert narrow(*asked, (NOW, NOW + 10**6), "ulid") == ("ulid", NOW, NOW + 2000)
@@ -134,3 +135,65 @@ def test_pages_of_a_narrowed_lookup_follow_its_cursor(make_index):
             break
     assert found == [4, 3, 2, 1, 0]
     assert offsets(index.query(message_id=name)) == [9, 4, 3, 2, 1, 0]
+
+
+ODD = (
+    "no-time-inside", "9223372036854775808", "99999999999999999999", "05", "-5", "\u0661", "1", "",
+    "017f22e2-79b0-4cc3-98c4-dc0c0c07398f", "017f22e279b0-7cc3-98c4-dc0c0c07398f",
+    "81ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAU",
+)  # fmt: skip
+IDS = st.one_of(
+    st.sampled_from(ODD),
+    *(st.builds(make, st.integers(EPOCH + 1, EPOCH + (1 << 41) - 1)) for make in FORMS.values()),
+    st.integers(EPOCH, 2**47).map(ulid).map(str.lower),
+    st.integers(EPOCH, 2**47).map(uuidv7).map(lambda text: text.replace("-", "").upper()),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(ids=st.lists(IDS, min_size=1, max_size=12), form=st.sampled_from(list(FORMS)))
+def test_columns_of_ids_have_the_times_of_single_ones(ids, form):
+    times, has_time = times_of_ids(form, pa.array(ids, pa.string()))
+    found = [time if has else None for time, has in zip(times.tolist(), has_time, strict=True)]
+    assert found == [time_of_id(form, each) for each in ids]
+
+
+def test_batch_narrows_each_lookup_as_a_single_query_does(make_index):
+    index = make_index(id_time="ulid", topic_id_time={"other": SNOWFLAKE, "plain": "off"})
+    asked = []
+    for topic, make in (("orders", ulid), ("other", snowflake), ("plain", ulid)):
+        for day in range(3):
+            name = make(NOW + day * DAY)
+            for late in (0, DAY):  # within its slack, and beyond it
+                put(
+                    index, f"K{day}", 10 * day + late // DAY, topic=topic, message_id=name,
+                    timestamp=NOW + day * DAY + late,
+                )  # fmt: skip
+            asked += [
+                {"message_id": name}, {"topic": topic, "message_id": name},
+                {"topic": topic, "message_id": name, "begin": NOW + 1},
+                {"topic": topic, "message_id": name, "end": NOW - DAY},
+                {"topic": topic, "key": f"K{day}"},
+            ]  # fmt: skip
+        index.roll()
+        index.run_compaction()
+    single = [offsets(index.query(**each)) for each in asked]
+    assert [offsets(answer) for answer in index.query_batch(asked)] == single
+    assert [] in single
+    assert [0] in single
+    assert [1, 0] in single
+    by_id = [
+        (each["topic"], each["message_id"])
+        for each in asked
+        if len(each) == 2 and "key" not in each
+    ]
+    table = index.query_batch_arrow(
+        pa.table({"topic": [t for t, _ in by_id], "message_id": [i for _, i in by_id]}), max_count=9
+    )
+    found = [[] for _ in by_id]
+    for number, offset in zip(
+        table["lookup"].to_pylist(), table["offset"].to_pylist(), strict=True
+    ):
+        found[number].append(offset)
+    assert found == [offsets(index.query(topic, message_id=name)) for topic, name in by_id]
+    assert sorted(map(len, found)) == [1] * 6 + [2] * 3  # both of the topic that narrows nothing

@@ -1,6 +1,6 @@
 """The lookups of a batch, as columns: from dicts, or from an Arrow table without a Python object a row.
 
-Depends on requests, indexfile and pyarrow.
+Depends on id_times, requests, indexfile and pyarrow.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
+from tierdex.index_service.batch.id_times import may_narrow, narrow_lookups
 from tierdex.index_service.requests.entry_rules import (
     INT64_MAX,
     INT64_MIN,
@@ -48,7 +49,15 @@ def lookups_of_dicts(settings: Settings, lookups: object, max_count: int | None 
     else:
         check_integer(max_count, "max_count", 1, settings.max_count_limit)
     plain = _lookups_of_plain(settings, lookups, max_count)
-    return Lookups.of(make_requests(settings, lookups, max_count)) if plain is None else plain
+    if plain is not None:
+        return plain
+    requests = make_requests(settings, lookups, max_count)
+    columns = Lookups.of(requests)
+    if not requests or not may_narrow(settings):
+        return columns
+    return narrow_lookups(
+        settings, columns, lambda rows: pa.array([requests[n].text for n in rows], _STRING)
+    )
 
 
 def _topics_and_keys_of(
@@ -278,7 +287,7 @@ def lookups_of_table(settings: Settings, table: Any, max_count: int) -> Lookups:
         hashes = hashing.message_id_hashes(column)
     if topic_index is None:
         topic_index = np.full(count, 0 if topics else NO_TOPIC, np.int32)
-    return _of_any_time(
+    lookups = _of_any_time(
         hashes,
         kind,
         topics,
@@ -286,3 +295,6 @@ def lookups_of_table(settings: Settings, table: Any, max_count: int) -> Lookups:
         max_count,
         lambda number: str(column.value(number), "utf-8"),
     )
+    if kind == KIND_KEY or not count or not may_narrow(settings):
+        return lookups
+    return narrow_lookups(settings, lookups, lambda rows: texts.take(pa.array(rows)))
