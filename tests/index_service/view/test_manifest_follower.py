@@ -12,6 +12,7 @@ from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import Fault, FaultyStore
 
 
 class Flaky(MemoryStore):
@@ -162,6 +163,44 @@ def test_a_store_that_was_never_listed_is_missing(make_index, store):
     reader = make_index(None, store=store)
     answer = reader.query("orders", key="A")
     assert not answer.complete
+    assert [name for name, _ in answer.missing] == ["store"]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_what_no_listing_told_is_missing_from_every_answer(make_node, make_index, store, batch):
+    """The store answers otherwise: only its nodes cannot be listed, from the opening on."""
+    publish(make_node("a"), 1)
+
+    def ask(reader):
+        if batch:
+            return reader.query_batch([{"topic": "orders", "key": "A"}])[0]
+        return reader.query("orders", key="A")
+
+    store = FaultyStore(store)
+    store.fail("list_folders", fault=Fault.REFUSED, count=2)
+    reader = make_index(None, store=store)
+    for answer in (ask(reader), ask(reader)):
+        assert not answer.complete
+        assert [name for name, _ in answer.missing] == ["store"]
+    reader.refresh()
+    assert not ask(reader).complete
+    reader.refresh()
+    assert offsets(ask(reader)) == [1]
+    assert ask(reader).complete
+
+
+def test_nodes_that_were_not_listed_for_long_are_missing_though_the_known_ones_are_read(
+    make_node, make_index, store, clock
+):
+    publish(make_node("a"), 1)
+    store = FaultyStore(store)
+    reader = make_index(None, store=store, max_staleness=10)
+    assert reader.query("orders", key="B").complete  # its filter is here from now on
+    store.fail("list_folders", fault=Fault.REFUSED, count=9)
+    for _ in range(3):
+        clock.advance(4)
+        reader.refresh()
+    answer = reader.query("orders", key="B")
     assert [name for name, _ in answer.missing] == ["store"]
 
 

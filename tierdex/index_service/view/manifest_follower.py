@@ -505,11 +505,11 @@ class ManifestFollower:
         raise NotFoundError(f"no node {node} is read from {self._store.url}: is its name right?")
 
     def _least_known_ms(self) -> int:
-        """Return the time (ms) up to which every node's manifest is known; now without a node."""
-        return min(
-            (self._known_ms(log) for log in self._logs.values()),
-            default=self._listed_ms or self.now_ms(),
-        )
+        """Return the time (ms) up to which all nodes, and the manifest of each, are known; 0: never."""
+        known = [self._known_ms(log) for log in self._logs.values()]
+        if self._settings.read_nodes is None:
+            known.append(self._listed_ms)  # others may have come since, or were never seen
+        return min(known, default=self.now_ms())
 
     def _oldest_ms(self) -> int:
         return self.now_ms() - round(self._settings.max_staleness * 1000)
