@@ -28,6 +28,7 @@ from tests.torture import (
     log_life,
     lost_manifest,
     many_queues,
+    merged_runs,
     preloaded_faults,
     simulation,
     soak,
@@ -127,6 +128,10 @@ def _forget(seed):
     return forgetting.forget_beside_failures(seed)
 
 
+def _merged_runs(seed):
+    return merged_runs.merge_and_ask(seed)
+
+
 def _simulation(seed):
     simulation.simulate(seed, steps=random.Random(seed).choice((30, 45, 90)))
     return 1
@@ -214,6 +219,10 @@ EXPERIMENTS = (
     Experiment(
         "fleet", "twenty services over one store: killed, stopped, cut off, answering late or wrongly",
         "answers", _fleet, dose=300_000, small_dose=200, minutes=20,
+    ),
+    Experiment(
+        "merged-runs", "merges into runs: killed, over faults, beside each other, with readers that ask",
+        "merges", _merged_runs, dose=3000, small_dose=3, minutes=20,
     ),
     Experiment(
         "lost-manifest", "a store that loses manifest objects, and a rollback accepted", "losses",

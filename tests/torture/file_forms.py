@@ -25,6 +25,7 @@ from tierdex.index_service.requests.lookups import Lookups
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.hash_group import GroupSizes
+from tierdex.indexfile.compacted.page_stream import PageStream
 from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.indexfile.lookup import DONE, TIME_MAX, TIME_MIN, Lookup, Search
 from tierdex.indexfile.schema import join_rows
@@ -322,6 +323,39 @@ class InGroups(Published):
         except (*REFUSALS, NotFoundError):
             return "refused"
         self.compare(number, *found)
+        return "unharmed"
+
+
+class Streamed(InGroups):
+    """A file in a store whose rows a merge reads in order, a little at a time."""
+
+    name = "compacted, read for a merge"
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.walk = self.read_all()
+
+    def read_all(self):
+        row, reads = self.row, []
+
+        def read(position, length):
+            reads.append(position)
+            data = self.store.get(row.object_key, position, length)
+            return bytes(data) if len(reads) <= 2 else data  # directory and pages: guarded
+
+        stream = PageStream(
+            read, position=row.sidecar_position, file_bytes=row.bytes, crc=row.tail_crc,
+            name=row.object_key,
+        )  # fmt: skip
+        return np.concatenate([self.rows[:0], *stream.rows_in_hash_order(300)])
+
+    def judge(self, data):
+        self.store.data = data
+        try:
+            walk = self.read_all()
+        except REFUSALS:
+            return "refused"
+        assert _same(walk, self.walk), "other rows"
         return "unharmed"
 
 

@@ -5,7 +5,8 @@
     this process:  puts to owners, notes when each was acknowledged ... asks readers, checks every answer
                    kill -9, SIGSTOP, restarts of owners and readers; a relay before each owner's address
                    passes on, delays, damages, hangs, refuses: between readers and that owner alone
-    owners:        tierdex serve, a folder each, `advertise_url` is the relay's
+    owners:        tierdex serve, a folder each, `advertise_url` is the relay's; another machine takes the
+                   node over, while the older owner stands still; its folder is adopted
     readers:       tierdex serve --read-only, `peers=auto`, a cache folder that they share
 
 Whatever an answer lacks was acknowledged after its `as_of`, or the answer is incomplete and names the node.
@@ -30,7 +31,7 @@ from tests.patience import PATIENCE_S
 from tests.torture.fork_server import server
 from tests.torture.quick_folder import quick_folder
 from tests.torture.relay import MODES, Relay
-from tierdex import Client
+from tierdex import Client, Index
 from tierdex.errors import TierdexError
 
 SETTINGS = {
@@ -57,8 +58,8 @@ class Put(NamedTuple):
         return f"{self.node}-{self.offset}"
 
 
-def serve_node(data, store, settings, environment, telling):
-    """Be `tierdex serve`; tell the address."""
+def serve_node(data, store, settings, environment, takeover, telling):
+    """Be `tierdex serve`, perhaps with --take-over; tell the address."""
     from tierdex.app.cli.keys import open_key_file
     from tierdex.app.cli.serve import Served, run, server_settings
 
@@ -66,11 +67,20 @@ def serve_node(data, store, settings, environment, telling):
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # the log: nobody reads it
     run(
-        Served(None if data is None else Path(data), store, settings),
+        Served(None if data is None else Path(data), store, settings, takeover=takeover),
         server_settings(None, 0, None, {}),
         open_key_file(None, Path("/nonexistent/keys")),
         lambda url: telling.send_bytes(url.encode()),
     )
+
+
+def adopt_folder(data, store, settings, environment, telling):
+    """Be `tierdex adopt`; tell when it is done."""
+    os.environ.update(environment)
+    with Index.open(Path(data), store=store, adopt=True, background=False, **settings) as index:
+        index.roll()
+        index.run_compaction()
+    telling.send_bytes(b"adopted")
 
 
 class Node:
@@ -80,10 +90,10 @@ class Node:
         self.fleet, self.name, self.data, self.settings = fleet, name, data, settings
         self.child = self.url = None
 
-    def start(self):
+    def start(self, *, takeover=False):
         self.child = server().fork(
             "tests.torture.fleet:serve_node", self.data, self.fleet.store, self.settings,
-            self.fleet.environment,
+            self.fleet.environment, takeover,
         )  # fmt: skip
 
     def wait_started(self):
@@ -107,11 +117,38 @@ class Owner(Node):
         self.relay = Relay()
         settings = OWNER | {"node": name, "advertise_url": self.relay.url}
         super().__init__(fleet, name, str(fleet.folder / name), settings)
-        self.puts, self._next = [], 0
+        self.puts, self._next, self.takeovers = [], 0, 0
 
     def wait_started(self):
         super().wait_started()
         self.relay.target = self.address
+
+    def take_over(self, stands_still):
+        """Let another machine take the node over; the older owner goes on behind it, or died before.
+
+        What the older one acknowledged and has not published is in its folder: it is adopted.
+        """
+        older, folder = self.child, self.data
+        self.takeovers += 1
+        self.url, self.data = None, f"{self.fleet.folder / self.name}-{self.takeovers}"
+        older.signal(signal.SIGSTOP if stands_still else signal.SIGKILL)
+        if not stands_still:
+            older.__exit__()
+        self.start(takeover=True)
+        try:
+            self.wait_started()
+        finally:
+            if stands_still:
+                older.signal(signal.SIGCONT)
+                self.fleet.wait(0.5)  # it finds out that it is fenced
+                older.__exit__()
+        adopter = f"{self.name}a{self.takeovers}"
+        settings = {**SETTINGS, "node": adopter}
+        with server().fork(
+            "tests.torture.fleet:adopt_folder", folder, self.fleet.store, settings,
+            self.fleet.environment,
+        ) as child:  # fmt: skip
+            assert child.told() == b"adopted"
 
     def put(self, client, count):
         """Put entries, and note those whose acknowledgement came."""
@@ -218,6 +255,7 @@ class Fleet:
         if offsets or put.acknowledged_ms >= answer.as_of:
             return
         named = {name.removeprefix("node:").split("-")[-1] for name, _ in answer.missing}
+        named |= {name.partition("a")[0] for name in named}  # who adopts n1's folder is n1a1
         assert not answer.complete, ("lacks what was acknowledged before its as_of", put, answer)
         assert named & {put.node, "store"}, ("names other nodes", put, answer)
 
@@ -228,11 +266,13 @@ class Fleet:
         source = self.source
         chosen = source.random()
         owner, reader = source.choice(self.owners), source.choice(self.readers)
-        if chosen < 0.4:
+        if chosen < 0.1:
+            owner.take_over(source.random() < 0.6)
+        elif chosen < 0.4:
             owner.relay.mode = source.choice(MODES)
             if source.random() < 0.5:
                 owner.relay.drop_connections()
-            self._wait(source.uniform(0.1, 0.8))
+            self.wait(source.uniform(0.1, 0.8))
             owner.relay.mode = "pass"
         elif chosen < 0.55:
             self._restart(owner, signal.SIGKILL)
@@ -240,22 +280,22 @@ class Fleet:
             self._restart(owner, signal.SIGTERM)
         elif chosen < 0.8:
             owner.child.signal(signal.SIGSTOP)
-            self._wait(source.uniform(0.1, 1.5))
+            self.wait(source.uniform(0.1, 1.5))
             owner.child.signal(signal.SIGCONT)
         elif chosen < 0.9:
             reader.child.signal(signal.SIGSTOP)
-            self._wait(source.uniform(0.1, 1.0))
+            self.wait(source.uniform(0.1, 1.0))
             reader.child.signal(signal.SIGCONT)
         else:
             self._restart(reader, source.choice((signal.SIGTERM, signal.SIGKILL)))
 
     def _restart(self, node, number):
         node.end(number)
-        self._wait(self.source.choice((0.0, 0.3, 1.2)))
+        self.wait(self.source.choice((0.0, 0.3, 1.2)))
         node.start()
         node.wait_started()
 
-    def _wait(self, seconds):
+    def wait(self, seconds):
         self.ending.wait(seconds)
 
     def check_everything(self):

@@ -18,8 +18,9 @@ import google_crc32c
 import numpy as np
 
 from tests.indexfile.searches import find_all
-from tests.torture.file_forms import Compacted, Published, Sealed
+from tests.torture.file_forms import Compacted, InGroups, Published, Sealed, Streamed
 from tests.torture.form import PATH, REFUSALS
+from tierdex.errors import CorruptFileError
 from tierdex.fileparts.checksums import checksum, unit_seed
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import (
@@ -100,6 +101,30 @@ class Forger:
         for position in range(dictionary.position, dictionary.position + dictionary.length, 2):
             yield f"dictionary byte {position}", position, 2
         yield from self._of_pages() if self.is_compacted else self._of_chains()
+        for number, begin in enumerate(self._groups()):
+            yield from self._of_group(f"group {number}", begin)
+
+    def _groups(self):
+        """Return where the hash groups begin; none in a file that has none."""
+        place = self.parts.get(Part.FILTER)
+        if place is None or not place.detail:
+            return range(0)
+        return range(place.position, place.position + place.length, place.detail)
+
+    def _of_group(self, name, begin):
+        """Yield what a group says of itself and of the head, its fingerprints and its entries."""
+        header = self.sound[begin:][: layout.HASH_GROUP_BYTES].view(layout.HASH_GROUP)[0]
+        yield from _of_struct(name, layout.HASH_GROUP, begin)
+        for part in range(int(header["part_count"])):
+            place = begin + layout.HASH_GROUP_BYTES + part * PART_ENTRY.itemsize
+            yield from _of_struct(f"{name} part {part}", PART_ENTRY, place)
+        prints = begin + layout.HASH_GROUP_BYTES + int(header["part_count"]) * PART_ENTRY.itemsize
+        end = begin + int(header["length"])
+        entries = end - layout.DIRECTORY_ENTRY_BYTES * int(header["entries_here"])
+        for place in range(prints, entries - 4, 97):
+            yield f"{name} fingerprints {place - prints}", place, 4
+        for place in range(entries, end, layout.DIRECTORY_ENTRY_BYTES):
+            yield from _of_struct(f"{name} entry", layout.DIRECTORY_ENTRY, place)
 
     def _of_pages(self):
         for number, (begin, end) in enumerate(self._pages()):
@@ -181,6 +206,18 @@ class Forger:
             if begin + size <= filters.length:
                 units = data[filters.position + begin :][:size]
                 row["crc"] = checksum(units, unit_seed(self.uuid, Part.FILTER, number))
+        for number, begin in enumerate(self._groups()):
+            self._sign_group(data, number, begin)
+
+    def _sign_group(self, data, number, begin):
+        seed = unit_seed(self.uuid, Part.HASH_GROUP, number)
+        group = data[begin : begin + self.parts[Part.FILTER].detail]
+        header = group[: layout.HASH_GROUP_BYTES].view(layout.HASH_GROUP)
+        length = int(header["length"][0])
+        if length <= len(group):
+            size = layout.DIRECTORY_ENTRY_BYTES * int(header["entries_here"][0])
+            header["entries_crc"] = checksum(group[max(0, length - size) : length], seed)
+            header["crc"] = checksum(group[4:length], seed)
 
     def _sign_blocks(self, data):
         sums = self.parts[Part.BLOCK_CHECKSUMS]
@@ -265,7 +302,35 @@ class ForgedPublished(Published):
         self.ask_published(self.open())
 
 
-FORMS = (ForgedSealed, ForgedCompacted, ForgedPublished)
+class ForgedGroups(InGroups):
+    """A file in a store, by single hash groups; a group that is refused is named."""
+
+    compacted = True
+
+    def use(self, data):
+        self.store.data = data
+        self.forge_row(int(data[-FOOTER_BYTES:].view(FOOTER)["crc"][0]))
+        self.turn = (self.turn + 1) % self.row.groups.group_count
+        try:
+            self.ask_group(self.turn)
+        except CorruptFileError as error:
+            if error.path != self.row.object_key:
+                raise AssertionError("a refused group is not named") from error
+            raise
+
+
+class ForgedStream(Streamed):
+    """The same file, its rows read in order as a merge does."""
+
+    compacted = True
+
+    def use(self, data):
+        self.store.data = data
+        self.forge_row(int(data[-FOOTER_BYTES:].view(FOOTER)["crc"][0]))
+        self.read_all()
+
+
+FORMS = (ForgedSealed, ForgedCompacted, ForgedPublished, ForgedGroups, ForgedStream)
 _MADE = {}
 _MEMORY_BYTES = 512 << 20  # that no file of 70 KB may cost
 

@@ -7,7 +7,15 @@ finding: an AssertionError for a wrong answer, any other exception for itself.
 
 from __future__ import annotations
 
-from tests.torture.file_forms import Compacted, InGroups, LocalSidecar, Published, Sealed, Unsealed
+from tests.torture.file_forms import (
+    Compacted,
+    InGroups,
+    LocalSidecar,
+    Published,
+    Sealed,
+    Streamed,
+    Unsealed,
+)
 from tests.torture.log_forms import GroupedForm, JournalForm, LogSidecarForm, SealedJournalForm
 from tests.torture.small_forms import (
     CheckpointForm,
@@ -20,7 +28,7 @@ from tests.torture.small_forms import (
 )
 
 FORMS = (
-    Unsealed, Sealed, Compacted, Published, InGroups, LocalSidecar, ManifestForm, CheckpointForm, HintForm,
-    LockForm, NodeForm, RocketmqForm, RocketmqCompactedForm, JournalForm, SealedJournalForm, GroupedForm,
-    LogSidecarForm,
+    Unsealed, Sealed, Compacted, Published, InGroups, Streamed, LocalSidecar, ManifestForm, CheckpointForm,
+    HintForm, LockForm, NodeForm, RocketmqForm, RocketmqCompactedForm, JournalForm, SealedJournalForm,
+    GroupedForm, LogSidecarForm,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from tests.torture import (
     log_life,
     lost_manifest,
     many_queues,
+    merged_runs,
     preloaded_faults,
     simulation,
     soak,
@@ -127,6 +128,10 @@ def test_owner_stopped_and_going_on_after_another_harms_nothing(seed):
 def test_fleet_of_services_lacks_nothing_before_its_as_of_without_naming_the_node():
     least = DOSES["fleet"]
     assert fleet.live(5, owners=2, readers=2, harms=3, least=least) >= least
+
+
+def test_readers_answer_alike_whatever_becomes_of_merges_into_runs():
+    assert merged_runs.merge_and_ask(7, steps=8) >= DOSES["merged-runs"]
 
 
 def test_simulation_agrees_with_the_model_and_reaches_everything():
