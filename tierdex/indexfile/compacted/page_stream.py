@@ -58,15 +58,15 @@ class PageStream:
             read_at, position=position, file_bytes=file_bytes, crc=crc, name=name
         )
         checksums = read_part(small, self._footer, Part.CHECKSUMS, name)
-        self._checksums = np.frombuffer(checksums, "<u4")
         head_end = self._footer.part(Part.CHECKSUMS, name).position
         head = np.frombuffer(small(position, head_end - position), np.uint8)
         self._head = CompactedFile(head, position=position, name=name, footer=self._footer)
         entries = (self._head.page_count + 1) * layout.DIRECTORY_ENTRY_BYTES
         directory = self._footer.part(Part.DIRECTORY, name)
         blocks = -(-entries // layout.DIRECTORY_BLOCK_BYTES)
-        if directory.length != entries or len(self._checksums) != blocks:
+        if directory.length != entries or len(checksums) != 4 * blocks:
             raise CorruptFileError(name, f"directory does not fit {self._head.page_count} pages")
+        self._checksums = np.frombuffer(checksums, "<u4")
         self._directory_position = directory.position
 
     @property
