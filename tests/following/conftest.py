@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.servers.kafka import running_kafka
+from tests.servers.nats import running_nats
 from tests.servers.redis import running_redis
 
 
@@ -19,4 +20,11 @@ def kafka(tmp_path_factory):
 def redis(tmp_path_factory):
     """A Redis server (`tests.servers.redis.RedisServer`)."""
     with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nats(tmp_path_factory):
+    """A NATS server (`tests.servers.nats.NatsServer`)."""
+    with running_nats(tmp_path_factory.mktemp("nats")) as server:
         yield server

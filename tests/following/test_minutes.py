@@ -18,6 +18,7 @@ _NEEDS = re.compile(
 )
 WRITTEN = {
     "kafka": [("127.0.0.1:9092", "{host}:{port}")],
+    "nats": [("127.0.0.1:4222", "{host}:{port}")],
     "redis": [("127.0.0.1:6379", "{host}:{port}"), ('"127.0.0.1", 6379', '"{host}", {port}')],
 }
 MINUTES = {

@@ -19,7 +19,11 @@ clock = SystemClock()
 def world(request):
     kind = WORLDS[request.param]
     made = kind(request.getfixturevalue(kind.server), f"orders{next(_NUMBERS)}")
+    make, sources = made.source, []
+    made.source = lambda: sources.append(make()) or sources[-1]
     yield made
+    for source in sources:
+        source.close()
     made.close()
 
 

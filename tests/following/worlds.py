@@ -153,7 +153,52 @@ class RedisWorld:
         pass
 
 
-WORLDS = {"memory": MemoryWorld, "folder": FolderWorld, "kafka": KafkaWorld, "redis": RedisWorld}
+class JetStreamWorld:
+    """A stream of the session's server: one partition."""
+
+    server = "nats"
+    can_lose = True
+    partitions = (0,)
+
+    def __init__(self, server, name):
+        self._server, self._name = server, name
+        self.address = f"nats://{server.address}/{name}"
+        server.run(lambda stream: stream.add_stream(name=name, subjects=[f"{name}.>"]))
+
+    def append(self, partition, records):
+        async def publish(stream):
+            acknowledged = [
+                await stream.publish(
+                    f"{self._name}.{(record.key or b'none').decode()}",
+                    record.value or b"",
+                    headers={name: value.decode() for name, value in record.headers},
+                )
+                for record in records
+            ]
+            return [each.seq for each in acknowledged]
+
+        return self._server.run(publish)
+
+    def lose_before(self, partition, offset):
+        self._server.run(lambda stream: stream.purge_stream(self._name, seq=offset))
+
+    def add_partition(self):
+        return None
+
+    def source(self):
+        return open_source(self.address)
+
+    def close(self):
+        pass
+
+
+WORLDS = {
+    "memory": MemoryWorld,
+    "folder": FolderWorld,
+    "kafka": KafkaWorld,
+    "redis": RedisWorld,
+    "nats": JetStreamWorld,
+}
 
 
 def make_records(count, first=0):

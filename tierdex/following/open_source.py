@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "folder": ("folder", "FolderSource", None),
     "kafka": ("kafka", "KafkaSource", "kafka"),
+    "nats": ("jetstream", "JetStreamSource", "nats"),
     "redis": ("redis_stream", "RedisSource", "redis"),
     "rediss": ("redis_stream", "RedisSource", "redis"),
 }

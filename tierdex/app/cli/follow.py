@@ -37,7 +37,9 @@ class OnMissing(StrEnum):
 def follow(
     source: Annotated[
         str,
-        typer.Argument(help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM."),
+        typer.Argument(
+            help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats://HOST:PORT/STREAM."
+        ),
     ],
     key: Annotated[
         list[str] | None,
