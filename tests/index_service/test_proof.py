@@ -13,7 +13,8 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError
 from tierdex.ids import SeededIds
-from tierdex.index_service.proof import check_proof
+from tierdex.index_service.proof import OLD_FORMAT, Evidence, check_proof, make_proof
+from tierdex.index_service.requests.query import QueryValues, make_request
 from tierdex.settings import load_settings
 from tierdex.storage_layer.memory import MemoryStore
 
@@ -222,3 +223,67 @@ def test_object_that_was_changed_in_the_store_fails_the_proof(world):
 def test_proof_is_a_part_of_explain(world):
     with pytest.raises(InvalidRequestError, match="ask for both"):
         world[2].query("orders", key="K", proof=True)
+
+
+class CountingStore(MemoryStore):
+    """A store that counts the bytes of objects that are read."""
+
+    read = 0
+
+    def get(self, key, position=None, length=None):
+        data = super().get(key, position, length)
+        self.read += len(data) if "/files/" in key else 0
+        return data
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A file whose sidecar has hash groups, in a store that counts."""
+    store, count = CountingStore(), 60_000
+    index = Index.open(
+        tmp_path / "large", store=store, node="large", ids=SeededIds(1),
+        **{**SMALL, "item_capacity": count, "slot_count": count},
+    )  # fmt: skip
+    index.put_batch(
+        topic="orders", keys=[f"K{n}" for n in range(count)], queue_id=0, size=1,
+        offset=list(range(count)), timestamp=day(9),
+    )  # fmt: skip
+    index.flush("remote")
+    (row,) = index._components.writing.claim.get().state.files.values()
+    assert row.groups is not None
+    with index:
+        yield store, index, row
+
+
+@pytest.mark.parametrize(("key", "said"), [("absent", "filter"), ("K7", None)])
+def test_of_a_large_file_the_part_that_said_no_is_read_alone(large, key, said):
+    store, index, row = large
+    proof = prove(index, key)
+    (line,) = proof["files"]
+    assert line["says_no"] == said
+    assert "sidecar_digest" not in line
+    assert [position for position, _, _ in line["sidecar_ranges"]][-1] >= row.groups.position
+    store.read = 0
+    assert check(store, proof) == []
+    assert 0 < store.read < (row.bytes - row.sidecar_position) / 2
+    forged = copy.deepcopy(proof)
+    forged["files"][0]["sidecar_ranges"][0][2] = "sha256:" + 64 * "0"
+    assert "the store shows other sidecar_ranges" in " ".join(check(store, resealed(forged)))
+
+
+@pytest.mark.parametrize("key", ["absent", "K7"])
+def test_proof_of_before_hash_groups_is_checked_as_it_was_made(large, key):
+    store, index, row = large
+    states = index._components.read_view.states()
+    request = make_request(load_settings(), QueryValues("orders", key))
+    old = make_proof(
+        Evidence(store, request, states, index._components.read_view.now_ms(), OLD_FORMAT),
+        request.asked(), [],
+    )  # fmt: skip
+    assert old["format"] == "tierdex-proof 1"
+    assert old["files"][0]["sidecar_digest"].startswith("sha256:")
+    assert check(store, old) == []
+    data = bytearray(store.get(row.object_key))
+    data[row.groups.position + 200] ^= 1
+    store.put(row.object_key, bytes(data))
+    assert check(store, old) != []

@@ -10,10 +10,11 @@ that they list. So it is checked by being made again. A line that differs, a man
 was not the newest, a node that is left out: each is named. What no manifest listed then (`unpublished`) no
 second party can look at, and it says so.
 
-The bytes that say no: of times and topics the manifest; of a filter the file's sidecar, which is verified
-against the manifest's row (uuid, footer's checksum); of pages those that hold the hash.
+The bytes that say no: of times and topics the manifest; of a filter the hash group of the key, and of a
+file without groups its sidecar, which is verified against the manifest's row (uuid, footer's checksum); of
+pages those that hold the hash. Proofs of format 1 took every sidecar whole, and are checked so.
 
-Depends on requests, indexfile, lifecycle and errors.
+Depends on readers, requests, indexfile, lifecycle and errors.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError, TierdexError
+from tierdex.index_service.readers.sidecar_parts import SidecarParts
 from tierdex.index_service.requests.query import QueryValues, make_request
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
@@ -54,7 +57,8 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
-FORMAT: Final = "tierdex-proof 1"
+FORMAT: Final = "tierdex-proof 2"
+OLD_FORMAT: Final = "tierdex-proof 1"
 _AT_ONCE: Final = 8
 _STORE_SECOND_MS: Final = 1000  # a store may cut its times to whole seconds
 
@@ -66,6 +70,7 @@ class Evidence(NamedTuple):
     request: QueryRequest
     states: Mapping[str, ManifestState]
     time_ms: int
+    format: str = FORMAT
 
 
 def make_proof(
@@ -84,7 +89,7 @@ def make_proof(
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         files = list(pool.map(lambda each: _line(evidence, each[0], each[1], forgotten), rows))
     content = {
-        "format": FORMAT,
+        "format": evidence.format,
         "asked": asked,
         "time_ms": evidence.time_ms,
         "nodes": [_node_line(evidence.store, state) for state in states.values()],
@@ -100,7 +105,7 @@ def check_proof(store: Store, settings: Settings, proof: Any) -> list[str]:
 
     Raises InvalidRequestError for what is no proof.
     """
-    if not isinstance(proof, dict) or proof.get("format") != FORMAT:
+    if not isinstance(proof, dict) or proof.get("format") not in (FORMAT, OLD_FORMAT):
         raise InvalidRequestError(f"is no proof: {FORMAT!r} is expected", field="proof")
     content = {name: value for name, value in proof.items() if name != "digest"}
     if proof.get("digest") != _digest_of(content):
@@ -115,7 +120,7 @@ def check_proof(store: Store, settings: Settings, proof: Any) -> list[str]:
     except CorruptFileError as error:
         return [f"{error.path}: {error.reason}"]
     problems = _missed(store, nodes, time_ms)
-    evidence = Evidence(store, request, states, time_ms)
+    evidence = Evidence(store, request, states, time_ms, proof["format"])
     try:
         again = make_proof(evidence, proof["asked"], unpublished)
     except (TierdexError, OSError) as error:
@@ -151,22 +156,46 @@ def _line(
     hashes = row.hash_range
     if hashes is not None and not hashes.first <= request.key_hash <= hashes.last:
         return line | {"says_no": "hash range", "hash_range": list(hashes)}
-    tail = evidence.store.get(
-        row.object_key, row.sidecar_position, row.bytes - row.sidecar_position
-    )
-    line |= {"sidecar_digest": _sha256(tail)}
+    open_file = _whole_sidecar if row.groups is None or evidence.format == OLD_FORMAT else _group
+    said, file = open_file(evidence, row)
+    line |= said
+    if file is None:
+        return line | {"says_no": "filter"}
+    return line | _of_pages(evidence, state, row, file, forgotten)
 
-    def read(position: int, length: int) -> bytes:
-        return evidence.store.get(row.object_key, position, length)
 
+def _whole_sidecar(evidence: Evidence, row: FileRow) -> tuple[dict[str, Any], CompactedFile | None]:
+    """Return the sidecar's digest, and the file if its filter does not exclude the hash."""
+    read = partial(evidence.store.get, row.object_key)
+    tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
     file = CompactedFile.from_sidecar(
         tail, read, position=row.sidecar_position, name=row.object_key
     )
     if file.uuid != row.uuid or file.footer_crc != row.tail_crc:
         raise CorruptFileError(row.object_key, "is not the file that the manifest lists")
-    if not file.may_contain(request.key_hash):
-        return line | {"says_no": "filter"}
-    return line | _of_pages(evidence, state, row, file, forgotten)
+    is_there = file.may_contain(evidence.request.key_hash)
+    return {"sidecar_digest": _sha256(tail)}, file if is_there else None
+
+
+def _group(evidence: Evidence, row: FileRow) -> tuple[dict[str, Any], CompactedFile | None]:
+    """Do the same by the hash group of the key; its bytes are bound to the file by uuid and number."""
+    assert row.groups is not None
+    read: dict[tuple[int, int], str] = {}
+    key_hash = evidence.request.key_hash
+
+    def fetch(position: int, length: int) -> bytes:
+        data = evidence.store.get(row.object_key, position, length)
+        read[position, length] = _sha256(data)
+        return data
+
+    parts = SidecarParts(row.bytes, lambda _: None)
+    group = parts.group(row, (key_hash * row.groups.group_count) >> 64, fetch)
+    file = None
+    if group.may_contain(key_hash):
+        entries = parts.with_entries(row, group, fetch)
+        file = parts.head(row, group, fetch).through(entries)
+    ranges = [[position, length, digest] for (position, length), digest in sorted(read.items())]
+    return {"sidecar_ranges": ranges}, file
 
 
 def _of_pages(
@@ -188,7 +217,7 @@ def _of_pages(
     if last < first:
         return {"says_no": "directory"}
     span = file.span(first, last - first + 1)
-    data = bytes(file.page_bytes(span))
+    data = evidence.store.get(row.object_key, span.position, span.length)
     rows = file.search_span(span, data, search).rows
     said = {"pages": [span.position, span.length], "pages_digest": _sha256(data)}
     place = FilePlace(state.node, row.number, row)
