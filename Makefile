@@ -7,7 +7,7 @@ STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test audit lint format docs openapi bench bench-quick torture clean
+.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi bench bench-quick torture clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,9 +25,9 @@ $(STAMPS)/run: $(STAMPS)/venv pyproject.toml
 	$(PIP) install -e '.[server,s3]' --group demo
 	@touch $@
 
-$(STAMPS)/test: $(STAMPS)/run
+$(STAMPS)/test: $(STAMPS)/venv pyproject.toml
 	$(PIP) install -e '.[all]' --group demo --group lint --group test
-	@touch $@
+	@touch $(STAMPS)/run $@
 
 $(STAMPS)/bench: $(STAMPS)/test
 	$(PIP) install --group bench
@@ -49,9 +49,19 @@ format: $(STAMPS)/test ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: lint ## lint, then every test, by two processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/http: only those)
+# Both fill a core for most of a minute, and pytest's processes would compile the same kernels twice.
+lint-and-kernels: $(STAMPS)/test
+	@$(MAKE) --no-print-directory -j2 lint kernels
+
+kernels: $(STAMPS)/test
+	$(BIN)/python -m tools.compile_kernels
+
+test: lint-and-kernels ## lint, then every test, by two processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/http: only those)
 	@mkdir -p .cache
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --junitxml=.cache/test-report.xml $(TEST_ARGS)
+
+test-fast: $(STAMPS)/test ## the tests of the inner loop, without lint (see CONTRIBUTING.md)
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --fast $(TEST_ARGS)
 
 audit: $(STAMPS)/test ## ask the advisory service about everything installed
 	@$(PIP) install --group audit

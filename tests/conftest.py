@@ -1,20 +1,48 @@
 """What the whole suite shares: S3 servers, each started once a process and only when a test wants it,
-and the order in which several processes run the tests.
+which tests several processes run and in which order, and what the garbage collector need not look at.
 """
 
 from __future__ import annotations
+
+import gc
 
 import pytest
 
 from tests.servers.moto_server import running_moto
 from tests.servers.radosgw import running_radosgw
 from tests.servers.s3_server import set_aws_environment
-from tests.worker_schedule import GroupScheduling, longest_first
+from tests.worker_schedule import GroupScheduling, is_slow, longest_first
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--fast", action="store_true", help="leave out what tests/worker_schedule.py calls slow"
+    )
+
+
+def pytest_ignore_collect(collection_path, config):
+    path = collection_path.relative_to(config.rootpath).as_posix()
+    return True if config.getoption("fast") and is_slow(path) else None
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     return GroupScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Collect without the garbage collector, which then never looks at the half million objects again.
+
+    It would at each full run: a third of the collection's time, and a twentieth of that of the tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,8 +1,12 @@
-"""Which tests share a process when several processes run the suite (`make test` runs two).
+"""Which tests share a process when several processes run the suite, and which `make test-fast` leaves out.
 
 Tests of one file stay together and in order, as its fixtures expect; so do all that use the one Spark
 session, and all that use the brokers. What takes longest begins first, so that no process is left alone
 with it at the end.
+
+The inner loop (`--fast`) has the tests that run within their process and are quick. `SLOW` names the others:
+folders whose tests start processes, servers, browsers or a JVM or are doses of torture, and files whose tests
+together take more than two and a half seconds of CPU.
 
 Depends on pytest-xdist.
 """
@@ -15,6 +19,45 @@ SPARK = "tests/pipeline"
 BROKERS = "tests/following"  # one Kafka broker, one of each other kind
 CLUSTER = "tests/pipeline/test_cluster.py"  # has processes of its own, not the session
 LONGEST = (SPARK, "tests/torture/test_doses.py", CLUSTER)
+SLOW = frozenset(
+    {
+        SPARK,
+        "tests/app/cli",
+        "tests/app/console",
+        "tests/app/demo",
+        "tests/app/probe",
+        "tests/bad_store",
+        "tests/crash",
+        "tests/docs",
+        "tests/end_to_end",
+        "tests/fork",
+        "tests/full_disk",
+        "tests/hostile_http",
+        "tests/http",
+        "tests/stateful",
+        "tests/torture",
+        "tests/compactor/test_collect.py",
+        "tests/compactor/test_unpublished.py",
+        "tests/contract/test_s3_stores.py",
+        "tests/fileparts/test_filter.py",
+        "tests/index_service/ingest/test_offsets.py",
+        "tests/index_service/query/test_in_memory.py",
+        "tests/index_service/test_disk_errors.py",
+        "tests/index_service/test_hot_key.py",
+        "tests/index_service/test_interrupts.py",
+        "tests/index_service/test_peers.py",
+        "tests/index_service/test_private_mapping.py",
+        "tests/index_service/test_read_tier.py",
+        "tests/indexfile/compacted/test_corruption.py",
+        "tests/log_service/test_crash.py",
+        "tests/logfile/journal/test_recovery.py",
+        "tests/storage_layer/test_s3.py",
+        "tests/test_depends_on.py",
+        "tests/test_package.py",
+        "tests/test_rocketmq_faults.py",
+        "tests/test_types.py",
+    }
+)
 
 
 def group_of(nodeid: str) -> str:
@@ -29,6 +72,11 @@ def longest_first(nodeid: str) -> int:
     """Return the sort key that puts the longest groups in front."""
     group = group_of(nodeid)
     return LONGEST.index(group) if group in LONGEST else len(LONGEST)
+
+
+def is_slow(path: str) -> bool:
+    """Say whether `make test-fast` leaves out what lies at `path`, a folder or a file."""
+    return any(path == slow or path.startswith(f"{slow}/") for slow in SLOW)
 
 
 class GroupScheduling(LoadScopeScheduling):

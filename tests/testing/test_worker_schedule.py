@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.worker_schedule import CLUSTER, LONGEST, SPARK, group_of, longest_first
+from tests.worker_schedule import CLUSTER, LONGEST, SLOW, SPARK, group_of, is_slow, longest_first
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,3 +26,11 @@ def test_longest_groups_exist_and_come_first():
     assert all((ROOT / name).exists() for name in LONGEST)
     ids = ["tests/app/test_times.py::a", f"{CLUSTER}::b", "tests/pipeline/test_merge.py::c"]
     assert [nodeid[-1] for nodeid in sorted(ids, key=longest_first)] == ["c", "b", "a"]
+
+
+def test_slow_places_exist_and_only_they_are_left_out():
+    assert [name for name in SLOW if not (ROOT / name).exists()] == []
+    assert is_slow("tests/pipeline/test_merge.py")
+    assert is_slow("tests/index_service/test_peers.py")
+    assert not is_slow("tests/index_service/peers/test_messages.py")
+    assert not is_slow("tests/http_client.py")
