@@ -16,14 +16,14 @@ GRACE_MS = 3600 * SECOND_MS
 CHECKPOINT_EVERY = 32
 
 
-def test_a_month_of_a_commit_every_ten_seconds_keeps_few_manifests(caplog):
+def test_days_of_a_commit_every_ten_seconds_keep_few_manifests(caplog):
     caplog.set_level("WARNING")
     clock = ManualClock()
     store, ids = MemoryStore(clock=clock), SeededIds(1)
     log = ManifestLog(store, "n1", clock=clock, ids=ids, checkpoint_every=CHECKPOINT_EVERY)
     node = OwnedNode.open(log, ids)
     kept = []
-    for _ in range(30 * 24):
+    for _ in range(4 * 24):
         for turn in range(COMMITS_AN_HOUR):
             clock.advance(10)
             node.commit(lambda state, at=turn: Change(streams={"q": state.number + at}))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from tests.index_service.conftest import offsets, put
+from tests.index_service.conftest import put
 from tierdex import Index, local_file
 from tierdex.errors import BacklogFullError
 
@@ -26,8 +27,11 @@ def put_numbers(index, first, count):
 
 
 def found(index, count):
-    answers = index.query_batch([{"topic": "orders", "key": f"k{n}"} for n in range(count)])
-    return [offsets(answer) for answer in answers] == [[n] for n in range(count)]
+    """Say whether every key has its one entry."""
+    lookups = pa.table({"topic": ["orders"] * count, "key": [f"k{n}" for n in range(count)]})
+    answer = index.query_batch_arrow(lookups)
+    numbers = np.arange(count)
+    return np.array_equal(answer["lookup"], numbers) and np.array_equal(answer["offset"], numbers)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

@@ -27,11 +27,11 @@ def store(spark, tmp_path_factory):
     return url
 
 
-@pytest.fixture(params=["false", "true"], ids=["pushing off", "pushing on"])
+@pytest.fixture
 def pushing(request, spark):
-    """Spark's switch as another source of the session may want it."""
+    """Spark's switch as another source of the session may want it: on, unless a test says both."""
     before = spark.conf.get(PUSHING)
-    spark.conf.set(PUSHING, request.param)
+    spark.conf.set(PUSHING, getattr(request, "param", "true"))
     yield
     spark.conf.set(PUSHING, before)
 
@@ -44,6 +44,9 @@ def two():
     return key_is("orders", "k8", "k9")
 
 
+@pytest.mark.parametrize(
+    "pushing", ["false", "true"], ids=["pushing off", "pushing on"], indirect=True
+)
 def test_frame_that_was_filtered_before_is_whole_again(spark, store, pushing):
     frame = read(spark, store)
     first, second = frame.where(one()), frame.where(two())

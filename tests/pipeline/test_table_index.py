@@ -51,8 +51,8 @@ def test_parquet_rows_are_found_and_fetched(spark, table, store_url, tmp_path):
 def test_lines_of_json_are_found_by_their_bytes(spark, table, store_url, tmp_path):
     source = str(tmp_path / "lines.jsonl")
     table.write.json(source)
-    # In blocks of 4 KiB, whose borders cut lines.
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "4096")
+    # In blocks whose borders cut lines.
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
     try:
         report = index_table(
             spark,

@@ -165,7 +165,7 @@ def _false_matches(seed):
 EXPERIMENTS = (
     Experiment(
         "kill-writer", "kill -9 of a real embedded writer under load", "kills", _kill_writer,
-        dose=1600, small_dose=36, minutes=8,
+        dose=1600, small_dose=24, minutes=8,
     ),
     Experiment(
         "kill-server", "kill -9 of the HTTP server under load", "kills", _kill_server,
@@ -177,11 +177,11 @@ EXPERIMENTS = (
     ),
     Experiment(
         "power-cut", "power cut, simulated disk", "disk states", _cut_power,
-        dose=50_000, small_dose=1000, minutes=8,
+        dose=50_000, small_dose=600, minutes=8,
     ),
     Experiment(
         "failing-calls", "each system call of 15 scenarios fails, once and for ever", "faults",
-        _fail_calls, dose=None, small_dose=305, minutes=20, cases=lambda: len(_every_failure()),
+        _fail_calls, dose=None, small_dose=214, minutes=20, cases=lambda: len(_every_failure()),
     ),
     Experiment(
         "preloaded-faults", "system calls of a real process fail: EIO, ENOSPC, EMFILE, late renames",
