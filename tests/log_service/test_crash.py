@@ -229,3 +229,15 @@ def test_damaged_journal_is_named_never_skipped_and_gives_no_offset_twice(tmp_pa
     assert not log.read("a", 0, answer.next_offset).complete
     assert [m.body for m in log.read("a", 0, 20).messages] == [b"behind"]
     assert log.append(topic="a", queue_id=0, body=b"more") == 21
+
+
+def test_journal_that_was_rolled_before_its_first_sync_has_a_durable_name_at_disk():
+    """A flush finds no journal that takes appends: the rolled one's name is synced with its batches."""
+    story = Story()
+    log = open_log(story.disk)
+    story.append(log, ("a", 0), b"x", "os")
+    log.roll()
+    log.flush("disk")
+    story.model.acknowledge(Level.DISK)
+    for survivor in story.disk.crash_states(limit=8, seed=1):
+        judge(survivor, story.model, Level.DISK)

@@ -212,11 +212,14 @@ class Committer:
             del self._active.unsynced[0]
 
     def _sync(self) -> None:
-        """Make everything written durable: older journals, the newest one's name, then its batches."""
+        """Make everything written durable: older journals, the newest one's name, then its batches.
+
+        The newest one may be rolled already: then its name is all that is left.
+        """
         self.sync_rolled()
+        self._active.make_name_durable()
         journal = self._active.journal
         if journal is not None:
-            self._active.make_name_durable()
             self._sync_one(journal)
 
     def _sync_one(self, journal: Journal) -> None:
