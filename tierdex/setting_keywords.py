@@ -57,6 +57,8 @@ class SettingKeywords(TypedDict, total=False):
     backoff_max: float
     merge_below_items: int
     merge_min_files: int
+    merge_max_bytes: int
+    cold_codec: Literal["plain", "lz4", "zstd"]
     checkpoint_every: int
     refresh_interval: float
     sidecar_cache_bytes: int

@@ -202,6 +202,12 @@ class Settings(BaseSettings):
         1_000_000, ge=0, description="neighbouring compacted files below this size are merged"
     )
     merge_min_files: int = Field(8, ge=2, description="small neighbours that make a merge worth it")
+    merge_max_bytes: int = Field(
+        8 * GIB, ge=MIB, description="most bytes of log files that are merged into one"
+    )
+    cold_codec: Literal["plain", "lz4", "zstd"] = Field(
+        "zstd", description="how pages of merged log files are compressed (those before have lz4)"
+    )
     checkpoint_every: int = Field(32, ge=1, description="manifest commits between two checkpoints")
     refresh_interval: float = Field(
         5.0, gt=0, description="seconds between two looks at the manifests"

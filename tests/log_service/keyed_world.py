@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.log_service.log_world import DATA, everything, open_log
 from tierdex.filesystem import make_durable_folder
+from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.levels import Level
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
@@ -42,9 +43,11 @@ class KeyedWorld:
         self.now_ms = 0
         self.held: list[tuple[int, bytes]] = []  # (due, body) of TIMED, in order of their appends
         self.held_acknowledged = dict.fromkeys((Level.OS, Level.DISK), 0)
+        self.expired: dict[Queue, int] = {}  # below it a message may be gone
+        self.settings: dict[str, object] = {}
 
     def open(self, **settings) -> MessageLog:
-        log = open_log(self.disk, store=self.store, **(TINY_INDEX | settings))
+        log = open_log(self.disk, store=self.store, **(TINY_INDEX | self.settings | settings))
         self.advance(log, 0)
         return log
 
@@ -53,6 +56,22 @@ class KeyedWorld:
         clock = log._components.seams.clock
         clock.advance((max(0, self.now_ms - clock.now_ms()) + ms) / 1000)
         self.now_ms = clock.now_ms()
+
+    def expire(self, log: MessageLog) -> None:
+        """Let all compacted files go: what they hold may be gone from here on, and is once this returns."""
+        compacted = [
+            handle
+            for handle in log._components.table.version.files.local()
+            if handle.state is FileState.COMPACTED
+        ]
+        for topic, queue_id in self.handed:
+            for handle in compacted:
+                extent = handle.reader.extent(topic.encode(), queue_id, Level.DISK)
+                if extent is not None:
+                    self.expired[topic, queue_id] = extent.next_offset
+        log.expire(before=log._components.seams.clock.now_ms() + 1)
+        for queue, end in self.expired.items():  # what waits for its hour keeps its file
+            assert log.begin_offset(*queue) == end or self.held
 
     def open_after_a_kill(self) -> MessageLog:
         self.disk = self.disk.restart()
@@ -87,10 +106,12 @@ class KeyedWorld:
         log.deliver_due()
         assert log.timers() == []
         found = [m.body for m in log.reader(*TIMED)]
-        kept = self.held[: len(found)]
-        assert len(found) >= self.held_acknowledged[level], "a held message is gone"
-        assert found == [body for _, body in sorted(kept, key=lambda each: each[0])]
-        for _, body in kept[-5:]:
+        begin = log.begin_offset(*TIMED)  # what was delivered before may have expired
+        kept = self.held[: begin + len(found)]
+        assert len(kept) >= self.held_acknowledged[level], "a held message is gone"
+        delivered = [body for _, body in sorted(kept, key=lambda each: each[0])][begin:]
+        assert found == delivered
+        for body in delivered[-5:]:
             assert [m.body for m in log.get(TIMED[0], key=body.decode())] == [body]
 
     def acknowledge(self, level, queues=None) -> None:
@@ -106,13 +127,19 @@ class KeyedWorld:
     def look(self, log: MessageLog) -> dict[Queue, int]:
         """Compare every key and message ID with the messages that the log holds; return the end offsets."""
         log.refresh()  # a reader looks at the folder now and then only
-        bodies = everything(log, self.handed)
+        begins = {queue: log.begin_offset(*queue) for queue in self.handed}
+        for queue, begin in begins.items():
+            assert begin <= self.expired.get(queue, 0), (queue, "something is gone")
+        bodies = everything(log, self.handed, gone=begins)
         held = {queue: self.handed[queue][: len(found)] for queue, found in bodies.items()}
         for queue, found in bodies.items():
-            assert found == [body for body, _, _ in held[queue]], (queue, "is no prefix")
+            wanted = [body for body, _, _ in held[queue]][begins[queue] :]
+            assert found[begins[queue] :] == wanted, (queue, "is no prefix")
         by_key, by_id = defaultdict(set), defaultdict(set)
         for (topic, queue_id), messages in held.items():
             for offset, (body, keys, message_id) in enumerate(messages):
+                if offset < begins[topic, queue_id]:
+                    continue
                 for key in keys:
                     by_key[topic, key].add((topic, queue_id, offset, body))
                 by_id[message_id].add((topic, queue_id, offset, body))
@@ -121,9 +148,12 @@ class KeyedWorld:
         }
         for topic, key in every:
             self._compare(log.get(topic, key=key, max_count=999, visible="os"), by_key[topic, key])
-            self._no_stranger(
-                log, log.index.query(topic, key=key, max_count=999), by_key[topic, key]
-            )
+            entries = [
+                (e.topic, e.queue_id, e.offset)
+                for e in log.index.query(topic, key=key, max_count=999).entries
+            ]
+            kept = [place for place in entries if place[2] >= begins[place[:2]]]
+            self._no_stranger(log, kept, by_key[topic, key])
         for message_id in {i for m in self.handed.values() for _, _, i in m if i is not None}:
             found = log.get(message_id=message_id, max_count=999, visible="os")
             self._compare(found, by_id[message_id])
@@ -137,9 +167,9 @@ class KeyedWorld:
         assert set(places) == expected
 
     @staticmethod
-    def _no_stranger(log, answer, expected) -> None:
+    def _no_stranger(log, places, expected) -> None:
         """No entry of the index names an offset that the log does not hold, or another message."""
-        found = {(e.topic, e.queue_id, e.offset) for e in answer.entries}
+        found = set(places)
         assert found <= {place[:3] for place in expected}
         if log._components.writing is not None:  # else the writer may not have dispatched all of it
             assert len(found) == len(expected)
@@ -149,6 +179,7 @@ class KeyedWorld:
         world = KeyedWorld()
         world.disk, world.store = disk, copy_of(self.store)
         world.handed.update({queue: list(held) for queue, held in self.handed.items()})
+        world.expired, world.settings = dict(self.expired), self.settings
         log = world.open()
         world.now_ms, world.held = self.now_ms, list(self.held)
         world.held_acknowledged = dict(self.held_acknowledged)

@@ -26,10 +26,13 @@ Queue = tuple[str, int]
 _PROCESSES = itertools.count()  # no two of them make the same uuids
 
 
-def open_log(disk: SimulatedFileSystem, **settings) -> MessageLog:
-    """Open the log in the simulated folder; no thread runs, so the same calls give the same trace."""
+def open_log(disk: SimulatedFileSystem, *, now_ms=0, **settings) -> MessageLog:
+    """Open the log in the simulated folder; no thread runs, so the same calls give the same trace.
+
+    It is `now_ms` at the earliest.
+    """
     return MessageLog.open(
-        DATA, filesystem=disk, clock=disk_clock(disk), ids=SeededIds(next(_PROCESSES)), node="n",
+        DATA, filesystem=disk, clock=disk_clock(disk, now_ms), ids=SeededIds(next(_PROCESSES)), node="n",
         disk_reserve_bytes=0, **(SMALL | settings),
     )  # fmt: skip
 
@@ -44,16 +47,20 @@ def seal_rolled(log: MessageLog) -> int:
         count += writing.local.run_first(seals)
 
 
-def disk_clock(disk: SimulatedFileSystem) -> ManualClock:
+def disk_clock(disk: SimulatedFileSystem, now_ms: int = 0) -> ManualClock:
     """Return a clock that is later with every process on the disk."""
-    return ManualClock(1_700_000_000_000 + len(disk.trace))
+    return ManualClock(max(now_ms, 1_700_000_000_000 + len(disk.trace)))
 
 
 @dataclass
 class Model:
-    """Bodies by queue: what was handed over, and how many of them each level has acknowledged."""
+    """Bodies by queue: what was handed over, and how many of them each level has acknowledged.
 
-    handed: dict[Queue, list[bytes]] = field(default_factory=dict)
+    Of what is `gone`, the first so many of a queue, the body is None.
+    """
+
+    handed: dict[Queue, list[bytes | None]] = field(default_factory=dict)
+    gone: dict[Queue, int] = field(default_factory=dict)
     acknowledged: dict[Level, dict[Queue, int]] = field(
         default_factory=lambda: {Level.OS: {}, Level.DISK: {}}
     )
@@ -77,23 +84,34 @@ class Model:
                 for queue in queues:
                     self.acknowledged[lower][queue] = len(self.handed[queue])
 
+    def lose(self, queue: Queue, begin: int) -> None:
+        """Note that what is before `begin` is gone by its age."""
+        self.gone[queue] = max(begin, self.gone.get(queue, 0))
+        self.handed[queue][: self.gone[queue]] = [None] * self.gone[queue]
+
     def adopt(self, found: dict[Queue, list[bytes]]) -> None:
         """Go on with what a log was found to hold, all of it durable."""
         self.handed = {queue: list(held) for queue, held in found.items()}
         self.acknowledge(Level.DISK)
 
 
-def everything(log: MessageLog, queues, visible="received") -> dict[Queue, list[bytes]]:
-    """Return the bodies of these queues, read a few at a time; every answer must be whole."""
+def everything(log: MessageLog, queues, visible="received", gone=None) -> dict[Queue, list]:
+    """Return the bodies of these queues, read a few at a time; every answer must be whole.
+
+    `gone` is where queues begin that do not begin at 0; None stands for what is before.
+    """
     found = {}
     for topic, queue_id in queues:
-        bodies: list[bytes] = []
+        begin = (gone or {}).get((topic, queue_id), 0)
+        if begin:
+            assert log.read(topic, queue_id, 0, visible=visible).first_offset == begin
+        bodies: list[bytes | None] = [None] * begin
         while True:
             answer = log.read(
                 topic, queue_id, len(bodies), max_count=7, max_bytes=3000, visible=visible
             )
             assert answer.complete, answer.missing
-            assert answer.begin_offset == 0
+            assert answer.begin_offset == begin
             assert answer.first_offset == len(bodies)
             bodies += [message.body for message in answer.messages]
             assert answer.next_offset == len(bodies)

@@ -1,4 +1,4 @@
-"""Any order of appends, rolls, compactions, clean and unclean ends: the log answers as a dict of lists does.
+"""Any order of appends, rolls, compactions, merges, expiry, ends of any kind: the log answers as a model.
 
 A message's keys follow from its body, so the model says which messages each key has to find.
 """
@@ -17,11 +17,13 @@ from tests.log_service.keyed_world import TINY_INDEX
 from tests.log_service.log_world import DATA, Model, everything, open_log
 from tierdex.errors import OffsetMismatchError
 from tierdex.filesystem import make_durable_folder
+from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.levels import Level
 from tierdex.logfile.layout import HOUR_MS
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
+DAY_S = 86_400
 QUEUES = st.tuples(st.sampled_from(["a", "b", "größe"]), st.sampled_from([0, 1, 2**31 - 1]))
 BODIES = st.binary(max_size=200) | st.integers(0, 8000).map(lambda size: b"\xff" * size)
 LEVELS = st.sampled_from(list(Level))
@@ -55,15 +57,26 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.open()
 
     def open(self):
-        log = open_log(self.disk, store=self.store, **TINY_INDEX)
-        clock = log._components.seams.clock
-        clock.advance(max(0, self.now - clock.now_ms()) / 1000)
-        self.now = clock.now_ms()
+        settings = {"merge_min_files": 2, "topic_retention": {"b": DAY_S}, **TINY_INDEX}
+        log = open_log(self.disk, now_ms=self.now, store=self.store, **settings)
+        self.now = log._components.seams.clock.now_ms()
         return log
 
     def acknowledge(self, level):
         self.model.acknowledge(level)
         self.held = [each._replace(level=max(each.level, level)) for each in self.held]
+
+    def everything(self):
+        return everything(self.log, self.model.handed, gone=self.model.gone)
+
+    def lose(self, files, queues):
+        """Note that what these files have of the queues is gone."""
+        for topic, queue_id in queues:
+            parts = [file.reader.extent(topic.encode(), queue_id, Level.DISK) for file in files]
+            ends = [part.next_offset for part in parts if part is not None]
+            self.model.lose((topic, queue_id), max(ends, default=0))
+        for queue in self.model.handed:
+            assert self.log.begin_offset(*queue) == self.model.gone.get(queue, 0)
 
     @rule(queue=QUEUES, body=BODIES, level=LEVELS, delay=DELAYS)
     def append_for_later(self, queue, body, level, delay):
@@ -80,8 +93,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 39, 3_600_000]))
     def deliver(self, ms):
-        self.log._components.seams.clock.advance(ms / 1000)
-        self.now = self.log._components.seams.clock.now_ms()
+        self.advance(ms)
         due = [each for each in self.held if each.due <= self.now]
         assert self.log.deliver_due() == len(due)
         self.held = [each for each in self.held if each.due > self.now]
@@ -135,6 +147,35 @@ class LogMachine(RuleBasedStateMachine):
         self.log.run_compaction()
 
     @rule()
+    def a_day_goes_by(self):
+        self.advance(1000 * DAY_S)
+
+    def advance(self, ms):
+        """What was sealed a day ago of the topic with a retention is hidden; housekeeping takes it later."""
+        clock = self.log._components.seams.clock
+        clock.advance(ms / 1000)
+        self.now = clock.now_ms()
+        old = self.now - 1000 * DAY_S
+        sealed = [h for h in self.files() if h.sealed_at_ms is not None and h.sealed_at_ms <= old]
+        self.lose(sealed, [queue for queue in self.model.handed if queue[0] == "b"])
+
+    @rule()
+    def expire(self):
+        self.log.run_compaction()
+        compacted = [h for h in self.files() if h.state is FileState.COMPACTED]
+        held = [handle.acquire() for handle in compacted]
+        now_ms = self.log._components.seams.clock.now_ms()
+        gone = self.log.expire(before=now_ms + 1)
+        ids = {file.file_id for file in gone}
+        assert self.held or len(ids) == len(compacted), "what waits for its hour keeps its file"
+        self.lose([h for h in compacted if h.file_id in ids], list(self.model.handed))
+        for handle in held:
+            handle.release()
+
+    def files(self):
+        return self.log._components.table.version.files.local()
+
+    @rule()
     def roll_index(self):
         self.log.index.roll()
 
@@ -156,17 +197,21 @@ class LogMachine(RuleBasedStateMachine):
             for (name, queue_id), held in self.model.handed.items()
             if name == topic
             for offset, body in enumerate(held)
-            if key in keys_of(body)
+            if body is not None and key in keys_of(body)
         )
+        gone = self.model.gone
+        assert all(place.offset < gone[topic, place.queue_id] for place in answer.expired)
         entries = self.log.index.query(topic, key=key, max_count=1000).entries
-        assert sorted((e.queue_id, e.offset) for e in entries) == [place[:2] for place in found]
+        named = sorted((e.queue_id, e.offset) for e in entries)
+        kept = [place for place in named if place[1] >= gone.get((topic, place[0]), 0)]
+        assert kept == [place[:2] for place in found]
 
     @rule()
     def close_and_open(self):
         self.log.close()
         self.acknowledge(Level.DISK)
         self.log = self.open()
-        assert everything(self.log, self.model.handed) == self.model.handed
+        assert self.everything() == self.model.handed
 
     @rule()
     def kill(self):
@@ -180,7 +225,7 @@ class LogMachine(RuleBasedStateMachine):
     def recover(self, disk, level):
         self.disk = disk
         self.log = self.open()
-        found = everything(self.log, self.model.handed)
+        found = self.everything()
         for queue, bodies in found.items():
             assert bodies == self.model.handed[queue][: len(bodies)]
             assert len(bodies) >= self.model.acknowledged[level].get(queue, 0)
@@ -207,7 +252,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "log"):
-            assert everything(self.log, self.model.handed) == self.model.handed
+            assert self.everything() == self.model.handed
             topics = {topic for (topic, _), held in self.model.handed.items() if held}
             assert self.log.topics() == sorted(topics)
             self.log.close()

@@ -144,6 +144,11 @@ class Retention:
     default_ms: int | None = None
     topics_ms: Mapping[str, int | None] = field(default_factory=_nothing)
 
+    @property
+    def has_limits(self) -> bool:
+        """Say whether anything is not kept for ever."""
+        return any(limit is not None for limit in (self.default_ms, *self.topics_ms.values()))
+
     def of(self, topic: str) -> int | None:
         return self.topics_ms.get(topic, self.default_ms)
 

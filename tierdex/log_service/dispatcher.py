@@ -24,8 +24,9 @@ from tierdex.errors import TierdexError, UnavailableError
 from tierdex.log_service.key_walk import KeyWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from tierdex.fileparts.predecessor import Predecessor
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_handle import FileHandle
@@ -94,17 +95,21 @@ class Dispatcher:
     def _first(self, files: list[FileHandle]) -> FileHandle:
         """Return the file where the index goes on: the one that it knows, or the oldest."""
         begin = self._begin
-        known = [handle for handle in files if begin is not None and handle.uuid == begin.uuid]
-        return known[0] if known else files[0]
+        known = (h for h in files if begin is not None and _part_of(h, begin.uuid) is not None)
+        return next(known, files[0])
 
     def _enter(self, handle: FileHandle, begin: Source | None) -> None:
+        is_whole = begin is not None and _ends_at(handle, begin)
         if begin is not None and begin.uuid != handle.uuid:
             begin = None
-        self._walk, self._number = KeyWalk(handle.uuid, begin), handle.number
+        walk = self._walk = KeyWalk(handle.uuid, begin)
+        walk.has_ended, self._number = is_whole, handle.number
 
     def _take(self, handle: FileHandle) -> None:
         walk = self._walk
         assert walk is not None
+        if walk.has_ended:  # it may have been merged since
+            return
         if walk.uuid != handle.uuid:
             raise UnavailableError(f"{handle.file_id} is not the file that was indexed before")
         while True:
@@ -115,6 +120,18 @@ class Dispatcher:
             self._waiting = piece
             self._put(*piece)
             self._waiting = None
+
+
+def _part_of(handle: FileHandle, uuid: bytes) -> Predecessor | None:
+    """Return the journal of a uuid that a file is, or was merged of."""
+    parts: Sequence[Predecessor] = handle.reader.parts
+    return next((end for end in parts if end.uuid == uuid), None)
+
+
+def _ends_at(handle: FileHandle, source: Source) -> bool:
+    """Say whether a file that takes no appends is in the index as a whole, if all up to `source` is."""
+    end: Predecessor = handle.reader.end_of_batches
+    return not handle.is_live and not source.partial and source[:3] == end[:3]
 
 
 class DispatcherTending:

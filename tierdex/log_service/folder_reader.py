@@ -6,7 +6,7 @@ far their writer synced is not written down for others. A journal that is sealed
 The writer may take a file's blocks for another one, but not while it is locked here: what is found under its
 name once the lock is held is that file, and stays it.
 
-Depends on lifecycle, logfile and the other modules of this folder.
+Depends on fileparts, lifecycle, logfile and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_number
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.log_recovery import open_immutable, open_sealed, unsealed_handle
+from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.journal.file import Journal
 
 if TYPE_CHECKING:
@@ -78,9 +80,23 @@ class FolderReader:
                 handle = opened
             if handle.is_live:
                 self._follow(handle)
+        gone = [h for h in self._table.version.files.local() if h.number not in found]
+        if gone:  # merged into a file of a number that was there before, or expired
+            self._take_merges(gone)
+            self._table.remove(*gone)
+
+    def _take_merges(self, gone: list[FileHandle]) -> None:
+        """Open compacted files whose number has become another file."""
         for handle in self._table.version.files.local():
-            if handle.number not in found:
-                self._table.remove(handle)
+            if handle in gone or handle.state is not FileState.COMPACTED:
+                continue
+            assert handle.path is not None
+            with closing(self._filesystem.open(handle.path)) as file:
+                header = decode_log_header(file.read_at(0, HEADER_BYTES), handle.path)
+            if header.uuid != handle.uuid:
+                opened = self._open(handle.state, handle.number)
+                if opened is not None:
+                    self._table.change(add=(opened,), remove=(handle,))
 
     def _numbers(self, state: FileState) -> list[int]:
         names = self._filesystem.list_folder(self._paths.folder(state))

@@ -30,7 +30,7 @@ from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 from tierdex.whole_file import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tierdex.clock import Clock
@@ -62,7 +62,7 @@ class GoneMessages:
         return replace(
             self,
             ends=self.ends.joined(ends),
-            files=(*self.files, *(handle.uuid for handle in files))[-_FILES_NOTED:],
+            files=(*self.files, *_uuids_of(files))[-_FILES_NOTED:],
             generation=max([self.generation, *(h.reader.generation for h in files)]),
             through=max([self.through, *(handle.number for handle in files)]),
         )
@@ -70,6 +70,12 @@ class GoneMessages:
     def ruled(self, rules: Retention) -> GoneMessages:
         """Return the same under other rules."""
         return replace(self, rules=rules)
+
+
+def _uuids_of(files: Sequence[FileHandle]) -> Iterator[bytes]:
+    """Yield the files' own uuids, and those of the journals that they hold."""
+    for handle in files:
+        yield from dict.fromkeys((handle.uuid, *(end.uuid for end in handle.reader.parts)))
 
 
 class Part(NamedTuple):

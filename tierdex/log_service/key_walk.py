@@ -139,7 +139,7 @@ class KeyWalk:
             self._message += int(taken)
             if items:
                 is_last = self._message == file.message_count
-                known = Source(self.uuid, end.batch_count, end.batch_crc, partial=not is_last)
+                known = Source(end.uuid, end.batch_count, end.batch_crc, partial=not is_last)
                 return KeyedPiece(self._items(reader, int(items)), known)
         return None
 

@@ -1,17 +1,23 @@
 """A file of the log as reads and the file table see it: a journal, unsealed or sealed, or a grouped file.
 
-Depends on errors, fileparts, logfile and levels.
+Depends on errors, fileparts, logfile, levels and queue_table.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.predecessor import Predecessor
 from tierdex.log_service.levels import Level
+from tierdex.log_service.queue_table import queues_of_grouped
+from tierdex.logfile.columns import QueueColumns
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.journal.file import Journal
     from tierdex.logfile.journal.sealed import SealedJournal
@@ -19,6 +25,8 @@ if TYPE_CHECKING:
 
 BATCH_COUNT: Final = "batch_count"  # in the EXTRA of a grouped file: of the journal that it was
 BATCH_CRC: Final = "batch_crc"
+PARTS: Final = "parts"  # in that of a merged file: [uuid, batch_count, batch_crc] of each journal
+MERGED: Final = "merged"  # uuids of the files that it replaces
 
 
 class LiveFile:
@@ -40,6 +48,11 @@ class LiveFile:
     def end_of_batches(self) -> Predecessor:
         """Where the batches that are written end."""
         return self.journal.end_of_batches
+
+    @property
+    def parts(self) -> tuple[Predecessor, ...]:
+        """Of this one journal alone."""
+        return (self.end_of_batches,)
 
     def limit(self, level: Level) -> int:
         """Return the byte below which messages have the level."""
@@ -102,6 +115,11 @@ class SealedFile:
         """Where the batches that are written end."""
         return self.journal.end_of_batches
 
+    @property
+    def parts(self) -> tuple[Predecessor, ...]:
+        """Of this one journal alone."""
+        return (self.end_of_batches,)
+
     def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
         """Return the offsets that a queue has here. Raises CorruptFileError."""
         return self.journal.extent(topic, queue_id)
@@ -141,18 +159,55 @@ class SealedFile:
         self.journal.close()
 
 
+def describe_parts(files: Sequence[GroupedLogFile]) -> dict[str, Any]:
+    """Return what a merged file's EXTRA says of the files that it replaces, oldest first."""
+    parts = [end for file in files for end in file.parts]
+    return {
+        PARTS: [[end.uuid.hex(), end.batch_count, end.batch_crc] for end in parts],
+        MERGED: [file.file.uuid.hex() for file in files],
+    }
+
+
+def parts_of(file: GroupedFile) -> tuple[Predecessor, ...]:
+    """Return the journals that a grouped file holds, oldest first, and where the batches of each ended.
+
+    Raises CorruptFileError when it does not say so.
+    """
+    try:
+        if PARTS in file.extra:
+            return tuple(
+                Predecessor(bytes.fromhex(uuid), int(count), int(crc))
+                for uuid, count, crc in file.extra[PARTS]
+            )
+        count, crc = int(file.extra[BATCH_COUNT]), int(file.extra[BATCH_CRC])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptFileError(file.path, "does not say which batches it holds") from error
+    return (Predecessor(file.uuid, count, crc),)
+
+
 class GroupedLogFile:
-    """A compacted file: the same messages, by queue. Owns the file."""
+    """A compacted file: the messages of a journal, or of merged ones, by queue. Owns the file."""
 
     is_growing = False
 
     def __init__(self, file: GroupedFile) -> None:
         """Raises CorruptFileError when it does not say which batches it holds."""
         self.file = file
-        count, crc = file.extra.get(BATCH_COUNT), file.extra.get(BATCH_CRC)
-        if not isinstance(count, int) or not isinstance(crc, int):
-            raise CorruptFileError(file.path, "does not say which batches it holds")
-        self.end_of_batches = Predecessor(file.uuid, count, crc)
+        self.parts = parts_of(file)
+        self.end_of_batches = self.parts[-1]
+
+    def ends(self, topics: Collection[bytes] | None = None) -> tuple[QueueColumns, np.ndarray]:
+        """Return (queues, next offsets i8) of all topics, or of these. Raises CorruptFileError."""
+        queues, next_offsets = queues_of_grouped(self.file)
+        if topics is None:
+            return queues, next_offsets
+        names = self.file.topics
+        chosen = np.array([names.name(index) in topics for index in range(len(names))])
+        kept = chosen[queues.topic_index]
+        return (
+            QueueColumns(queues.topics, queues.topic_index[kept], queues.queue_ids[kept]),
+            next_offsets[kept],
+        )
 
     @property
     def generation(self) -> int:

@@ -24,6 +24,7 @@ from tierdex.log_service.dispatcher import Dispatcher
 from tierdex.log_service.levels import Level
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tierdex.fileparts.predecessor import Predecessor
@@ -139,11 +140,12 @@ class LogIndex:
         """Say whether the log has all batches up to `source`."""
         with self._table.snapshot() as snapshot:
             for handle in snapshot.file_list.local():
-                if handle.uuid == source.uuid:
-                    end: Predecessor = handle.reader.end_of_batches
-                    is_same = source.partial or end.batch_crc == source.batch_crc
-                    at_end = source.batch_count == end.batch_count
-                    return source.batch_count < end.batch_count or (at_end and is_same)
+                parts: Sequence[Predecessor] = handle.reader.parts
+                for end in parts:
+                    if end.uuid == source.uuid:
+                        is_same = source.partial or end.batch_crc == source.batch_crc
+                        at_end = source.batch_count == end.batch_count
+                        return source.batch_count < end.batch_count or (at_end and is_same)
         return source.uuid in self._gone.current.files  # it went as a whole, by its age
 
     def _make_durable(self) -> None:

@@ -127,6 +127,10 @@ class LogKind:
         """Say whether a sealed journal is whole and in the index."""
         return handle.uuid not in self._damaged and self.is_indexed(handle)
 
+    def is_left(self, handle: FileHandle) -> bool:
+        """Say whether a damaged journal stays as it is."""
+        return handle.uuid in self._damaged
+
     def is_indexed(self, handle: FileHandle) -> bool:
         """Say whether all of a file that takes no more appends is in the index, if there is one."""
         return self.log_index is None or self.log_index.has_passed(handle)

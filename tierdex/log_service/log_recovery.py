@@ -8,20 +8,21 @@ log_file.
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
-from tierdex.fileparts.footer import read_footer
-from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES
+from tierdex.fileparts.footer import read_footer, read_part
+from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, Part
 from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.gap import BatchOrder
 from tierdex.lifecycle.recovery import Identity
 from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX, topic_set
-from tierdex.log_service.log_file import GroupedLogFile, LiveFile, SealedFile
+from tierdex.log_service.log_file import MERGED, PARTS, GroupedLogFile, LiveFile, SealedFile
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.header import decode_log_header
@@ -81,8 +82,13 @@ class JournalMending:
                 tail = file.read_at(max(0, size - FOOTER_BYTES), FOOTER_BYTES)
                 has_footer = tail[: len(FOOTER_MAGIC)] == FOOTER_MAGIC
                 return Identity(header.uuid, is_sealed=size != header.capacity and has_footer)
-            read_footer(file.read_at, size, path, uuid=header.uuid)
-        return Identity(header.uuid)
+            footer = read_footer(file.read_at, size, path, uuid=header.uuid)
+            if state is not FileState.COMPACTED:
+                return Identity(header.uuid)
+            extra = json.loads(read_part(file.read_at, footer, Part.EXTRA, path))
+            parts = (bytes.fromhex(uuid) for uuid, *_ in extra.get(PARTS, ()))
+            files = (bytes.fromhex(uuid) for uuid in extra.get(MERGED, ()))
+            return Identity(header.uuid, parts=tuple(dict.fromkeys((*files, *parts))))
 
     def read_order(self, path: Path) -> BatchOrder:
         """Scan an unsealed journal for its place among others (`lifecycle.gap`). CorruptFileError."""

@@ -2,8 +2,8 @@
 
 ::
 
-    due        the longest retention of its topics is over, or it was sealed before a time that is given;
-               nothing is appended to it, the index has passed it, nothing of it is to be delivered
+    due        the longest retention of its topics is over, or it was sealed before a time that is given; it
+               is compacted, or will never be; the index has passed it, nothing of it is to be delivered
     GONE       where its queues end, and its name: durable         (`gone_messages`)
     hidden     readers see the queues begin behind it; the file has left the table
     unlinked   a crash before leaves a file that the next opening removes, since the record names it
@@ -15,6 +15,7 @@ compactor, errors, lifecycle, logfile and the other modules of this folder.
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from tierdex.compactor.unit import FileClaims
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.log_kind import LogKind, LogWork
@@ -39,11 +41,21 @@ logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 30.0
 
 
+def sealed_times(files: Sequence[FileHandle]) -> list[tuple[FileHandle, int]]:
+    """Return the files that are sealed, given oldest first, and when, for retention: int64 ms.
+
+    None is older than those before it, whatever the clock did.
+    """
+    sealed = [handle for handle in files if handle.sealed_at_ms is not None]
+    times = accumulate((handle.sealed_at_ms or 0 for handle in sealed), max)
+    return list(zip(sealed, times, strict=True))
+
+
 class LogRetention:
     """Lets files of the log go. One thread at a time: the worker's."""
 
     def __init__(
-        self, seams: Seams, work: LogWork, kind: LogKind, gone: GoneRecord,
+        self, seams: Seams, work: LogWork, kind: LogKind, gone: GoneRecord, claims: FileClaims,
         is_needed: Callable[[FileHandle], bool],
     ) -> None:  # fmt: skip
         """`is_needed` says whether a file has messages that are still to be delivered."""
@@ -52,6 +64,7 @@ class LogRetention:
         self._work = work
         self._kind = kind
         self._gone = gone
+        self._claims = claims
         self._looked_at = float("-inf")
         self._mute: set[bytes] = set()  # files that cannot say where their queues end
         self._left: list[Path] = []  # out of the table and named in the record, still in the folder
@@ -88,24 +101,25 @@ class LogRetention:
         """
         rules, now_ms = self._gone.current.rules, self._seams.clock.now_ms()
         with self._work.table.snapshot() as snapshot:
-            files = [h for h in snapshot.file_list.local() if h.sealed_at_ms is not None]
-            ages = accumulate((h.sealed_at_ms or 0 for h in files), max)
             return [
                 handle
-                for handle, sealed_at in zip(files, ages, strict=True)
+                for handle, sealed_at in sealed_times(snapshot.file_list.local())
                 if is_expired(rules, handle.topics, sealed_at, now_ms)
                 or (before_ms is not None and sealed_at < before_ms)
-                if handle.state in (FileState.SEALED, FileState.COMPACTED)
+                if handle.state is FileState.COMPACTED or self._kind.is_left(handle)
                 if self._kind.is_indexed(handle) and handle.uuid not in self._mute
                 if not self._is_needed(handle)
             ]
 
     def _expire(self, planned: Sequence[FileHandle]) -> int:
-        """Let files go; return how many went. Raises OSError, CorruptFileError: what is left goes later."""
+        """Let files go; return how many went. Raises OSError: what is left goes later."""
+        with ExitStack() as held:
+            claimed = [h for h in planned if held.enter_context(self._claims.hold(h.number))]
+            return self._let_go([h for h in claimed if self._work.table.get(*h.key) is h])
+
+    def _let_go(self, planned: Sequence[FileHandle]) -> int:
         files, ends = [], NO_QUEUES
         for handle in planned:
-            if self._work.table.get(*handle.key) is not handle:
-                continue
             try:
                 told = QueueEnds.of(*ends_of(handle.reader), last_file=handle.number)
             except CorruptFileError as error:  # it stays: nobody else knows where its queues end

@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING
 from tierdex.disk_errors import disk_error
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.log_file import GroupedLogFile, LiveFile, SealedFile
-from tierdex.log_service.queue_table import (
-    queues_of_grouped,
-    queues_of_sealed,
-    queues_of_tables,
-)
+from tierdex.log_service.queue_table import queues_of_sealed, queues_of_tables
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
@@ -134,7 +130,7 @@ def note_ends(queues: QueueTable, reader: LogFile) -> None:
 def ends_of(reader: LogFile) -> tuple[QueueColumns, np.ndarray]:
     """Return (queues, next offsets i8) of a file. Raises CorruptFileError."""
     if isinstance(reader, GroupedLogFile):
-        return queues_of_grouped(reader.file)
+        return reader.ends()
     if isinstance(reader, SealedFile):
         return queues_of_sealed(reader.journal)
     columns, _, next_offsets = queues_of_tables(reader.journal.tables)

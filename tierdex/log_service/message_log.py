@@ -478,12 +478,12 @@ class MessageLog(OperatedLog):
     def run_compaction(self) -> int:
         """Do all work on files that is due, of the index as well; return the number of steps."""
         writing = self._writing()
-        writing.retention.look_at_everything()
+        writing.look_at_everything()
         log_index, steps = writing.log_index, 0
         while True:
             if log_index is not None:
                 log_index.catch_up()  # what is not indexed is not compacted
-            if not writing.local.run_first(writing.units()):
+            if not writing.run_one():
                 break
             steps += 1
         return steps if log_index is None else steps + log_index.index.run_compaction()

@@ -51,6 +51,7 @@ from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.journal_tending import JournalTending
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_kind import LogKind, LogWork
+from tierdex.log_service.log_merge import LogMerging
 from tierdex.log_service.log_options import LogOptions
 from tierdex.log_service.log_recovery import (
     JournalMending,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOCAL_WORKER = "log-compactor"
+HOUSEKEEPING_WORKER = "log-housekeeping"
 
 _STOP_TIMEOUT_S = 60.0
 
@@ -101,13 +103,25 @@ class LogWriting:
     tending: JournalTending
     kind: LogKind
     local: UnitWorker  # seals and compacts
+    housekeeping: UnitWorker  # expires and merges
     retention: LogRetention
-    units: Callable[[], Iterable[Unit]]
+    merging: LogMerging
+    units: Callable[[], Iterable[Unit]]  # of the one
+    chores: Callable[[], Iterable[Unit]]  # of the other
     next_journal: NextJournal
     lock: SharedFolderLock
     paths: DataPaths
     log_index: LogIndex | None = None
     threads: list[WorkerThread] = field(default_factory=list)
+
+    def look_at_everything(self) -> None:
+        """Make all housekeeping due at once."""
+        self.retention.look_at_everything()
+        self.merging.look_at_everything()
+
+    def run_one(self) -> bool:
+        """Do the first work on files that is due; False when none is. Raises its error."""
+        return self.local.run_first(self.units()) or self.housekeeping.run_first(self.chores())
 
 
 @dataclass
@@ -147,7 +161,7 @@ class LogComponents:
 
     def _close_writing(self, writing: LogWriting) -> None:
         try:
-            writing.local.is_stopping = True
+            writing.local.is_stopping = writing.housekeeping.is_stopping = True
             for thread in writing.threads:
                 thread.ask_to_stop()
             writing.committer.wake = None
@@ -383,13 +397,15 @@ class _OwnerOpening:
             is_active=kind.is_active, quarantine=kind.leave,
         )  # fmt: skip
         timer = Timer(TimerLog(seams.clock, self._queues, active, committer, appender, reads))
-        retention = LogRetention(seams, work, kind, self._gone, timer.needs)
+        claims = FileClaims()
+        retention = LogRetention(seams, work, kind, self._gone, claims, timer.needs)
         retention.keep_rules()
+        merging = LogMerging(seams, self._paths, work, self._gone, claims)
         local_work = LocalWork(work, kind)
 
-        def units() -> Iterator[Unit]:
-            yield from local_work.units()
+        def housekeeping() -> Iterator[Unit]:
             yield from retention.units()
+            yield from merging.units()
 
         singles = SingleAppends(
             options.settings, self._queues, active, committer, components.check_open
@@ -398,8 +414,10 @@ class _OwnerOpening:
             queues=self._queues, active=active, committer=committer, appender=appender, singles=singles,
             timer=timer,
             tending=JournalTending(active, appender, committer, next_journal), kind=kind,
-            local=UnitWorker(LOCAL_WORKER, work, FileClaims(), units, on_fenced=lambda error: None),
-            retention=retention, units=units, next_journal=next_journal, lock=self._lock, paths=self._paths,
+            local=_worker(LOCAL_WORKER, work, claims, local_work.units),
+            housekeeping=_worker(HOUSEKEEPING_WORKER, work, claims, housekeeping),
+            retention=retention, merging=merging, units=local_work.units, chores=housekeeping,
+            next_journal=next_journal, lock=self._lock, paths=self._paths,
         )  # fmt: skip
         return components
 
@@ -419,6 +437,7 @@ class _OwnerOpening:
             WorkerThread(writing.committer, clock),
             WorkerThread(writing.tending, clock),
             WorkerThread(writing.local, clock),
+            WorkerThread(writing.housekeeping, clock),
         ]
         writing.committer.wake = writing.threads[0].wake
         if writing.log_index is not None:
@@ -433,6 +452,12 @@ class _OwnerOpening:
         writing.threads.append(timer)
         for thread in writing.threads:
             thread.start()
+
+
+def _worker(
+    name: str, work: LogWork, claims: FileClaims, units: Callable[[], Iterable[Unit]]
+) -> UnitWorker:
+    return UnitWorker(name, work, claims, units, on_fenced=lambda error: None)
 
 
 def _note_loss(components: LogComponents) -> None:

@@ -103,7 +103,7 @@ class OperatedLog:
         due = writing.retention.due(before)
         shown = [describe_file(handle) for handle in due]
         if due and not dry_run:
-            writing.local.run_first([writing.retention.unit(due)])
+            writing.housekeeping.run_first([writing.retention.unit(due)])
         return shown
 
     # -- private -----------------------------------------------------------------------------------------

@@ -268,6 +268,7 @@ PAGE_HEADER_BYTES: Final = PAGE_HEADER.itemsize
 assert PAGE_HEADER_BYTES == 48, PAGE_HEADER_BYTES
 PAGE_MESSAGES_MAX: Final = 4096
 PAGE_BYTES_DEFAULT: Final = 16 << 10
+COLD_PAGE_BYTES: Final = 64 << 10  # of a merged file, which is read seldom
 PAGE_BYTES_MIN: Final = 256
 PAGE_BYTES_MAX: Final = 1 << 20
 PAYLOAD_BYTES_MAX: Final = BODY_BYTES_MAX + EXTRA_BYTES_MAX + (1 << 12)  # of one message, alone

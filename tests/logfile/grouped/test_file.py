@@ -84,17 +84,22 @@ def test_merge_of_files_is_the_file_of_all_messages(tmp_path_factory, calls, cod
             append_on(journal, rows, model)
         journal.seal()
         journals.append(SealedJournal.open(FILESYSTEM, path))
-    settings_ = {"page_bytes": 512, "codec": codec, "left_out": [b"orders"] if left_out else []}
+    settings_ = {"page_bytes": 512, "codec": codec}
+    without = [b"orders"] if left_out else []
     header = journals[0].header
-    merged = grouped_bytes([JournalSource(journal) for journal in journals], header, **settings_)
+    sources = [JournalSource(journal) for journal in journals]
+    for source in sources:
+        source.left_out = without
+    merged = grouped_bytes(sources, header, **settings_)
     parts = [
         GroupedSource(
-            open_bytes(grouped_bytes([JournalSource(journal)], journal.header, codec=codec))
+            open_bytes(grouped_bytes([JournalSource(journal)], journal.header, codec=codec)),
+            without,
         )
         for journal in journals
     ]
     assert grouped_bytes(parts, header, **settings_) == merged
-    mixed = [JournalSource(journals[0]), *parts[1:]]
+    mixed = [sources[0], *parts[1:]]
     assert grouped_bytes(mixed, header, **settings_) == merged
     file = open_bytes(merged)
     wanted = {q: m for q, m in model.queues.items() if not (left_out and q[0] == "orders")}

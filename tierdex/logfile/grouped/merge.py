@@ -19,7 +19,7 @@ from tierdex.logfile.grouped.queue_groups import QueueRows
 from tierdex.logfile.grouped.writer import GroupedSummary, GroupedWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from typing_extensions import Buffer
 
@@ -43,18 +43,17 @@ def write_grouped(
     write: Callable[[Buffer], None],
     *,
     header: LogHeader,
-    left_out: Collection[bytes] = (),
     filter_bits: int = 8,
     extra: Mapping[str, Any] | None = None,
     queue_table: bytes | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> GroupedSummary:
-    """Write one grouped file from all sources, without the topics `left_out`.
+    """Write one grouped file from all sources, without the topics that each leaves out.
 
     `header` is the new file's; `on_progress` hears how many messages were taken, and may raise. Raises
     CorruptFileError (a damaged source, or a gap between two), and what `write` raises.
     """
-    plan = plan_merge(sources, left_out)
+    plan = plan_merge(sources)
     writer = GroupedWriter(
         write, header=header, names=plan.names, queues=plan.queues, filter_bits=filter_bits,
         extra=extra, queue_table=queue_table,
@@ -68,24 +67,18 @@ def write_grouped(
     return writer.finish()
 
 
-def plan_merge(sources: Sequence[Source], left_out: Collection[bytes] = ()) -> MergePlan:
+def plan_merge(sources: Sequence[Source]) -> MergePlan:
     """Return which queues the new file has. Raises CorruptFileError for a gap in a queue's offsets."""
     names = sorted(
         {
             source.topics.name(index)
             for source in sources
             for index in range(len(source.topics))
-            if source.topics.name(index) not in left_out
+            if source.topics.name(index) not in source.left_out
         }
     )
     places = {name: place for place, name in enumerate(names)}
-    # Each source's topics in the new file; -1 where they are left out.
-    mapped = [
-        np.array(
-            [places.get(source.topics.name(i), -1) for i in range(len(source.topics))], np.int64
-        )
-        for source in sources
-    ]
+    mapped = [_mapped(source, places) for source in sources]
     keys = [
         (topics[source.queues.topics] << 32) | source.queues.queue_ids
         for topics, source in zip(mapped, sources, strict=True)
@@ -112,6 +105,12 @@ def plan_merge(sources: Sequence[Source], left_out: Collection[bytes] = ()) -> M
     joined = np.frombuffer(b"".join(names), np.uint8)
     name_ends = np.cumsum([len(name) for name in names], dtype=np.int64)
     return MergePlan((name_ends, joined), queues, firsts, counts)
+
+
+def _mapped(source: Source, places: Mapping[bytes, int]) -> np.ndarray:
+    """Return each of a source's topics in the new file, -1 where it is left out."""
+    names = (source.topics.name(index) for index in range(len(source.topics)))
+    return np.array([-1 if name in source.left_out else places[name] for name in names], np.int64)
 
 
 def _scattered(length: int, places: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -16,6 +16,8 @@ from tierdex.errors import CorruptFileError
 from tierdex.logfile.grouped.queue_groups import QueueRows
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.journal.sealed import SealedJournal
     from tierdex.logfile.topics import Topics
@@ -34,6 +36,7 @@ class Source(Protocol):
 
     topics: Topics
     queues: QueueRows
+    left_out: Collection[bytes]  # topics that the new file is not to have of this source
 
     def rows(self, first: int, count: int) -> SourceRows:
         """Return messages `first` .. `first + count` of the whole sequence. Raises CorruptFileError."""
@@ -42,6 +45,8 @@ class Source(Protocol):
 
 class JournalSource:
     """A sealed journal, verified whole when this is made. Borrows it."""
+
+    left_out: Collection[bytes] = ()
 
     def __init__(self, journal: SealedJournal) -> None:
         """Raises CorruptFileError."""
@@ -71,9 +76,10 @@ class JournalSource:
 class GroupedSource:
     """A grouped file that is merged. Borrows it; keeps the last page open."""
 
-    def __init__(self, file: GroupedFile) -> None:
+    def __init__(self, file: GroupedFile, left_out: Collection[bytes] = ()) -> None:
         """Raises CorruptFileError."""
         self._file = file
+        self.left_out = left_out
         self.topics = file.topics
         self.queues = file.queues()
         starts = np.cumsum(self.queues.counts) - self.queues.counts

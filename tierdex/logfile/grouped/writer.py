@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _OUT_BYTES = 1 << 20
 _SLACK = 64
+_DIRECTORY_BEGUN = 1024  # entries; as many again whenever they are used up
 _INT64 = np.iinfo(np.int64)
 
 
@@ -103,7 +104,8 @@ class GroupedWriter:
         self._page = np.empty(0, np.uint8)
         self._out = np.empty(_OUT_BYTES + _SLACK, np.uint8)
         self._out_used = 0
-        self._directory: list[tuple[int, int, int, int, int]] = []
+        self._directory = np.empty(_DIRECTORY_BEGUN, layout.DIRECTORY_ENTRY)
+        self._page_count = 0
         self._kept = np.empty(0, np.int64), np.empty(0, np.int64)
         self._kept_rows = np.empty(0, np.uint8)
         self._page_seed = np.uint32(part_seed(header.uuid, Part.PAGE))
@@ -188,11 +190,17 @@ class GroupedWriter:
                     packed, np.uint8
                 )
                 stored, codec = len(packed), self._codec_number
-        number = len(self._directory)
+        number = self._page_count
         k.finish_page(place, stored, int(codec), self._page_seed, number)
-        self._directory.append((self._file.position + self._out_used, *entry, *times))
+        self._note_page((self._file.position + self._out_used, *entry, *times))
         self._payload_bytes += raw_bytes
         self._hand_on(self._page[: layout.PAGE_HEADER_BYTES + stored])
+
+    def _note_page(self, entry: tuple[int, ...]) -> None:
+        if self._page_count == len(self._directory):
+            self._directory = np.resize(self._directory, 2 * self._page_count)
+        self._directory[self._page_count] = entry
+        self._page_count += 1
 
     def _hand_on(self, page: np.ndarray) -> None:
         """Gather pages: a write is about a megabyte."""
@@ -251,7 +259,9 @@ class GroupedWriter:
 
     def _encode_directory(self, min_time: int, max_time: int) -> np.ndarray:
         closing = (self._file.position, len(self._queues), 0, min_time, max_time)
-        return np.array([*self._directory, closing], layout.DIRECTORY_ENTRY)
+        self._note_page(closing)
+        self._page_count -= 1
+        return self._directory[: self._page_count + 1]
 
     def _encode_topics(self) -> bytes:
         topics = np.zeros(len(self._ends), layout.TOPIC)
@@ -280,7 +290,7 @@ class GroupedWriter:
         statistics["body_bytes"] = self._totals[:, 1].sum()
         statistics["payload_bytes"] = self._payload_bytes
         statistics["queue_count"], statistics["topic_count"] = len(self._queues), len(self._ends)
-        statistics["page_count"] = len(self._directory)
+        statistics["page_count"] = self._page_count
         statistics["filter_bits"] = self._filter_bits
         statistics["min_time"], statistics["max_time"] = min_time, max_time
         return statistics.tobytes()
