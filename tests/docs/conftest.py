@@ -1,4 +1,4 @@
-"""A folder as `make run` leaves it, with the service running: where the pages' examples are run."""
+"""A folder as `make run` leaves it, with its service and one of an index: where the examples are run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _STOP_S = 10
 
 
 class Workspace:
-    """A reader's folder: `.venv`, `data` with the flights, and the service's real address."""
+    """A reader's folder: `.venv`, `data` with the flights, and the services' real addresses."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, urls: list[str]) -> None:
         self.folder = folder
-        self.replacements = {"http://127.0.0.1:8080": url}
+        self.replacements = dict(
+            zip(("http://127.0.0.1:8080", "http://127.0.0.1:8081"), urls, strict=True)
+        )
 
 
 @pytest.fixture(scope="session")
@@ -30,15 +32,21 @@ def workspace(tmp_path_factory):
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
     subprocess.run([TIERDEX, "demo", "--once"], cwd=folder, check=True, capture_output=True)
     _make_rocketmq_files(folder / "rocketmq-index")
-    service = subprocess.Popen(
-        [TIERDEX, "serve", "--port", "0"], cwd=folder, stderr=subprocess.PIPE, text=True
-    )
+    services = [
+        subprocess.Popen(
+            [TIERDEX, "serve", "--data", data, "--port", "0"],
+            cwd=folder, stderr=subprocess.PIPE, text=True,
+        )
+        for data in ("data", "index-data")
+    ]  # fmt: skip
     try:
-        yield Workspace(folder, _address(service))
+        yield Workspace(folder, [_address(service) for service in services])
     finally:
-        service.send_signal(signal.SIGTERM)
-        assert service.wait(_STOP_S) == 0
-        service.stderr.close()
+        for service in services:
+            service.send_signal(signal.SIGTERM)
+        for service in services:
+            assert service.wait(_STOP_S) == 0
+            service.stderr.close()
 
 
 def _address(service) -> str:

@@ -290,3 +290,15 @@ def test_failed_sync_that_loses_messages_takes_their_entries_along():
     world.append(log, ("a", 0), b"next", ["k"])
     assert log.index is not before
     world.look(log)
+
+
+def test_journal_that_was_indexed_is_not_indexed_again_once_it_is_compacted():
+    world = KeyedWorld()
+    log = world.open(item_capacity=1000)
+    for n in range(30):
+        world.append(log, ("a", 0), b"%d" % n, [f"k{n}"])
+    log.roll()
+    log.run_compaction()
+    world.look(log)
+    assert sum(file.item_count for file in log.index.files()) == 30
+    log.close()

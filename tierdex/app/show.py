@@ -1,4 +1,4 @@
-"""`--show`: the bytes that an entry points at, for files on this machine.
+"""`--show`: what an entry points at: a message of a log, or the bytes of a file on this machine.
 
 The row is parsed again the way it was loaded, and its key or message ID is compared with the one that
 was looked up. A file that was changed or replaced since the load therefore shows no wrong row.
@@ -21,7 +21,7 @@ from tierdex.app.load.jsonl_rows import parse_jsonl_block
 from tierdex.app.load.parquet_rows import read_parquet_row
 from tierdex.app.load.records import Block
 from tierdex.app.show_source import read_named_row
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from tierdex.app.load.register import LoadedFile, LoadRegister
@@ -72,6 +72,26 @@ def show_entry(
     if entry.source is not None and all(entry.source != loaded.path for loaded in known):
         return _show_named(filesystem, entry, wanted)
     return Shown(None, None, reason)
+
+
+def show_message(
+    log: Any, entry: Entry, *, key: str | None = None, message_id: str | None = None
+) -> Shown:
+    """Return the message that an entry of a log's index points at, if it is the one looked up.
+
+    `log` is a `MessageLog` or a `Client`. Raises what `read` raises.
+    """
+    try:
+        answer = log.read(entry.topic, entry.queue_id, entry.offset, max_count=1)
+    except NotFoundError as error:  # a service without a log
+        return Shown(None, None, str(error))
+    if not len(answer) or answer.first_offset != entry.offset:
+        reason = answer.missing[0].reason if answer.missing else "retention has taken it"
+        return Shown(None, None, f"the message cannot be shown: {reason}")
+    (message,) = answer.messages
+    if key not in message.keys and message_id != message.message_id:
+        return Shown(None, None, "the message has another key of the same hash")
+    return Shown(None, message.body, None)
 
 
 def _show_named(filesystem: FileSystem, entry: Entry, wanted: str | None) -> Shown:

@@ -112,7 +112,7 @@ class Dispatcher:
             return
         if walk.uuid != handle.uuid:
             raise UnavailableError(f"{handle.file_id} is not the file that was indexed before")
-        while True:
+        while not walk.has_ended:  # a compacted file would be walked once more, from its begin
             piece = self._waiting or walk.take(handle.reader)
             if piece is None:
                 walk.has_ended = not handle.is_live

@@ -187,3 +187,9 @@ def test_damaged_file_of_a_log_without_an_index_fails_its_verification(run, tmp_
     path.write_bytes(data)
     [finding] = orjson.loads(run("verify", str(folder), "-o", "json", code=1).stdout)["files"]
     assert finding["problems"] == ["checksum of page 0 differs"]
+
+
+def test_query_shows_the_message_that_an_entry_names(run, append):
+    append(*QUEUE, "the message", "-k", "K", "-i", "M")
+    for name in (("-t", "orders", "-k", "K"), ("-i", "M")):
+        assert "the message" in run("query", *name, "--show").stdout

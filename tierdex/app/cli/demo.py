@@ -1,6 +1,6 @@
-"""`tierdex demo` (`make run`): a year of real flights, loaded, published, and served.
+"""`tierdex demo` (`make run`): a year of real flights in a message log, a file a month, served.
 
-Depends on app.demo, app.load, index_service, log_service and the other modules of this folder.
+Depends on app.demo, app.load, errors, index_service, log_service and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import open_key_file
-from tierdex.app.cli.opening import DEFAULT_DATA, parse_settings
+from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings
 from tierdex.app.cli.progress_bar import progress_bar
 from tierdex.app.cli.serve import Served, run, server_settings
+from tierdex.errors import InvalidRequestError
 
-TRY = """
+TRY_INDEX = """
 Try, in another terminal:
   {tierdex} query -t MQ -k N725MQ -b 2013-01-01T00:00:00Z -e 2013-01-07T23:59:59Z --url {url}
   {tierdex} query -t UA -k N14228 -m 3 --data {data} --explain --show
@@ -28,22 +29,24 @@ Try, in another terminal:
 or open {url} in a browser.
 """
 
-TRY_LOG = """
+TRY = """
 Try, in another terminal:
   {tierdex} log get -t UA -k N14228 -m 3 --url {url}
+  {tierdex} query -t MQ -k N725MQ -m 3 --data {data} --explain --show
   {tierdex} log tail -t MQ -q 2 --no-follow --url {url}
+  {tierdex} files --data {data}
   curl '{url}/v1/messages?topic=UA&key=UA1545&max_count=3'
 or open {url} in a browser: a lookup shows the flights, "Messages" a queue.
 """
-LOG_DATA = Path("data-log")
+INDEX_DATA = Path("data-index")
 
 
 def demo(
     port: Annotated[int, typer.Option(help="Port; 0: any free one.")] = 8080,
-    log: Annotated[
+    index: Annotated[
         bool,
         typer.Option(
-            "--log", help="Keep the flights themselves, in a message log: no file is needed."
+            "--index", help="Load where each flight lies in a CSV file, and keep no flight."
         ),
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Load and publish, do not serve.")] = False,
@@ -51,19 +54,16 @@ def demo(
     store: options.Store = None,
     setting: options.Set = None,
 ) -> None:
-    """Load a year of real flights, publish them, and serve on http://127.0.0.1:8080."""
-    folder = data or (LOG_DATA if log else DEFAULT_DATA)
+    """Append a year of real flights to a message log, and serve it on http://127.0.0.1:8080."""
+    folder = data or (INDEX_DATA if index else DEFAULT_DATA)
     settings = parse_settings(setting)
     server = server_settings(None, port, None, settings)
-    if log:
-        _load_messages(folder, store, settings)
-    else:
-        _load(folder, store, settings)
+    (_load if index else _load_messages)(folder, store, settings)
     if not once:
 
         def announce(url: str) -> None:
             say(f"serving on {url}")
-            say((TRY_LOG if log else TRY).format(url=url, data=folder, tierdex=_command()))
+            say((TRY_INDEX if index else TRY).format(url=url, data=folder, tierdex=_command()))
 
         run(Served(folder, store, settings), server, open_key_file(folder, None), announce)
 
@@ -75,6 +75,11 @@ def _load_messages(folder: Path, store: str | None, settings: dict[str, Any]) ->
     from tierdex.log_service.message_log import MessageLog
 
     filesystem = LocalFileSystem()
+    if filesystem.is_folder(folder / "unsealed") and not holds_log(folder):
+        raise InvalidRequestError(
+            f"{folder} holds the index of an earlier run: remove it, or give `--data`, or `--index`",
+            field="data",
+        )
     with MessageLog.open(folder, store=store, **{**settings, "background": False}) as log:
         csv_path = unpack_demo(folder, filesystem)
         messages = FlightMessages(log, csv_path, filesystem)
@@ -83,6 +88,8 @@ def _load_messages(folder: Path, store: str | None, settings: dict[str, Any]) ->
         if not report.reused:
             say("rolling, compacting")
             log.roll()
+            log.catch_up()
+            log.index.roll()
             log.run_compaction()
         files = sum(file.message_count > 0 for file in log.files())
     filesystem.unlink(csv_path)  # the log has every row

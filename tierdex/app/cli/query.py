@@ -5,6 +5,7 @@ Depends on app.load, show, times and the other modules of this folder.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +13,22 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, say
-from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_reading, parse_settings
+from tierdex.app.cli.opening import (
+    DEFAULT_DATA,
+    Target,
+    holds_log,
+    opened_for_reading,
+    opened_log,
+    parse_settings,
+)
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows, write_table
 from tierdex.app.times import format_time, parse_time
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tierdex.index_service.answer import Answer, Entry
 
 COLUMNS = ("time", "topic", "queue_id", "offset", "size", "state", "node", "file_id")
@@ -51,7 +61,8 @@ def query(
         typer.Option("--proof", help="With --explain -o json: what said no, for `verify --proof`."),
     ] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Print the located bytes, for local sources.")
+        bool,
+        typer.Option("--show", help="Print what was located: messages, or rows of local files."),
     ] = False,
     on_error: Annotated[
         str, typer.Option(help="A file that cannot be asked: partial answer, or fail.")
@@ -84,15 +95,13 @@ def query(
     }
     if proof and output is not Form.JSON:
         raise InvalidRequestError("is JSON: add -o json", field="--proof")
-    if show and url is not None:
-        raise InvalidRequestError("shows local sources: use --data", field="--show")
     target = Target(data, store, url, api_key, rocketmq)
     with opened_for_reading(target, parse_settings(setting)) as index:
         answer: Answer = index.query(
             topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
             explain=explain, on_error=on_error, fresh_within=fresh_within, id_time=id_time, proof=proof,
         )  # fmt: skip
-    shown = [_bytes_of(data, entry, key, message_id) for entry in answer.entries] if show else None
+    shown = _shown(target, answer.entries, key, message_id) if show else None
     _write(output, answer, shown)
     if answer.explain is not None and output is not Form.JSON:
         _write_explain(answer)
@@ -141,17 +150,29 @@ def _write(form: Form, answer: Answer, shown: list[str] | None) -> None:
             typer.echo(text)
 
 
-def _bytes_of(data: Path | None, entry: Entry, key: str | None, message_id: str | None) -> str:
+def _shown(
+    target: Target, entries: Sequence[Entry], key: str | None, message_id: str | None
+) -> list[str]:
+    """Return what entries point at: messages of the log that the folder or service has, else rows."""
     from tierdex.app.load.register import LoadRegister
-    from tierdex.app.show import show_entry
+    from tierdex.app.show import show_entry, show_message
     from tierdex.filesystem import LocalFileSystem
 
-    filesystem = LocalFileSystem()
-    register = LoadRegister(filesystem, data or DEFAULT_DATA)
-    shown = show_entry(filesystem, register, entry, key=key, message_id=message_id)
-    if shown.text is None:
-        return f"({shown.reason})"
-    return shown.text.decode(errors="backslashreplace")
+    folder = target.data or DEFAULT_DATA
+    with ExitStack() as closing:
+        if target.url is not None or holds_log(folder):
+            log = closing.enter_context(opened_log(target._replace(data=folder), {}))
+            found = [show_message(log, entry, key=key, message_id=message_id) for entry in entries]
+        else:
+            files = LocalFileSystem()
+            rows = LoadRegister(files, folder)
+            found = [
+                show_entry(files, rows, each, key=key, message_id=message_id) for each in entries
+            ]
+    return [
+        f"({each.reason})" if each.text is None else each.text.decode(errors="backslashreplace")
+        for each in found
+    ]
 
 
 def _write_explain(answer: Answer) -> None:
