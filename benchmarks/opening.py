@@ -1,5 +1,5 @@
-"""Target 9: opening a node that has published a thousand files, a query in a process of its own, and
-recovering a full unsealed file.
+"""Target 9: opening a node that has published a thousand files, a reader of ten thousand, a query in a
+process of its own, and recovering a full unsealed file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks import readers
 from benchmarks.data import START_MS, TOPIC, Block
 from benchmarks.measure import ROUNDS, Row, seconds, take_turns
 from benchmarks.memory import anonymous_bytes, release_unused
@@ -45,6 +46,7 @@ FILE_BYTES = FILE_ITEMS * 15
 def run(bench: Bench) -> None:
     with bench.folder() as folder:
         published(bench, folder)
+    reader_without_state(bench)
     with bench.folder() as folder:
         new_process(bench, folder)
     with bench.folder() as folder:
@@ -98,6 +100,15 @@ def published(bench: Bench, folder: Path) -> None:
     per_file = (large - small) / 3000 / 1024
     name = "  memory that one more published file takes"
     bench.add(Row(9, name, "KiB", per_file, ratio=per_file, limit=16.0))
+
+
+def reader_without_state(bench: Bench) -> None:
+    """`tierdex serve --read-only` over the files of many nodes."""
+    found = readers.measure(10_000, 25)
+    name = "a reader opens 10,000 files of 20 nodes: GETs a node"
+    bench.add(Row(9, name, "", found["GETs a node"], ratio=found["GETs a node"], limit=3.0))
+    name = "  memory that one of its files takes (20 topics)"
+    bench.add(Row(9, name, "KiB", found["KiB a file"], ratio=found["KiB a file"], limit=4.0))
 
 
 def new_process(bench: Bench, folder: Path) -> None:

@@ -28,6 +28,7 @@ Depends on manifest, forgotten_codec, live_record, packed_values, orjson, google
 from __future__ import annotations
 
 from dataclasses import replace
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
@@ -509,7 +510,7 @@ def _unpack_row(packed: dict[str, Any]) -> FileRow:
         tail_crc=to_count(packed["crc"]),
         # Format 1 listed the names.
         topics=topic_set(topics) if isinstance(topics, list) else decode_topics(topics),
-        schema=to_text(packed["schema"]),
+        schema=intern(to_text(packed["schema"])),  # all files of a node have one or two
         tells=bool(packed.get("tells", False)),
         replaces=to_refs(packed.get("replaces", ())),
         parts=to_refs(packed.get("parts", ())),

@@ -53,8 +53,12 @@ def encode_topics(topics: TopicSet) -> str | None:
     return b64encode(np.sort(np.fromiter(topics, "<u8", len(topics))).tobytes()).decode()
 
 
+@lru_cache(maxsize=1024)
 def decode_topics(text: str | None) -> TopicSet:
-    """Return the set that `encode_topics` spelled. Raises ValueError, TypeError."""
+    """Return the set that `encode_topics` spelled; files with the same topics share it.
+
+    Raises ValueError, TypeError.
+    """
     if text is None:
         return None
     return frozenset(np.frombuffer(b64decode(text, validate=True), "<u8").tolist())

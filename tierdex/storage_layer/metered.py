@@ -123,7 +123,7 @@ class MeteredStore:
         other = Counter(self.total.by_verb)
         for counted in found.values():
             other.subtract(counted)
-        return {purpose: dict(counted) for purpose, counted in (found | {OTHER: other}).items()}
+        return {purpose: dict(counted) for purpose, counted in (found | {OTHER: +other}).items()}
 
     @contextlib.contextmanager
     def measure(self) -> Iterator[RequestCounts]:

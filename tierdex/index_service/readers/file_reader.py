@@ -72,7 +72,8 @@ class Budget:
                 raise BudgetExceededError("the query has ended")
             if self._requests <= 0:
                 raise BudgetExceededError(
-                    "the query's request budget (query_max_requests) is used up"
+                    "the query's request budget (query_max_requests) is used up: give a range of times, "
+                    "merge old files into runs (`tierdex merge STORE`), or raise it"
                 )
             self._requests -= 1
         if self._parent is not None:
