@@ -15,6 +15,12 @@ from tierdex.clock import ManualClock
 from tierdex.compactor.merge import merge_published
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.ids import SeededIds
+from tierdex.index_service.peers.fetched_file import fetched_handle
+from tierdex.index_service.peers.messages import Owner, Question, decode_answer, encode_question
+from tierdex.index_service.peers.peer_round import PeerRound
+from tierdex.index_service.query.answers import answers_of
+from tierdex.index_service.requests.lookups import Lookups
+from tierdex.index_service.requests.query import make_requests
 from tierdex.storage_layer.memory import MemoryStore
 
 KEYS = ("K1", "K2", "K3")
@@ -450,6 +456,29 @@ def test_reader_of_some_nodes_only_hides_it_too(two):
         clock=world.clock,
     ) as reader:  # fmt: skip
         same_answers(reader, {"K1": [], "K2": [1]})
+
+
+def test_what_a_peer_has_not_published_is_hidden_by_who_asks_it(two):
+    world, a, b = two
+    put(a, "K1", 7)
+    put(a, "K2", 8)
+    world.clock.advance(1)
+    receipt = a.forget(ONE)
+    b.run_compaction()
+    assert a.resume_forgetting(receipt).is_complete  # its file is sealed and not published
+    put(a, "K1", 9)
+    with world.reader() as reader:
+        asked = [{"topic": "orders", "key": key} for key in ("K1", "K2")]
+        lookups = Lookups.of(make_requests(reader._settings, asked))
+        state = reader._components.read_view.ages.states["a"]
+        question = Question(Owner("a", state.epoch, state.owner.hex(), state.number), 100, lookups)
+        with pa.ipc.open_stream(encode_question(question)) as stream:
+            told = decode_answer(a.unpublished(stream.read_all()), question)
+        rows = [file.columns["offset"].tolist() for file in told.files]
+        assert sorted(offset for some in rows for offset in some) == [7, 8, 9]
+        peers = PeerRound(handles=[fetched_handle("a", file, lookups) for file in told.files])
+        found = answers_of(reader._components.queries.run(lookups, peer_round=peers))
+        assert [sorted(offsets(answer)) for answer in found] == [[9], [0, 1, 8]]
 
 
 def test_message_ids_are_forgotten_with_or_without_their_topic(two):
