@@ -332,6 +332,10 @@ def test_receipt_tells_where_the_entries_were_and_which_objects_were_written_ane
     receipt = a.resume_forgetting(receipt)
     assert receipt.is_complete
     assert receipt.holding == []
+    assert sorted(entry.offset for entry in receipt.entries) == [
+        0,
+        1,
+    ]  # to be erased where they lie
     assert {file.node for file in receipt.rewritten} == {"a", "b"}
     assert before not in {file.object_key for file in receipt.rewritten}
     assert receipt.manifest.keys() >= {"a", "b"}

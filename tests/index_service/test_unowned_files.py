@@ -105,6 +105,7 @@ def test_files_without_an_owner_are_written_anew_and_deleted_by_whoever_asks(wor
     receipt = world.forget()
     assert receipt.is_complete
     assert receipt.holding == []
+    assert sorted(entry.offset for entry in receipt.entries) == [0, 1, 10, 11]
     assert sorted(file.node for file in receipt.rewritten) == ["a", "a", "jobs"]
     assert {each.object_key for each in receipt.lingering} == world.holders()
     world.note_rows()

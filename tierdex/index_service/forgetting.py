@@ -21,7 +21,7 @@ import threading
 from dataclasses import replace
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
@@ -41,6 +41,7 @@ from tierdex.lifecycle.shared_node import SharedNode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tierdex.index_service.answer import Entry
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.open_view import View
     from tierdex.index_service.view.node_ages import NodeAges
@@ -91,6 +92,7 @@ class Forgetter:
         self._node: SharedNode | None = None
         self._unowned = UnownedFiles(view)
         self.seal_rolled: Callable[[], None] = lambda: None  # of our own files
+        self._seen: dict[bytes, dict[tuple[Any, ...], Entry]] = {}  # record -> location -> entry
         self._acknowledged: set[bytes] = set()  # records for which our file was rolled
         self._signed: set[bytes] = set()  # records since which we have signed
         self._holds: dict[
@@ -171,7 +173,6 @@ class Forgetter:
                 receipt,
                 is_complete=True,
                 waiting=[],
-                entries=[],
                 holding=[],
                 rewritten=receipt.rewritten + gone,
                 manifest=_numbers(states),
@@ -191,6 +192,7 @@ class Forgetter:
             if is_dry:
                 return self._receipt(record, look)
             record = self._commit(record, look)
+            self._seen_entries(record, look)  # before the files are written anew
             reasons: dict[bytes, str] = {}
             if record.rewrites and (
                 self._write_anew(look, reasons) or self._delete_lingering(record, look)
@@ -482,12 +484,22 @@ class Forgetter:
             time_ms=record.time_ms,
             is_complete=not waiting,
             waiting=waiting,
-            entries=[entry for file in look.found.holding for entry in file.entries],
+            entries=self._seen_entries(record, look),
             holding=holding,
             rewritten=rewritten,
             lingering=self._lingering(record, look),
             manifest=_numbers(states),
         )
+
+    def _seen_entries(self, record: Forgetting, look: Look) -> list[Entry]:
+        """Return what this look found of a record, and all looks before it in this process."""
+        listed = {record.uuid, *(each.uuid for each in look.ages.forgotten.records)}
+        self._seen = {uuid: seen for uuid, seen in self._seen.items() if uuid in listed}
+        seen = self._seen.setdefault(record.uuid, {})
+        for file in look.found.holding:
+            for entry in file.entries:
+                seen.setdefault((*entry[:5], str(entry.location)), entry)
+        return list(seen.values())
 
     def _why_held(self, node: str) -> str:
         who = "" if self._unowned.are_of(node) else f": the owner of node {node} does it"

@@ -44,7 +44,8 @@ class LingeringObject(NamedTuple):
 class Receipt:
     """The state of one request. `time_ms` is when it was made: nothing put later is forgotten by it.
 
-    `entries` are where the messages lie, each occurrence in a file once. `is_complete` says that every
+    `entries` are where the messages lie: all that was found since the request was taken up in this process;
+    files that were written anew tell nothing of them any more. `is_complete` says that every
     owner has acknowledged, and, where the files were to be written anew at once, that they are;
     `waiting` names what is missing. `lingering` are objects that were written anew, and are not deleted
     yet; of a request that was not to rewrite at once none is known. `manifest` are the numbers that were
