@@ -503,8 +503,10 @@ def many_reads_of_pages(bench: Bench, log: MessageLog) -> None:
 def restart(bench: Bench, folder: Path, queues: int, limit: float) -> None:
     """An unsealed journal is verified and indexed, beside a pass of reads and checksums over it."""
     with opened(folder) as log:
-        given, count = columns(58, queues, bench.size(256 << 20))
-        log.append_batch(**given)
+        given, count = columns(58, queues, bench.size(64 << 20))
+        for _ in range(4):
+            log.append_batch(**given)
+        count *= 4
         writing = log._components.writing
         assert writing is not None
         assert writing.active.journal is not None

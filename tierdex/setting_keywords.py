@@ -53,6 +53,7 @@ class SettingKeywords(TypedDict, total=False):
     put_buffer_entries: int
     put_buffer_delay: float
     stage_max_age: float
+    append_timeout: float
     compact_interval: float
     backoff_max: float
     merge_below_items: int

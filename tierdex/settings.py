@@ -196,6 +196,12 @@ class Settings(BaseSettings):
     stage_max_age: float = Field(
         0.010, gt=0, description="seconds after which a message of a log is written at the latest"
     )
+    append_timeout: float = Field(
+        30.0,
+        gt=0,
+        le=86_400,
+        description="seconds that an append waits for room in a log's full stage while the disk is busy",
+    )
     compact_interval: float = Field(1.0, gt=0, description="seconds between two looks for work")
     backoff_max: float = Field(60.0, gt=0, description="longest pause (seconds) after failures")
     merge_below_items: int = Field(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tierdex.clock import Bell
-from tierdex.errors import ForkedError
+from tierdex.errors import ForkedError, UnavailableError
 
 if TYPE_CHECKING:
     from tierdex.log_service.commit import Commit
@@ -251,3 +251,20 @@ def test_child_of_fork_is_refused_and_harms_nothing(tmp_path):
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert log.append(topic="t", queue_id=0, body=b"parent again") == 1
+
+
+def test_full_stage_is_an_error_that_may_be_tried_again_when_the_disk_takes_nothing(tmp_path):
+    with MessageLog.open(tmp_path, **SMALL, append_timeout=0.05) as log:
+        committer = log._components.writing.committer
+        body = bytes(60_000)
+        taken = [log.append(topic="t", queue_id=0, body=body)]
+
+        def fill() -> None:
+            while len(taken) < 1000:
+                taken.append(log.append_nowait(topic="t", queue_id=0, body=body).offset)
+
+        with committer.commit_lock:  # a commit that hangs in the disk
+            with pytest.raises(UnavailableError, match="append_timeout"):
+                fill()
+            assert log.end_offset("t", 0, level="received") == len(taken) > 1
+        assert log.append(topic="t", queue_id=0, body=body) == len(taken)

@@ -249,7 +249,9 @@ class FileTable:
             # The oldest version first: a handle retired by version n may be in every one before n.
             while self._versions[0] is not self.version and not self._versions[0].pins:
                 self._versions.popleft()
-                retired += self._versions[0].retired
+                version = self._versions[0]
+                retired += version.retired
+                version.retired = ()  # it may be the newest for hours: it keeps no reader's memory
         for handle in retired:
             handle.release()
 

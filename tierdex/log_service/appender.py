@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tierdex.errors import RequestTooLargeError
+from tierdex.errors import RequestTooLargeError, UnavailableError
 from tierdex.log_service.queue_table import TakenRows
 from tierdex.logfile import layout
 from tierdex.logfile.columns import ROW_BYTES_MOST, MessageColumns
@@ -97,6 +97,7 @@ class Appender:
         self._active = active
         self._committer = committer
         self._check_accepts = check_accepts
+        self._timeout = options.settings.append_timeout
         # Of a stage: what one batch of rows may take, whatever else the batch needs.
         self.batch_bytes = options.stage_bytes - layout.RECORD_BYTES - 2 * layout.BATCH_UNIT
 
@@ -112,15 +113,20 @@ class Appender:
 
         `expect` is the offset that the queue of the first row has to give next; `guard()` raises what keeps
         the rows out, under the lock under which they are staged. Raises
-        ExpectationFailedError, UnavailableError, RequestTooLargeError: then nothing was applied, unless the
-        rows are more than a stage holds and the disk failed in between.
+        ExpectationFailedError, UnavailableError (also when the stage is full for `append_timeout`),
+        RequestTooLargeError: then nothing was applied, unless the rows are more than a stage holds and the
+        disk failed in between.
         """
         if self.is_one_batch(rows) and not self._committer.is_suspect:
             with suppress(_NoRoomError), self._committer.append_lock:  # below: with both locks
                 self._check(rows, level, expect, guard)
                 return self._joined(self._stage(rows, can_write=False), level)
+        if not self._committer.commit_lock.acquire(timeout=self._timeout):
+            raise UnavailableError(
+                f"a stage is full, and the disk has taken nothing for {self._timeout:g} s (`append_timeout`)"
+            )
         try:
-            with self._committer.commit_lock, self._committer.append_lock:
+            with self._committer.append_lock:
                 if self._committer.is_suspect:
                     self._committer.mend()
                 self._check(rows, level, expect, guard)
@@ -129,6 +135,7 @@ class Appender:
                     offsets[0] if len(offsets) == 1 else np.concatenate(offsets), level
                 )
         finally:
+            self._committer.commit_lock.release()
             self._committer.hand_over()
 
     def is_one_batch(self, rows: AppendRows) -> bool:
@@ -264,14 +271,14 @@ class Appender:
         try:
             while done < len(fresh):
                 part = fresh[done : done + journal.most_queues]
-                columns, first_offsets = self._queues.columns_of(part)
+                queues = self._queues.columns_of(part)
                 try:
-                    numbers = journal.define(columns, first_offsets)
+                    numbers = journal.define(*queues)
                 except StageFullError:
                     if not can_write:
                         raise _NoRoomError from None
                     self._committer.write_stage(journal)
-                    numbers = journal.define(columns, first_offsets)
+                    numbers = journal.define(*queues)
                 self._queues.place(part, numbers, turn)
                 done += len(part)
         except JournalFullError:

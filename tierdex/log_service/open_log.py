@@ -372,7 +372,7 @@ class _OwnerOpening:
         next_journal = NextJournal(options, seams, self._paths, table)
         active = ActiveJournal(
             options, seams, self._paths, table, self._numbers, next_journal,
-            generation=generation, on_rolled=lambda: _wake(components, LOCAL_WORKER),
+            generation=generation, on_rolled=lambda: rolled(),
         )  # fmt: skip
         committer = Committer(active, seams.clock, options.settings.stage_max_age)
         reads = LogReads(table, lambda: components.missing, self._gone)
@@ -410,6 +410,12 @@ class _OwnerOpening:
         singles = SingleAppends(
             options.settings, self._queues, active, committer, components.check_open
         )
+
+        def rolled() -> None:
+            singles.let_go()
+            components.tail_reads.let_go()
+            _wake(components, LOCAL_WORKER)
+
         components.writing = LogWriting(
             queues=self._queues, active=active, committer=committer, appender=appender, singles=singles,
             timer=timer,

@@ -133,13 +133,20 @@ class QueueTable:
         """Take back the offsets of the rows from `first` on."""
         k.give_back(self.words, address(taken.queues), first, taken.count)
 
-    def columns_of(self, queues: np.ndarray) -> tuple[QueueColumns, np.ndarray]:
-        """Return the names of these queues (u4), and the offset (i8) that each gives next."""
+    def columns_of(self, queues: np.ndarray) -> tuple[QueueColumns, np.ndarray, np.ndarray]:
+        """Return the names of these queues (u4), the offset (i8) that each gives next, and a hint (u4).
+
+        That is how many messages the last journal got of it, as far as this process knows: the next one
+        will get about as many, and has room for them in one piece.
+        """
         states = self._tables.states_of(queues)
         used, index = np.unique(states["topic"], return_inverse=True)
         names = BinaryColumn.from_values(self._tables.name(int(topic)) for topic in used)
         columns = QueueColumns(names, index.astype(np.uint32), states["queue_id"].astype(np.int32))
-        return columns, states["first_offset"].astype(np.int64)
+        next_offsets = states["first_offset"].astype(np.int64)
+        held = next_offsets.astype(np.int32) - states["count"].astype(np.int32)  # their low halves
+        hints = np.where((states["hint"] > 0) & (held > 0), held, 0).astype(np.uint32)
+        return columns, next_offsets, hints
 
     # -- recovery --------------------------------------------------------------------------------------
 

@@ -83,6 +83,10 @@ class SingleAppends:
             committer.note_staged(level)
             return offset, committer.join(level)
 
+    def let_go(self) -> None:
+        """Keep nothing of the journal that was: its tables are large. Holding `append_lock`."""
+        self._journal, self._snapshots = None, (None, None)
+
     def _look_at(self, journal: Journal) -> None:
         """Let the arguments name the tables as they are now: they are replaced when they grow."""
         of_node, of_journal = self._queues.snapshot, journal.tables.snapshot

@@ -76,6 +76,10 @@ class TailReads:
             topic, queue_id, offset, begin, end, batch, generation=growing.file.generation
         )
 
+    def let_go(self) -> None:
+        """Keep nothing of the journal that was: its tables are large."""
+        self._growing = None
+
     def _look(self) -> _Growing | None:
         """Return the journal that grows, with its tables as they are now."""
         growing, file_list = self._growing, self._table.version.files

@@ -8,11 +8,13 @@
     forget_places    ... it took none of them
     give_back        the last rows were not taken after all
 
-A queue's state lies in the tables of `logfile.journal` with two words of another meaning:
+A queue's state lies in the tables of `logfile.journal` with words of another meaning:
 
     S_FIRST   the offset that the queue gives next
     S_TAIL    its number in a journal, and in the upper half the *turn* of that journal: journals of this
               process count 1, 2, ...; 0: none knows it
+    S_COUNT   the low half of the offset at which that journal begins
+    S_HINT    1 when that is noted
 
 Depends on logfile, intrinsics and the kernel decorator.
 """
@@ -36,7 +38,9 @@ from tierdex.fileparts.kernels.intrinsics import (
 from tierdex.logfile.journal.kernels.define import add_queue, add_topic
 from tierdex.logfile.journal.kernels.state import (
     CACHED_QUEUES,
+    S_COUNT,
     S_FIRST,
+    S_HINT,
     S_TAIL,
     STATE_BYTES,
     W_QUEUE_COUNT,
@@ -50,6 +54,8 @@ from tierdex.logfile.journal.kernels.state import (
 
 N_NEXT: Final = S_FIRST
 N_PLACE: Final = S_TAIL
+N_BEGIN: Final = S_COUNT
+N_HAS_BEGIN: Final = S_HINT
 _TURN = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _NO_ROW: Final = -1
@@ -169,9 +175,11 @@ def number_queues(words: Any, rows: Any, count: int, out: int) -> None:
 
 @kernel
 def place_queues(words: Any, queues: int, numbers: int, count: int, turn: int) -> None:
-    """Note the numbers (u4) that the journal of this turn gave to queues (u4)."""
+    """Note the numbers (u4) that the journal of this turn gave to queues (u4), which have no row there."""
     for i in range(count):
         state = words[W_STATES] + STATE_BYTES * np.int64(load_u32(queues + 4 * i))
+        store_u32(state + N_BEGIN, np.uint32(load_i64(state + N_NEXT) & np.int64(_LOW)))
+        store_u32(state + N_HAS_BEGIN, np.uint32(1))
         store_u64(
             state + N_PLACE, (np.uint64(turn) << _TURN) | np.uint64(load_u32(numbers + 4 * i))
         )

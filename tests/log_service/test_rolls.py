@@ -1,0 +1,59 @@
+"""What a journal leaves to the one that takes over from it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pyarrow as pa
+
+from tests.log_service.log_world import DATA, open_log, seal_rolled
+from tierdex.filesystem import make_durable_folder
+from tierdex.logfile.journal.kernels import state as s
+from tierdex.testing.simulated_disk import SimulatedFileSystem
+
+QUEUES, EACH = 50, 70
+CHUNK_ENDS = s.CHUNK_HEAD + 1
+
+
+def fill(log) -> int:
+    """Append EACH messages to every queue; return the slots that its journal has taken for them."""
+    ids = np.tile(np.arange(QUEUES, dtype=np.int32), EACH)
+    log.append_batch(topic="t", queue_id=ids, body=pa.array([b"x"] * len(ids), pa.binary()))
+    return int(log._components.writing.active.journal.tables.words[s.W_NEXT_SLOT])
+
+
+def test_journal_has_room_in_one_piece_for_as_many_messages_of_a_queue_as_the_last_one_got():
+    disk = SimulatedFileSystem()
+    make_durable_folder(disk, DATA)
+    log = open_log(disk)
+    taken = []
+    for _ in range(3):
+        taken.append(fill(log))
+        log.roll()
+    begin = 1  # the arena's first slots mean nothing
+    exact = QUEUES * (EACH + CHUNK_ENDS)
+    assert taken[0] > 1.5 * exact
+    assert all(exact <= slots <= exact + s.CHUNK_HEAD + begin for slots in taken[1:])
+    ends = [log.end_offset("t", n) for n in range(QUEUES)]
+    log.close()
+    again = open_log(disk)  # nothing is known of the last journal here
+    assert [again.end_offset("t", n) for n in range(QUEUES)] == ends == [3 * EACH] * QUEUES
+    assert [len(answer) for answer in again.read_many([("t", n, 0) for n in range(QUEUES)], max_count=1000)] \
+        == ends  # fmt: skip
+
+
+def test_nobody_keeps_the_tables_of_a_journal_that_was_sealed():
+    disk = SimulatedFileSystem()
+    make_durable_folder(disk, DATA)
+    log = open_log(disk)
+    for _ in range(2):  # the second time each by its kernel
+        log.append(topic="t", queue_id=0, body=b"x")
+        assert len(log.read("t", 0, 0)) > 0
+    old = weakref.ref(log._components.writing.active.journal)
+    log._components.reads._files = None  # which the next read of a sealed file replaces
+    log.roll()
+    seal_rolled(log)
+    gc.collect()
+    assert old() is None
