@@ -51,6 +51,10 @@ def pytest_collection_modifyitems(config, items):
         raise pytest.UsageError(
             f"give these parameters ids that are not addresses: {named_by_place}"
         )
+    if "heavy" not in (config.option.markexpr or ""):
+        heavy = [item for item in items if item.get_closest_marker("heavy")]
+        config.hook.pytest_deselected(items=heavy)
+        items[:] = [item for item in items if item not in heavy]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: longest_first(item.nodeid))
 

@@ -6,12 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
 import tierdex
 from tests.following.test_follower import offsets, opened
 from tests.patience import PATIENCE_S
+from tierdex.app.cli.follow_metrics import follow_metrics
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.follow import follow
@@ -112,6 +114,7 @@ def test_what_cannot_be_followed_says_what_to_do(tmp_path, logs):
                 follow(index, source, keys=["key"])
 
 
+@pytest.mark.heavy
 def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path, logs):
     data = tmp_path / "data"
     command = [
@@ -149,6 +152,21 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path, logs):
         )
         for (key, number), answer in zip(wanted, answers, strict=True):
             assert [e.timestamp for e in answer.entries] == [1_700_000_000_000 + number], key
+
+
+def test_metrics_tell_counts_and_lag(tmp_path, logs):
+    (logs / "a.jsonl").write_text('{"id":"1"}\n{}\n')
+    with opened(tmp_path / "data") as index:
+        status = run_once(index, logs)
+    with follow_metrics(status, 0) as port:
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    for line in (
+        'tierdex_follow_messages_total{topic="orders"} 2.0',
+        'tierdex_follow_missing_total{selector="$.id",topic="orders"} 1.0',
+        'tierdex_follow_waiting{topic="orders"} 0.0',
+    ):
+        assert line in text
+    assert 'tierdex_follow_lag{partition="' in text
 
 
 def index_files(folder):

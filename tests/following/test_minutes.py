@@ -31,6 +31,7 @@ MINUTES = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", MINUTES)
 def test_minute_finds_the_message(kind, request, tmp_path):
     server = request.getfixturevalue(kind)

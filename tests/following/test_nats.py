@@ -45,6 +45,7 @@ def test_what_is_not_there_says_so(index, nats):
         run_once(index, "nats://host")
 
 
+@pytest.mark.heavy
 def test_server_that_is_killed_while_it_is_followed_is_read_on(index, nats, tmp_path):
     server = NatsServer(tmp_path / "own")
     server.start()

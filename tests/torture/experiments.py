@@ -30,6 +30,7 @@ from tests.torture import (
     many_queues,
     merged_runs,
     preloaded_faults,
+    real_servers,
     simulation,
     soak,
     stopped_owners,
@@ -263,5 +264,10 @@ EXPERIMENTS = (
     Experiment(
         "many-queues", "a million queues: small commits, watermarks kept", "queues", _many_queues,
         dose=6_000_000, small_dose=20_000, minutes=2,
+    ),
+    Experiment(
+        "real-servers", "brokers followed under kill -9; RocketMQ's own index files read in place",
+        "keys and tests", lambda number: real_servers.CASES[number](), dose=None, small_dose=0,
+        minutes=6, cases=lambda: len(real_servers.CASES),
     ),
 )  # fmt: skip

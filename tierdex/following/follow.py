@@ -1,6 +1,6 @@
 """`tierdex.follow`: follows a log from a program, into an index that the program has open.
 
-Depends on errors, seams and the other modules of this folder.
+Depends on errors, log_service, seams and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from tierdex.errors import InvalidRequestError
 from tierdex.following.extraction import Extraction
 from tierdex.following.follower import Follower, FollowPlan
+from tierdex.following.kept_messages import KeepingTarget
 from tierdex.following.open_source import open_source
 from tierdex.following.selectors import Selector
 from tierdex.following.target import IndexTarget
+from tierdex.log_service.message_log import MessageLog
 from tierdex.seams import Seams
 from tierdex.value_rules import check_topic
 
@@ -21,11 +23,12 @@ if TYPE_CHECKING:
 
     from tierdex.following.follower import OnMissing
     from tierdex.following.source import Source
+    from tierdex.following.target import Target
     from tierdex.index_service.index import Index
 
 
 def follow(
-    index: Index,
+    into: Index | MessageLog,
     source: str | Source,
     *,
     keys: Sequence[str] = (),
@@ -43,12 +46,15 @@ def follow(
 ) -> Follower:
     """Return a follower of `source`, an address or an object of one's own; `run` it.
 
+    An index gets the places of its messages; a message log keeps the messages as well, at offsets of its own.
+
     `keys`, `message_id` and `time` are places in a record (``key``, ``header:region``, ``$.order.id``, a
     ``{template}``); without `time` it is the record's own, in `timezone` where a time names none. `topic` is
     the source's name by default. `options` are the source's. With `once`, `run` returns at the present end.
     `ordinal` (i, n) shares the partitions among n followers. Raises InvalidRequestError.
     """
     seams = seams or Seams.of()
+    index = into.index if isinstance(into, MessageLog) else into
     if isinstance(keys, str):
         raise InvalidRequestError("is a list of places in a record", field="keys")
     extraction = Extraction(
@@ -72,4 +78,9 @@ def follow(
         on_missing,
         accept_other_log,
     )
-    return Follower(opened, IndexTarget(index, plan.topic), extraction, plan, seams)
+    target: Target = (
+        KeepingTarget(into, plan.topic)
+        if isinstance(into, MessageLog)
+        else IndexTarget(into, plan.topic)
+    )
+    return Follower(opened, target, extraction, plan, seams)

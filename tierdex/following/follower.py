@@ -186,7 +186,7 @@ class Follower:
         if restarts != self.status.restarts:
             self._save()  # before an end passes the old position, which would hide that
         if self._must_open or before != self._positions:
-            self._source.open(dict(self._positions), self._extraction.wanted())
+            self._source.open(dict(self._positions), self._target.wanted(self._extraction.wanted()))
             self._must_open = False
 
     def _read(self) -> None:
@@ -196,12 +196,12 @@ class Follower:
         self._check_gaps(batch)
         extracted = self._extraction.entries_of(batch)
         missing = self._missing(batch, extracted)
-        if extracted.count:
-            self._target.put(extracted)
+        passed_over = self._target.put(extracted) if len(batch) else 0
         self._positions.update(
             {each: at for each, at in batch.positions.items() if each in self._positions}
         )
         self._count(batch, extracted, missing)
+        self.status.passed_over += passed_over
 
     def _save(self) -> None:
         """Make what was put durable, then the positions behind it."""
@@ -244,7 +244,10 @@ class Follower:
         """Return where the index says to go on in a partition; None: it has nothing of it."""
         watermark = self._target.watermark(partition)
         saved = self._saved.partitions.get(partition)
-        return behind_of(watermark) if saved is None else saved.resume(watermark)
+        repeats_last = self._target.repeats_last
+        if saved is None:
+            return behind_of(watermark, repeats_last=repeats_last)
+        return saved.resume(watermark, repeats_last=repeats_last)
 
     def _keep_within(self, partition: int, held: Bounds) -> None:
         """Bring a position into what the log holds; count what it lost, or begin it anew."""

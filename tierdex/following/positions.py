@@ -49,14 +49,15 @@ class PartitionPosition:
     restarts: int = 0
     gaps: list[Gap] = field(default_factory=list)
 
-    def resume(self, watermark: int | None) -> int | None:
+    def resume(self, watermark: int | None, *, repeats_last: bool) -> int | None:
         """Return where to go on in an index that is at `watermark`; None: from the beginning."""
+        behind = behind_of(watermark, repeats_last=repeats_last)
         has_all = self.watermark is None or (watermark is not None and watermark >= self.watermark)
         if not has_all:
-            return behind_of(watermark)
+            return behind
         if watermark == self.watermark:
             return self.next
-        return max(behind_of(watermark) or 0, self.next)
+        return max(behind or 0, self.next)
 
     def note_gap(self, gap: Gap, lost: int) -> None:
         self.lost += lost
@@ -72,9 +73,9 @@ class TopicPositions:
     partitions: dict[int, PartitionPosition] = field(default_factory=dict)
 
 
-def behind_of(watermark: int | None) -> int | None:
-    """Return the last record below a watermark: a crash may have cut the rows of that one."""
-    return None if watermark is None else max(0, watermark - 1)
+def behind_of(watermark: int | None, *, repeats_last: bool) -> int | None:
+    """Return where to go on at a watermark: at the last record below it, where a crash may have cut that."""
+    return watermark if watermark is None or not repeats_last else max(0, watermark - 1)
 
 
 class PositionFile:

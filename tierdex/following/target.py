@@ -1,6 +1,6 @@
-"""Where a follower puts what it reads: an index.
+"""Where a follower puts what it reads: an index, or a message log (see kept_messages.py).
 
-Depends on schema, extraction and index_service.
+Depends on schema, extraction, records and index_service.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.following.extraction import Extracted
+    from tierdex.following.records import Parts
     from tierdex.index_service.index import Index
 
 
@@ -28,8 +29,20 @@ class Target(Protocol):
         """Return the offset behind the last record that is in; None when none is."""
         ...
 
-    def put(self, extracted: Extracted) -> None:
-        """Take a batch's entries, which survive a killed process; after an error a prefix may be in."""
+    @property
+    def repeats_last(self) -> bool:
+        """Whether the last record that is in must be put again after a crash, which may have cut it."""
+        ...
+
+    def wanted(self, parts: Parts) -> Parts:
+        """Return the parts of a record that are needed, when entries need `parts`."""
+        ...
+
+    def put(self, extracted: Extracted) -> int:
+        """Take a batch, which survives a killed process; return how many records have no place here.
+
+        After an error a prefix may be in.
+        """
         ...
 
     def sync(self) -> None:
@@ -44,6 +57,8 @@ class IndexTarget:
     the last record that is in, for positions in a file as well.
     """
 
+    repeats_last = True
+
     def __init__(self, index: Index, topic: str) -> None:
         self._index = index
         self._topic = topic
@@ -56,7 +71,10 @@ class IndexTarget:
     def watermark(self, partition: int) -> int | None:
         return self._index.watermark(self._topic, partition)["os"]
 
-    def put(self, extracted: Extracted) -> None:
+    def wanted(self, parts: Parts) -> Parts:
+        return parts
+
+    def put(self, extracted: Extracted) -> int:
         columns = extracted.columns()
         for begin in range(0, extracted.count, self._most):
             part: dict[str, Any] = {
@@ -64,6 +82,7 @@ class IndexTarget:
                 for name, column in columns.items()
             }
             self._index.put_batch(topic=self._topic, schema=SEQUENCE_SCHEMA, **part)
+        return 0
 
     def sync(self) -> None:
         self._index.flush("disk")

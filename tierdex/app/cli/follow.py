@@ -16,7 +16,13 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import say
 from tierdex.app.cli.follow_display import follow_display
-from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
+from tierdex.app.cli.follow_metrics import follow_metrics
+from tierdex.app.cli.opening import (
+    Target,
+    opened_for_writing,
+    opened_log,
+    parse_settings,
+)
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 from tierdex.errors import InvalidRequestError
@@ -67,12 +73,20 @@ def follow(
     on_missing: Annotated[
         OnMissing, typer.Option(help="A message without a wanted key: skip (and count) or fail.")
     ] = OnMissing.SKIP,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Keep the messages, too, in a message log of the data folder."),
+    ] = False,
     accept_other_log: Annotated[
         bool,
         typer.Option(
             "--accept-other-log", help="Another log than before: index it from its beginning."
         ),
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(help="Serve /metrics on this port of 127.0.0.1 meanwhile; 0: any free one."),
+    ] = None,
     source_option: Annotated[
         list[str] | None,
         typer.Option("--source-option", metavar="NAME=VALUE", help="Of the source; repeatable."),
@@ -91,14 +105,22 @@ def follow(
     from tierdex.following.follow import follow as follow_source
 
     said = _source_options(source_option, source_config)
-    with opened_for_writing(
-        Target(data, store),
-        parse_settings(setting),
-        takeover=take_over,
-        accept_rollback=accept_rollback,
-    ) as index:
+    target, settings = Target(data, store), parse_settings(setting)
+    if keep:
+        if take_over or accept_rollback:
+            raise InvalidRequestError(
+                "takes no --take-over and no --accept-rollback", field="--keep"
+            )
+        if store is not None:
+            settings["store"] = store
+        opening = opened_log(target, settings, writing=True)
+    else:
+        opening = opened_for_writing(
+            target, settings, takeover=take_over, accept_rollback=accept_rollback
+        )
+    with opening as into:
         follower = follow_source(
-            index,
+            into,
             source,
             keys=key or (),
             message_id=message_id,
@@ -112,7 +134,13 @@ def follow(
             on_missing=on_missing.value,
             accept_other_log=accept_other_log,
         )
-        with _stopped_by_signals(follower), follow_display(follower.status, say):
+        with (
+            follow_metrics(follower.status, metrics_port) as port,
+            _stopped_by_signals(follower),
+            follow_display(follower.status, say),
+        ):
+            if port is not None:
+                say(f"metrics on http://127.0.0.1:{port}/metrics")
             status = follower.run()
     write_fields(output, {"topic": status.topic, **status.counts()})
 
