@@ -63,6 +63,8 @@ def test_records_come_in_order_at_their_offsets_and_the_same_each_time(world):
         assert [row[4] for row in of_it] == [record.value for record in sent]
         assert offsets[partition][-1] < at[partition] <= bounds[partition].end
     assert len(found) == 200 * len(positions)
+    at_the_end = source.read(1000, 0.05)
+    assert at_the_end is None or not len(at_the_end)
     again = world.source()
     assert sorted(read(again, positions, len(found))[0]) == sorted(found)
     source.close()

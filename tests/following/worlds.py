@@ -90,11 +90,10 @@ class KafkaWorld:
 
     server = "kafka"
     can_lose = True
-    partitions = (0, 1)
 
     def __init__(self, broker, name, **settings):
         self.broker, self.name = broker, name
-        broker.make_topic(name, len(self.partitions), **settings)
+        self.partitions = broker.make_topic(name, 2, **settings)
 
     def append(self, partition, records, **producer):
         return self.broker.produce(self.name, partition, records, **producer)

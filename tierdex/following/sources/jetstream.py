@@ -104,7 +104,7 @@ class JetStreamSource:
             pulled = self._pull.fetch(min(max_records, _PULL_MAX), timeout=timeout_s)
             messages = self._ask(pulled)
         except _NothingCame:
-            self._ask(self._pull.consumer_stream())  # a server that began anew has forgotten it
+            self._ask(self._pull.consumer_info())  # a server that began anew has forgotten it
             return None
         return self._batch(messages)
 
