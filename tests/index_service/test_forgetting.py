@@ -570,13 +570,13 @@ def test_file_that_is_published_while_it_is_looked_for_is_looked_at_too(two, mon
     """The compactor goes on in its thread: a local file may be a published one a moment later."""
     _, a, _ = two
     put(a, "K1", 70)
-    forgetter = a._components.forgetter
-    look = forgetter._look
+    looking = a._components.forgetter._looking
+    look = looking.look
 
     def publish_first(record):
         a.run_compaction()
         return look(record)
 
-    monkeypatch.setattr(forgetter, "_look", publish_first)
+    monkeypatch.setattr(looking, "look", publish_first)
     assert a.forget(ONE).is_complete
     assert offsets(a.query("orders", key="K1")) == []

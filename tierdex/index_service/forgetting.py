@@ -11,7 +11,8 @@ Every step reads everything anew and is safe to repeat: after a crash the record
 owner acknowledges by rolling: what it put before lies in files up to a number, the record's bound. Nodes
 whose owner does not tell that it published everything of before are in `waits` and named by the receipt.
 
-Depends on forgotten_search, receipt, requests, unowned_files, view, lifecycle, answer and errors.
+Depends on forgotten_search, receipt, request_look, requests, unowned_files, view, lifecycle, answer and the
+ground.
 """
 
 from __future__ import annotations
@@ -19,20 +20,18 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
-from functools import partial
-from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tierdex.clock import Bell
-from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
+from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.forgotten_search import Occurrences, search_all, union
+from tierdex.index_service.forgotten_search import union
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
+from tierdex.index_service.request_look import Look, Looking, fixed_bounds
 from tierdex.index_service.requests.entry_rules import INT64_MAX, INT64_MIN, check_integer
 from tierdex.index_service.requests.query import make_requests
 from tierdex.index_service.unowned_files import UnownedFiles
-from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.forgotten import ENTRY, FORGOTTEN_NODE, AskedHash, Forgetting
+from tierdex.lifecycle.forgotten import FORGOTTEN_NODE, AskedHash, Forgetting
 from tierdex.lifecycle.manifest import Change, FileRef, NodeKind
 from tierdex.lifecycle.node_reading import READING_ERRORS
 from tierdex.lifecycle.paths import make_file_id
@@ -44,41 +43,12 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Entry
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.open_view import View
-    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
 
 logger = logging.getLogger(__name__)
 
-ENTRIES_MAX = 1_000_000  # of one request: a record is 32 bytes of manifest an entry
 _PAUSE_S = 0.5
-
-
-class Look(NamedTuple):
-    """What one look at everything found for a record."""
-
-    ages: NodeAges
-    found: Occurrences
-    bounds: dict[str, int]  # the last file of each node that was looked at
-    waiting: list[tuple[str, Missing]]  # nodes that may hold more
-
-    def unseen(self, record: Forgetting) -> list[str]:
-        """Return the nodes of which files within a record's bounds may be in a folder that we do not see.
-
-        Their owner has rolled and not published them: it hides the entries, nobody else can tell.
-        """
-        return [
-            node
-            for node, bound in {**record.bounds, **self.bounds}.items()
-            if node not in self.ages.local and self._hides(node, bound)
-        ]
-
-    def _hides(self, node: str, bound: int) -> bool:
-        state, standing = self.ages.states.get(node), self.ages.standings.get(node)
-        if state is None or standing is None:
-            return True
-        return state.highest_number < bound and standing.bound is not None
 
 
 class Forgetter:
@@ -91,13 +61,11 @@ class Forgetter:
         self._lock = threading.Lock()
         self._node: SharedNode | None = None
         self._unowned = UnownedFiles(view)
+        self._looking = Looking(view.table, read_view, writer)
         self.seal_rolled: Callable[[], None] = lambda: None  # of our own files
         self._seen: dict[bytes, dict[tuple[Any, ...], Entry]] = {}  # record -> location -> entry
         self._acknowledged: set[bytes] = set()  # records for which our file was rolled
         self._signed: set[bytes] = set()  # records since which we have signed
-        self._holds: dict[
-            tuple[bytes, int, bytes], bool
-        ] = {}  # (record, its number, published file)
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -188,7 +156,7 @@ class Forgetter:
             self._hear_owners(record.waits)
             self._read_view.refresh()
             known = {each.uuid: each for each in self._read_view.ages.forgotten.records}
-            look = self._look(known.get(record.uuid, record))
+            look = self._looking.look(known.get(record.uuid, record))
             if is_dry:
                 return self._receipt(record, look)
             record = self._commit(record, look)
@@ -198,7 +166,7 @@ class Forgetter:
                 self._write_anew(look, reasons) or self._delete_lingering(record, look)
             ):
                 self._read_view.refresh()
-                look = self._look(record)
+                look = self._looking.look(record)
                 record = self._commit(record, look)
             return self._receipt(record, look, reasons)
 
@@ -226,64 +194,6 @@ class Forgetter:
             except READING_ERRORS as error:
                 # Not swallowed: the refresh meets it again, and the receipt names the node.
                 logger.debug("not heard", extra={"node": node, "error": str(error)})
-
-    # -- looking -----------------------------------------------------------------------------------
-
-    def _look(self, record: Forgetting) -> Look:
-        """Look for the record's entries in every file that may hold what was put before it."""
-        ages = self._read_view.ages  # before the files: these are as new, or newer
-        with self._view.table.snapshot() as snapshot:
-            handles = list(snapshot.file_list)
-            bounds, waiting = self._bounds(record, ages, handles)
-            fixed = _fixed(record)
-            waiting = [(node, missing) for node, missing in waiting if node not in fixed]
-            limits = {**bounds, **fixed}
-            if record.bounds and not record.is_open:
-                limits = dict(record.bounds)  # no node that came since held any of it
-            within = replace(record, bounds=limits)
-            grows = record.is_open or not record.number
-            found = search_all(
-                snapshot.file_list,
-                record,
-                lambda handle: within.may_be_in(handle.place),
-                lambda handle: grows and within.may_find_in(handle.place),
-            )
-        waiting += [(handle.node, missing) for handle, missing in found.missing]
-        if sum(len(file.packed) for file in found.holding) > ENTRIES_MAX * ENTRY.itemsize:
-            raise InvalidRequestError(
-                f"more than {ENTRIES_MAX:,} entries: forget fewer keys at a time", field="lookups"
-            )
-        return Look(ages, found, limits, waiting)
-
-    def _bounds(
-        self, record: Forgetting, ages: NodeAges, handles: list[FileHandle]
-    ) -> tuple[dict[str, int], list[tuple[str, Missing]]]:
-        """Return the last file of each node that grows no more, and the nodes that may hold more."""
-        older = ages.older_than(record.time_ms)
-        for missing in older:
-            if not missing.file.startswith("node:"):  # nobody knows which nodes there are
-                raise UnavailableError(f"{missing.file}: {missing.reason}; try again")
-        waiting = [(missing.file.removeprefix("node:"), missing) for missing in older]
-        bounds = {node: state.highest_number for node, state in ages.states.items()}
-        active = None if self._writer is None else self._writer.active
-        for handle in handles:
-            if handle.row is not None:
-                # Perhaps published since the manifests were read: it was looked at all the same.
-                bounds[handle.node] = max(bounds.get(handle.node, 0), handle.number)
-                continue
-            if handle.node not in ages.local:
-                continue
-            if active is not None and handle.key == active.key:
-                continue  # ours, begun after the roll
-            if (
-                handle.state is FileState.UNSEALED
-            ):  # its owner may go on with it, at once or restarted
-                if handle.item_count and handle.begin_ms <= record.time_ms:
-                    reason = f"{handle.file_id} began before: its owner has not sealed it yet"
-                    waiting.append((handle.node, Missing(f"node:{handle.node}", reason)))
-                continue
-            bounds[handle.node] = max(bounds.get(handle.node, 0), handle.number)
-        return bounds, waiting
 
     # -- committing --------------------------------------------------------------------------------
 
@@ -367,13 +277,13 @@ class Forgetter:
             return 0
         ended = 0
         for record in self._read_view.ages.forgotten.records:
-            if record.is_open or self._holding(record):
+            if record.is_open or self._looking.holding(record):
                 continue
             with self._lock:
-                look = self._look(record)
+                look = self._looking.look(record)
                 if self._delete_lingering(record, look):
                     self._view.manifests.show()
-                    look = self._look(record)
+                    look = self._looking.look(record)
                 self._commit(record, look)
             ended += record.uuid not in self._view.manifests.state_of(FORGOTTEN_NODE).forgettings
         if ended:
@@ -390,29 +300,6 @@ class Forgetter:
         }
         self._unowned.collect(due)
         return bool(due)
-
-    def _holding(self, record: Forgetting) -> list[FileHandle]:
-        """Return the files that hold some of a record's entries, or cannot be read, newest first.
-
-        What a published file holds is remembered: it never changes, and a record at a number neither.
-        """
-        holding = []
-        with self._view.table.snapshot() as snapshot:
-            for handle in snapshot.file_list:
-                if not record.may_be_in(handle.place):
-                    continue
-                key = record.uuid, record.number, handle.uuid
-                holds = None if handle.row is None else self._holds.get(key)
-                if holds is None:
-                    one, nothing = partial(is_, handle), lambda _: False
-                    found = search_all(snapshot.file_list, record, one, nothing)
-                    holds = bool(found.holding)
-                    if handle.row is not None and not found.missing:
-                        self._holds[key] = holds
-                    holds |= bool(found.missing)
-                if holds:
-                    holding.append(handle)
-        return holding
 
     # -- what owners do ------------------------------------------------------------------------------
 
@@ -442,7 +329,7 @@ class Forgetter:
         rows = {
             handle.uuid: listed[handle.uuid]
             for record in records
-            for handle in self._holding(record)
+            for handle in self._looking.holding(record)
             if handle.node == node and handle.uuid in listed
         }
         return sorted(rows.values(), key=lambda row: row.number)
@@ -508,7 +395,7 @@ class Forgetter:
 
 def _advanced(record: Forgetting, look: Look) -> Forgetting:
     """Return the record with what a look found. The bound of a node that waits no more stays."""
-    fixed = _fixed(record)
+    fixed = fixed_bounds(record)
     waits = {node for node, _ in look.waiting if node not in fixed}
     refs = {
         FileRef(f.handle.node, f.handle.uuid, f.handle.number) for f in look.found.holding
@@ -520,11 +407,6 @@ def _advanced(record: Forgetting, look: Look) -> Forgetting:
         bounds=look.bounds,
         files=tuple(sorted(refs)),
     )
-
-
-def _fixed(record: Forgetting) -> dict[str, int]:
-    """Return the bounds of the nodes that wait no more."""
-    return {node: bound for node, bound in record.bounds.items() if node not in record.waits}
 
 
 def _places(only: object) -> tuple[tuple[int, int], ...]:

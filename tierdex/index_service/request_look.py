@@ -1,0 +1,150 @@
+"""Looking for what a request to forget is about: in every file that may hold what was put before it.
+
+::
+
+    bounds    the last file of each node that grows no more       files up to there are searched
+    waiting   nodes that may hold more: not published, not rolled, not readable
+    unseen    nodes whose files within the bounds are in a folder that is not seen here
+
+Depends on forgotten_search, answer, view, lifecycle and errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from operator import is_
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tierdex.errors import InvalidRequestError, UnavailableError
+from tierdex.index_service.answer import Missing
+from tierdex.index_service.forgotten_search import Occurrences, search_all
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.forgotten import ENTRY, Forgetting
+
+if TYPE_CHECKING:
+    from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.view.node_ages import NodeAges
+    from tierdex.index_service.view.read_view import ReadView
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+
+ENTRIES_MAX: Final = 1_000_000  # of one request: a record is 32 bytes of manifest an entry
+
+
+class Look(NamedTuple):
+    """What one look at everything found for a record."""
+
+    ages: NodeAges
+    found: Occurrences
+    bounds: dict[str, int]  # the last file of each node that was looked at
+    waiting: list[tuple[str, Missing]]  # nodes that may hold more
+
+    def unseen(self, record: Forgetting) -> list[str]:
+        """Return the nodes of which files within a record's bounds may be in a folder that we do not see.
+
+        Their owner has rolled and not published them: it hides the entries, nobody else can tell.
+        """
+        return [
+            node
+            for node, bound in {**record.bounds, **self.bounds}.items()
+            if node not in self.ages.local and self._hides(node, bound)
+        ]
+
+    def _hides(self, node: str, bound: int) -> bool:
+        state, standing = self.ages.states.get(node), self.ages.standings.get(node)
+        if state is None or standing is None:
+            return True
+        return state.highest_number < bound and standing.bound is not None
+
+
+class Looking:
+    """Looks for the entries of requests. Safe to share between threads."""
+
+    def __init__(self, table: FileTable, read_view: ReadView, writer: Writer | None) -> None:
+        self._table = table
+        self._read_view = read_view
+        self._writer = writer
+        self._holds: dict[tuple[bytes, int, bytes], bool] = {}  # record, its number, published file
+
+    def look(self, record: Forgetting) -> Look:
+        """Look for the record's entries in every file that may hold what was put before it."""
+        ages = self._read_view.ages  # before the files: these are as new, or newer
+        with self._table.snapshot() as snapshot:
+            handles = list(snapshot.file_list)
+            bounds, waiting = self._bounds(record, ages, handles)
+            fixed = fixed_bounds(record)
+            waiting = [(node, missing) for node, missing in waiting if node not in fixed]
+            limits = {**bounds, **fixed}
+            if record.bounds and not record.is_open:
+                limits = dict(record.bounds)  # no node that came since held any of it
+            within = replace(record, bounds=limits)
+            grows = record.is_open or not record.number
+            found = search_all(
+                snapshot.file_list,
+                record,
+                lambda handle: within.may_be_in(handle.place),
+                lambda handle: grows and within.may_find_in(handle.place),
+            )
+        waiting += [(handle.node, missing) for handle, missing in found.missing]
+        if sum(len(file.packed) for file in found.holding) > ENTRIES_MAX * ENTRY.itemsize:
+            raise InvalidRequestError(
+                f"more than {ENTRIES_MAX:,} entries: forget fewer keys at a time", field="lookups"
+            )
+        return Look(ages, found, limits, waiting)
+
+    def _bounds(
+        self, record: Forgetting, ages: NodeAges, handles: list[FileHandle]
+    ) -> tuple[dict[str, int], list[tuple[str, Missing]]]:
+        """Return the last file of each node that grows no more, and the nodes that may hold more."""
+        older = ages.older_than(record.time_ms)
+        for missing in older:
+            if not missing.file.startswith("node:"):  # nobody knows which nodes there are
+                raise UnavailableError(f"{missing.file}: {missing.reason}; try again")
+        waiting = [(missing.file.removeprefix("node:"), missing) for missing in older]
+        bounds = {node: state.highest_number for node, state in ages.states.items()}
+        active = None if self._writer is None else self._writer.active
+        for handle in handles:
+            if handle.row is not None:
+                # Perhaps published since the manifests were read: it was looked at all the same.
+                bounds[handle.node] = max(bounds.get(handle.node, 0), handle.number)
+                continue
+            if handle.node not in ages.local:
+                continue
+            if active is not None and handle.key == active.key:
+                continue  # ours, begun after the roll
+            if handle.state is FileState.UNSEALED:  # its owner may go on with it, perhaps restarted
+                if handle.item_count and handle.begin_ms <= record.time_ms:
+                    reason = f"{handle.file_id} began before: its owner has not sealed it yet"
+                    waiting.append((handle.node, Missing(f"node:{handle.node}", reason)))
+                continue
+            bounds[handle.node] = max(bounds.get(handle.node, 0), handle.number)
+        return bounds, waiting
+
+    def holding(self, record: Forgetting) -> list[FileHandle]:
+        """Return the files that hold some of a record's entries, or cannot be read, newest first.
+
+        What a published file holds is remembered: it never changes, and a record at a number neither.
+        """
+        holding = []
+        with self._table.snapshot() as snapshot:
+            for handle in snapshot.file_list:
+                if not record.may_be_in(handle.place):
+                    continue
+                key = record.uuid, record.number, handle.uuid
+                holds = None if handle.row is None else self._holds.get(key)
+                if holds is None:
+                    one, nothing = partial(is_, handle), lambda _: False
+                    found = search_all(snapshot.file_list, record, one, nothing)
+                    holds = bool(found.holding)
+                    if handle.row is not None and not found.missing:
+                        self._holds[key] = holds
+                    holds |= bool(found.missing)
+                if holds:
+                    holding.append(handle)
+        return holding
+
+
+def fixed_bounds(record: Forgetting) -> dict[str, int]:
+    """Return the bounds of the nodes that wait no more."""
+    return {node: bound for node, bound in record.bounds.items() if node not in record.waits}
