@@ -39,6 +39,7 @@ Try, in another terminal:
 or open {url} in a browser: a lookup shows the flights, "Messages" a queue.
 """
 INDEX_DATA = Path("data-index")
+_NO_MERGE = 1000
 
 
 def demo(
@@ -57,6 +58,8 @@ def demo(
     """Append a year of real flights to a message log, and serve it on http://127.0.0.1:8080."""
     folder = data or (INDEX_DATA if index else DEFAULT_DATA)
     settings = parse_settings(setting)
+    if not index:
+        settings.setdefault("merge_min_files", _NO_MERGE)  # a file a month is to be looked at
     server = server_settings(None, port, None, settings)
     (_load if index else _load_messages)(folder, store, settings)
     if not once:
