@@ -212,3 +212,41 @@ def test_messages_are_rewritten_a_logarithmic_number_of_times():
             files[found.start : found.stop] = [candidate(merged)]
     assert len(files) <= 10
     assert rewritten <= 512 * 9
+
+
+def damage(disk, path, at=4096 + 60):
+    file = disk.open(path, writable=True)
+    byte = file.read_at(at, 1)
+    file.write_at(at, bytes([byte[0] ^ 1]))
+    file.sync()
+
+
+def test_damaged_file_is_left_out_of_merges_and_the_others_go_on():
+    story = Story()
+    log = open_log(story.disk, merge_min_files=2)
+    for number in range(6):
+        write_file(story, log, number)
+    oldest, second, *_ = sorted(story.disk.list_folder(DATA / "log/compacted"))
+    damage(story.disk, DATA / "log/compacted" / second)
+    log.run_compaction()
+    *others, left, first = log.files()
+    assert (first.file_id[:20], left.file_id[:20]) == (oldest, second)
+    assert left.reason == "checksum of page 0 differs"
+    assert [file.reason for file in others] == [None]
+    answer = log.read("b", 7, 0, max_count=100)
+    assert [m.body for m in answer.messages] == story.model.handed["b", 7][:2]
+    assert answer.missing[0].offset == 2
+
+
+def test_scrubber_finds_damage_and_says_so_in_the_list_of_files():
+    story = Story()
+    log = open_log(story.disk, scrub_interval=60.0)
+    for number in range(2):
+        write_file(story, log, number)
+    [oldest, _] = sorted(story.disk.list_folder(DATA / "log/compacted"))
+    damage(story.disk, DATA / "log/compacted" / oldest)
+    scrubber = log._components.writing.scrubber
+    for _ in range(2):
+        scrubber.step()
+        later(log, 60)
+    assert [file.reason for file in log.files()] == [None, "checksum of page 0 differs"]

@@ -21,7 +21,7 @@ from tierdex.lifecycle.paths import LOCAL_STATES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.compactor.components import CompactorComponents
+    from tierdex.compactor.kind import Work
     from tierdex.compactor.unit import FileClaims
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.file_handle import FileHandle
@@ -40,7 +40,7 @@ class Scrubber:
 
     def __init__(
         self,
-        components: CompactorComponents,
+        components: Work,
         *,
         claims: FileClaims,
         kept_sidecar: Callable[[FileRow], CompactedFile | None],

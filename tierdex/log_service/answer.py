@@ -179,12 +179,12 @@ class LogFileInfo:
     begin: int
     generation: int
     sealed_at: int | None = None
-    reason: str | None = None  # of a file that does not open: nothing else is known of it
+    reason: str | None = None  # what is wrong: it does not open, or was found damaged
 
 
-def describe_file(handle: FileHandle) -> LogFileInfo:
-    """Return the row of a file in the table."""
+def describe_file(handle: FileHandle, reason: str | None = None) -> LogFileInfo:
+    """Return the row of a file in the table; `reason` says what is wrong with it."""
     return LogFileInfo(
         handle.file_id, handle.state.value, handle.item_count, handle.bytes, handle.min_time,
-        handle.max_time, handle.begin_ms, handle.reader.generation, handle.sealed_at_ms,
+        handle.max_time, handle.begin_ms, handle.reader.generation, handle.sealed_at_ms, reason,
     )  # fmt: skip

@@ -81,7 +81,7 @@ class LogKind:
         self._committer = committer
         self._next_journal = next_journal
         self.log_index: LogIndex | None = None
-        self._damaged: set[bytes] = set()  # uuids of journals that stay as they are
+        self.damaged: dict[bytes, str] = {}  # by uuid: files that stay as they are, and why
 
     def is_active(self, handle: FileHandle) -> bool:
         """Say whether a journal takes appends."""
@@ -90,9 +90,9 @@ class LogKind:
             return active is not None and active.key == handle.key
 
     def leave(self, handle: FileHandle, reason: str) -> None:
-        """Leave a damaged journal where it lies: what is sound of it is answered, the rest is named."""
-        self._damaged.add(handle.uuid)
-        logger.error("not compacted", extra={"file_id": handle.file_id, "reason": reason})
+        """Leave a damaged file where it lies: what is sound of it is answered, the rest is named."""
+        self.damaged[handle.uuid] = reason
+        logger.error("left as it is", extra={"file_id": handle.file_id, "reason": reason})
 
     # -- unsealed -> sealed ------------------------------------------------------------------------------
 
@@ -125,11 +125,11 @@ class LogKind:
 
     def may_compact(self, handle: FileHandle) -> bool:
         """Say whether a sealed journal is whole and in the index."""
-        return handle.uuid not in self._damaged and self.is_indexed(handle)
+        return handle.uuid not in self.damaged and self.is_indexed(handle)
 
     def is_left(self, handle: FileHandle) -> bool:
-        """Say whether a damaged journal stays as it is."""
-        return handle.uuid in self._damaged
+        """Say whether a damaged file stays as it is."""
+        return handle.uuid in self.damaged
 
     def is_indexed(self, handle: FileHandle) -> bool:
         """Say whether all of a file that takes no more appends is in the index, if there is one."""

@@ -8,7 +8,7 @@
     unlink      the other sources; recovery removes those that a crash leaves
     table       one step: a read sees all sources or the merged file
 
-Reads of the sources go on until they end: their descriptors and mappings stay. Depends on compactor,
+Reads of the sources go on until they end: their descriptors and mappings stay. Depends on compactor, errors,
 lifecycle, logfile and the other modules of this folder.
 """
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.compactor.rewrite import AppendingFile
 from tierdex.compactor.unit import Unit
+from tierdex.errors import CorruptFileError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.retention import is_hidden
 from tierdex.lifecycle.transition import install, retire, sync_file, verify_temporary
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import Retention
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.log_service.gone_messages import GoneRecord
-    from tierdex.log_service.log_kind import LogWork
+    from tierdex.log_service.log_kind import LogKind, LogWork
     from tierdex.seams import Seams
 
 _LOOK_EVERY_S = 30.0
@@ -88,11 +89,13 @@ class LogMerging:
     """Merges local grouped files. One thread at a time: the worker's."""
 
     def __init__(
-        self, seams: Seams, paths: DataPaths, work: LogWork, gone: GoneRecord, claims: FileClaims
+        self, seams: Seams, paths: DataPaths, work: LogWork, kind: LogKind, gone: GoneRecord,
+        claims: FileClaims,
     ) -> None:  # fmt: skip
         self._seams = seams
         self._paths = paths
         self._work = work
+        self._kind = kind
         self._gone = gone
         self._claims = claims
         self._looked_at = float("-inf")
@@ -109,7 +112,7 @@ class LogMerging:
         group = self._plan()
         if group:
             items, newest = sum(handle.item_count for handle in group), group[-1]
-            yield Unit("merge", newest.file_id, items, lambda: self._merge(group), newest.number)
+            yield Unit("merge", newest.file_id, items, lambda: self._try(group), newest.number)
         self._looked_at = now
 
     # -- private -----------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ class LogMerging:
             files = sealed_times(snapshot.file_list.local())
             candidates = [
                 MergeSource(handle.reader, sealed_at, rules, now_ms).candidate(handle)
-                if handle.state is FileState.COMPACTED
+                if handle.state is FileState.COMPACTED and not self._kind.is_left(handle)
                 else None
                 for handle, sealed_at in files
             ]
@@ -128,6 +131,16 @@ class LogMerging:
         free = self._seams.filesystem.free_bytes(self._paths.root)
         needed = sum(handle.bytes for handle in group) + self._work.settings.disk_reserve_bytes
         return group if free >= needed else []
+
+    def _try(self, group: Sequence[FileHandle]) -> int:
+        """Merge files; those that cannot be read stay as they are, and the others go on without them."""
+        try:
+            return self._merge(group)
+        except CorruptFileError as error:
+            named = [handle for handle in group if str(handle.path) == error.path]
+            for handle in named or group:
+                self._work.quarantine(handle, error.reason)
+            return len(named or group)
 
     def _merge(self, group: Sequence[FileHandle]) -> int:
         """Merge files, oldest first; return how many, 0 when another worker has one of them."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.background import WorkerThread
 from tierdex.compactor.local_work import LocalWork
+from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.unit import FileClaims, UnitWorker
 from tierdex.errors import (
     ClosedError,
@@ -106,6 +107,7 @@ class LogWriting:
     housekeeping: UnitWorker  # expires and merges
     retention: LogRetention
     merging: LogMerging
+    scrubber: Scrubber
     units: Callable[[], Iterable[Unit]]  # of the one
     chores: Callable[[], Iterable[Unit]]  # of the other
     next_journal: NextJournal
@@ -400,7 +402,10 @@ class _OwnerOpening:
         claims = FileClaims()
         retention = LogRetention(seams, work, kind, self._gone, claims, timer.needs)
         retention.keep_rules()
-        merging = LogMerging(seams, self._paths, work, self._gone, claims)
+        merging = LogMerging(seams, self._paths, work, kind, self._gone, claims)
+        scrubber = Scrubber(
+            work, claims=claims, kept_sidecar=lambda row: None, forget_sidecar=lambda uuid: None
+        )
         local_work = LocalWork(work, kind)
 
         def housekeeping() -> Iterator[Unit]:
@@ -422,8 +427,8 @@ class _OwnerOpening:
             tending=JournalTending(active, appender, committer, next_journal), kind=kind,
             local=_worker(LOCAL_WORKER, work, claims, local_work.units),
             housekeeping=_worker(HOUSEKEEPING_WORKER, work, claims, housekeeping),
-            retention=retention, merging=merging, units=local_work.units, chores=housekeeping,
-            next_journal=next_journal, lock=self._lock, paths=self._paths,
+            retention=retention, merging=merging, scrubber=scrubber, units=local_work.units,
+            chores=housekeeping, next_journal=next_journal, lock=self._lock, paths=self._paths,
         )  # fmt: skip
         return components
 
@@ -444,6 +449,7 @@ class _OwnerOpening:
             WorkerThread(writing.tending, clock),
             WorkerThread(writing.local, clock),
             WorkerThread(writing.housekeeping, clock),
+            WorkerThread(writing.scrubber, clock),
         ]
         writing.committer.wake = writing.threads[0].wake
         if writing.log_index is not None:

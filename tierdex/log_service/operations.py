@@ -35,10 +35,15 @@ class OperatedLog:
 
     @with_disk_errors
     def files(self) -> list[LogFileInfo]:
-        """Return every file of the log, newest first, then those that do not open, with the `reason`."""
+        """Return every file of the log, newest first, then those that do not open.
+
+        `reason` says what is wrong with a file: it does not open, or this process found it damaged.
+        """
         self._reads.refresh_when_due()
         with self._components.table.snapshot() as snapshot:
-            shown = [describe_file(handle) for handle in snapshot.files]
+            writing = self._components.writing
+            damaged = {} if writing is None else writing.kind.damaged
+            shown = [describe_file(each, damaged.get(each.uuid)) for each in snapshot.files]
         return shown + [
             LogFileInfo(each.file, "quarantine", 0, 0, 0, -1, 0, 0, reason=each.reason)
             for each in self._components.reads.quarantined()
