@@ -52,7 +52,7 @@ def test_nobody_keeps_the_tables_of_a_journal_that_was_sealed():
         log.append(topic="t", queue_id=0, body=b"x")
         assert len(log.read("t", 0, 0)) > 0
     old = weakref.ref(log._components.writing.active.journal)
-    log._components.reads._files = None  # which the next read of a sealed file replaces
+    assert log.end_offset("t", 0) == 2
     log.roll()
     seal_rolled(log)
     gc.collect()

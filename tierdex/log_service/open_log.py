@@ -419,6 +419,7 @@ class _OwnerOpening:
         def rolled() -> None:
             singles.let_go()
             components.tail_reads.let_go()
+            reads.let_go()
             _wake(components, LOCAL_WORKER)
 
         components.writing = LogWriting(

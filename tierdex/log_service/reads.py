@@ -146,6 +146,10 @@ class LogReads:
                 others[index] = self._answer(files, place_of(*places[index]), limits)
         return answers
 
+    def let_go(self) -> None:
+        """Keep nothing of the files that were: the tables of a growing one are large."""
+        self._files = None
+
     def begin_before(
         self, file_list: FileList, topic: str, queue_id: int, first: int
     ) -> int | None:
