@@ -19,7 +19,7 @@ from tierdex.errors import OffsetMismatchError
 from tierdex.filesystem import make_durable_folder
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.levels import Level
-from tierdex.logfile.layout import HOUR_MS
+from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE, TIMER_TOPIC
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
@@ -167,7 +167,11 @@ class LogMachine(RuleBasedStateMachine):
         now_ms = self.log._components.seams.clock.now_ms()
         gone = self.log.expire(before=now_ms + 1)
         ids = {file.file_id for file in gone}
-        assert self.held or len(ids) == len(compacted), "what waits for its hour keeps its file"
+        left = [handle for handle in compacted if handle.file_id not in ids]
+        marks = [h for h in left if h.reader.extent(TIMER_TOPIC, MARKS_QUEUE, Level.DISK)]
+        assert self.held or left == marks, (
+            "what waits keeps its file, and marks outlive what is delivered"
+        )
         self.lose([h for h in compacted if h.file_id in ids], list(self.model.handed))
         for handle in held:
             handle.release()
