@@ -15,7 +15,7 @@ from tierdex.filesystem import LocalFileSystem
 from tierdex.rocketmq.folder import RocketmqFolder
 from tools.rocketmq_broker import TOPIC, run_tiered_broker
 
-_SMALL = {"background": False, "slot_count": 1 << 16, "item_capacity": 1 << 18}
+_SMALL = {"slot_count": 1 << 16, "item_capacity": 1 << 18}
 
 
 def compare_with_broker(count, *, items=20_000):
@@ -25,15 +25,12 @@ def compare_with_broker(count, *, items=20_000):
         files, unreadable = RocketmqFolder(LocalFileSystem(), root).files()
         assert unreadable == []
         forms = [(file.shape.form, file.item_count) for file in files]
-        assert {form for form, _ in forms} == {"compacted"}, (
-            forms
-        )  # its shutdown uploads the last one
+        # Its shutdown uploads the last one; an item for the key, one for the client's own ID.
+        assert {form for form, _ in forms} == {"compacted"}, forms
+        assert sum(held for _, held in forms) == 2 * count, forms
         for path in sorted(root.rglob("rmq_sys_INDEX/0/INDEX/*")):
             assert check_index_file(path) == []
             assert describe_index_file(path)["item_count"] > 0
-        assert sum(held for _, held in forms) == 2 * count, (
-            forms
-        )  # a key and the client's own ID each
         with Index.open(Path(folder) / "data", rocketmq=root, **_SMALL) as index:
             rows = [_row_of(index, place) for place in places]
             imported = Path(folder) / "imported"
@@ -54,7 +51,7 @@ def compare_with_broker(count, *, items=20_000):
 def _row_of(index, place):
     """Return the one entry that lies where the broker says; others of the key share its 32-bit hash."""
     answer = index.query(TOPIC, key=place.key, max_count=1000)
-    assert answer.complete
+    assert answer.complete, answer.missing
     found = [
         entry
         for entry in answer.entries

@@ -34,7 +34,17 @@ import org.apache.rocketmq.store.SelectMappedBufferResult;
 public final class TieredBroker {
     private static final String TOPIC = "orders";
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
+        try {
+            run(args);
+            System.exit(0);
+        } catch (Throwable error) { // the broker's threads would outlive it
+            error.printStackTrace();
+            System.exit(1);
+        }
+    }
+
+    private static void run(String[] args) throws Exception {
         File home = new File(args[0]);
         int namesrvPort = Integer.parseInt(args[1]);
         int count = Integer.parseInt(args[4]);
@@ -60,7 +70,6 @@ public final class TieredBroker {
         broker.shutdown();
         namesrv.shutdown();
         System.out.println("ended");
-        System.exit(0);
     }
 
     private static String[] send(String namesrv, int count) throws Exception {
@@ -80,7 +89,7 @@ public final class TieredBroker {
         }
         Object[] queues = producer.fetchPublishMessageQueues(TOPIC).toArray();
         String[] keys = new String[count];
-        Semaphore inFlight = new Semaphore(256);
+        Semaphore inFlight = new Semaphore(64);
         AtomicInteger failed = new AtomicInteger();
         CountDownLatch done = new CountDownLatch(count);
         for (int n = 0; n < count; n++) {
