@@ -1,17 +1,32 @@
 """What the whole suite shares: S3 servers, each started once a process and only when a test wants it,
-which tests several processes run and in which order, and what the garbage collector need not look at.
+which tests several processes run and in which order, where they write, and what the garbage collector
+need not look at.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 
 from tests.servers.moto_server import running_moto
 from tests.servers.radosgw import running_radosgw
 from tests.servers.s3_server import set_aws_environment
+from tests.torture.quick_folder import memory_with_room
 from tests.worker_schedule import GroupScheduling, is_slow, longest_first
+
+_ROOM_BYTES = 6 << 30  # a third is for the packages that a Spark cluster unpacks
+
+
+def pytest_configure(config):
+    """Let `tmp_path` lie in memory where there is room: tests wait for thousands of syncs otherwise.
+
+    None sees a difference. The power fails on simulated disks only, what kill -9 leaves is the page cache,
+    here as there, and a test that needs a real file system makes its own.
+    """
+    if (folder := memory_with_room(_ROOM_BYTES)) is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))
 
 
 def pytest_addoption(parser):

@@ -30,6 +30,7 @@ SLOW = frozenset(
         "tests/crash",
         "tests/docs",
         "tests/end_to_end",
+        "tests/following",
         "tests/fork",
         "tests/full_disk",
         "tests/hostile_http",
