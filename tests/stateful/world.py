@@ -466,7 +466,8 @@ class World:
 
     def has_altered(self, times):
         """Say whether the store has altered the bytes of one object at least so many times."""
-        altered = Counter(struck.key for struck in self.store.history if struck.fault in ALTERED)
+        struck = getattr(self.store, "history", ())  # a store that only is killed alters nothing
+        altered = Counter(each.key for each in struck if each.fault in ALTERED)
         return max(altered.values(), default=0) >= times
 
     def look_at_clock(self):
