@@ -306,7 +306,7 @@ def test_address_must_be_one():
 def test_asynchronous_client_has_the_same_verbs(app):
     verbs = {name for name in vars(Client) if not name.startswith("_")}
     assert verbs == {name for name in vars(AsyncClient) if not name.startswith("_")}
-    of_process = {"open", "query_local", "query_batch_local", "health"}
+    of_process = {"open", "query_local", "query_batch_local", "health", "settings", "data_folder"}
     assert verbs >= {name for name in vars(Index) if not name.startswith("_")} - of_process
 
     async def run():
