@@ -186,6 +186,19 @@ def test_a_node_that_says_nothing_for_three_intervals_is_silent_and_named(
     assert ask(reader).unasked == ()
 
 
+@pytest.mark.parametrize("seconds", [3, 6, 11, 14])
+def test_a_reader_that_looks_less_often_than_the_owner_says_that_it_lives_sees_it_live(
+    make_node, make_reader, clock, seconds
+):
+    node = make_node("a", live_interval=5)
+    reader = make_reader()
+    for second in range(200):
+        clock.advance(1)
+        look(node)
+        if second % seconds == 0:
+            assert ask(reader).unasked == ()
+
+
 def test_the_owner_counts_as_of_the_reading_for_itself(make_node, clock):
     node = make_node("a")
     put(node, "A", 1)

@@ -386,8 +386,10 @@ class ManifestLog:
         live = self._live
         if live is None or live.is_closed or not live.is_of(self._state):
             return False
-        # At least once a minute, also for a silent owner or one with a wrong clock.
-        return live.interval_ms <= now_ms - live.time_ms < 2 * live.interval_ms
+        # Until a look that came an interval too late found nothing newer: who is silent, or has a wrong
+        # clock, is looked at once a minute. Counted from the look, not from now: looks may be seldom.
+        due_ms = live.time_ms + live.interval_ms
+        return due_ms <= now_ms and self._hint_read_ms < due_ms + live.interval_ms
 
     # -- writing ------------------------------------------------------------------------------
 
