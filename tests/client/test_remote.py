@@ -12,6 +12,7 @@ from tierdex import errors
 from tierdex.app.http.application import create_app
 from tierdex.app.http.problems import KINDS
 from tierdex.app.http.server_settings import ServerSettings
+from tierdex.client import calls
 from tierdex.client.refusals import error_of, kind_name
 from tierdex.client.remote import AsyncClient, Client
 from tierdex.clock import ManualClock
@@ -161,7 +162,7 @@ def test_a_key_is_forgotten_and_its_receipt_is_that_of_the_index(client, app):
     dry = client.forget([{"topic": "orders", "key": "forgotten"}], dry_run=True)
     assert [entry.offset for entry in dry.entries] == [1]
     assert client.forgettings() == []
-    receipt = client.forget([{"topic": "orders", "key": "forgotten"}], only=[(0, 1)], wait=1.5)
+    receipt = client.forget([{"topic": "orders", "key": "forgotten"}], only=[(0, 1)], wait=120)
     assert receipt.is_complete
     assert receipt.entries == dry.entries
     assert client.query("orders", key="forgotten").entries == []
@@ -179,6 +180,13 @@ def test_a_key_is_forgotten_and_its_receipt_is_that_of_the_index(client, app):
         assert field in refused.value.field
     with pytest.raises(errors.NotFoundError):
         client.resume_forgetting("00" * 16)
+
+
+def test_a_long_wait_is_sent_in_requests_that_end_before_the_clients_timeout():
+    assert calls.waits_of(0) == [0]
+    assert calls.waits_of(1.5) == [1.5]
+    assert calls.waits_of(120) == [10] * 12
+    assert calls.waits_of(25) == [10, 10, 5]
 
 
 def test_pages_follow_the_cursor(client):

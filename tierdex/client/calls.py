@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 JSON = "application/json"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
+_WAIT_STEP_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,13 @@ def resume_forgetting(forgetting: str | Receipt, wait: float) -> Call[Receipt]:
     name = forgetting if isinstance(forgetting, str) else forgetting.forgetting
     body = json_body({"forgetting": name, "wait": wait})
     return Call("POST", "/v1/admin/forget:resume", answers.read_receipt, body=body, is_read=False)
+
+
+def waits_of(seconds: float) -> list[float]:
+    """Split a wait into those of single requests, below the clients' timeout and that of a proxy."""
+    steps = [_WAIT_STEP_S] * int(seconds // _WAIT_STEP_S)
+    rest = seconds - sum(steps)
+    return [*steps, rest] if rest or not steps else steps
 
 
 def forgettings() -> Call[list[str]]:

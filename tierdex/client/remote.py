@@ -16,12 +16,12 @@ import anyio
 import httpx2
 
 from tierdex import __version__
-from tierdex.client import calls
+from tierdex.client import answers, calls
 from tierdex.client.refusals import error_of
 from tierdex.client.remote_log import AsyncLogVerbs, LogVerbs
 from tierdex.client.retrying import Retry
 from tierdex.clock import Bell, SystemClock
-from tierdex.errors import InvalidRequestError, UnavailableError
+from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
 from tierdex.fork import tell_child
 from tierdex.ids import SystemIds
 
@@ -307,13 +307,26 @@ class Client(_Connection, LogVerbs):
         wait: float = 0.0,
         dry_run: bool = False,
     ) -> Receipt:
-        """Forget keys and message IDs on every node; see `Index.forget`. `wait` is at most 60 s."""
-        order = {"lookups": list(lookups), "now": now, "only": only, "wait": wait}
-        return self._send(calls.forget({**order, "dry_run": dry_run}))
+        """Forget keys and message IDs on every node; see `Index.forget`."""
+        first, *later = calls.waits_of(0.0 if dry_run else wait)
+        order = {"lookups": list(lookups), "now": now, "only": only, "wait": first}
+        receipt = self._send(calls.forget({**order, "dry_run": dry_run}))
+        return self._wait_on(receipt, later)
 
     def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
         """Go on with a request to forget. Raises NotFoundError once no object holds its entries."""
-        return self._send(calls.resume_forgetting(forgetting, wait))
+        first, *later = calls.waits_of(wait)
+        return self._wait_on(self._send(calls.resume_forgetting(forgetting, first)), later)
+
+    def _wait_on(self, receipt: Receipt, waits: Sequence[float]) -> Receipt:
+        for wait in waits:
+            if receipt.is_complete:
+                break
+            try:
+                receipt = self._send(calls.resume_forgetting(receipt, wait))
+            except NotFoundError:
+                return answers.ended(receipt)
+        return receipt
 
     def forgettings(self) -> list[str]:
         """Return the requests to forget of which some object may still hold entries, oldest first."""
@@ -502,13 +515,27 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         wait: float = 0.0,
         dry_run: bool = False,
     ) -> Receipt:
-        """Forget keys and message IDs on every node; see `Index.forget`. `wait` is at most 60 s."""
-        order = {"lookups": list(lookups), "now": now, "only": only, "wait": wait}
-        return await self._send(calls.forget({**order, "dry_run": dry_run}))
+        """Forget keys and message IDs on every node; see `Index.forget`."""
+        first, *later = calls.waits_of(0.0 if dry_run else wait)
+        order = {"lookups": list(lookups), "now": now, "only": only, "wait": first}
+        receipt = await self._send(calls.forget({**order, "dry_run": dry_run}))
+        return await self._wait_on(receipt, later)
 
     async def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
         """Go on with a request to forget. Raises NotFoundError once no object holds its entries."""
-        return await self._send(calls.resume_forgetting(forgetting, wait))
+        first, *later = calls.waits_of(wait)
+        receipt = await self._send(calls.resume_forgetting(forgetting, first))
+        return await self._wait_on(receipt, later)
+
+    async def _wait_on(self, receipt: Receipt, waits: Sequence[float]) -> Receipt:
+        for wait in waits:
+            if receipt.is_complete:
+                break
+            try:
+                receipt = await self._send(calls.resume_forgetting(receipt, wait))
+            except NotFoundError:
+                return answers.ended(receipt)
+        return receipt
 
     async def forgettings(self) -> list[str]:
         """Return the requests to forget of which some object may still hold entries, oldest first."""
