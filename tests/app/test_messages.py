@@ -427,7 +427,7 @@ def test_files_of_the_log_are_described_verified_and_expired(tmp_path):
         told = caller.get(path).json()
         assert (told["kind"], told["state"], told["sealed_at"]) == (
             "log",
-            "compacted",
+            "uploaded",
             file.sealed_at,
         )
         assert caller.post(f"{path}:verify", json={}).json()["sound"]

@@ -10,7 +10,7 @@ import pytest
 from tests.index_service.conftest import offsets, put
 from tests.patience import PATIENCE_S
 from tierdex import Index
-from tierdex.compactor.unit import FileClaims, Unit
+from tierdex.compactor.unit import FileClaims, LocalPlace, Unit
 from tierdex.storage_layer.memory import MemoryStore
 
 FILES = 12
@@ -116,7 +116,14 @@ def test_a_unit_whose_file_is_claimed_or_has_moved_on_is_not_done(make_index):
     done = []
     with index._components.table.snapshot() as snapshot:
         (handle,) = snapshot.files
-        unit = Unit("seal", handle.file_id, 1, lambda: done.append(1) or 1, handle.number, handle)
+        unit = Unit(
+            "seal",
+            handle.file_id,
+            1,
+            lambda: done.append(1) or 1,
+            handle.number,
+            LocalPlace(compactor.components, handle),
+        )
         with compactor.claims.hold(handle.number):
             assert compactor.local.run(unit) == 0
         index.run_compaction()

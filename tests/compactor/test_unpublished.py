@@ -34,7 +34,7 @@ def folder():
     time = StoreTime(clock)
     time.measure(1000)
     found = SimpleNamespace(table=FileTable(), clock=clock, received=False, quarantine=set())
-    found.files = UnpublishedFiles(found.table, "n1", time)
+    found.files = UnpublishedFiles([found.table], "n1", time)
     found.files.begin(1000, holds_unpublished=False)
     found.files.watch(lambda: found.received, lambda: found.quarantine)
     return found
@@ -135,7 +135,7 @@ def test_a_clock_that_steps_back_does_not_take_back_what_was_said(folder):
 
 def test_a_folder_that_is_not_open_yet_is_where_its_past_ended():
     time = StoreTime(ManualClock(9000))
-    files = UnpublishedFiles(FileTable(), "n1", time)
+    files = UnpublishedFiles([FileTable()], "n1", time)
     files.begin(70, holds_unpublished=True)
     assert files.look(STATE) == (70, True)
     assert make_uuid(1)

@@ -117,7 +117,7 @@ def test_journal_that_is_not_in_the_index_is_not_compacted():
     assert states(log) == ["sealed"]
     put._put = real
     log.run_compaction()
-    assert states(log) == ["compacted"]
+    assert states(log) == ["uploaded"]
     world.look(log)
 
 
@@ -134,7 +134,7 @@ def test_index_that_was_lost_is_made_anew_from_files_of_every_state():
             log.run_compaction()
     seal_rolled(log)
     world.append(log, ("a", 0), b"last", ["k1"])
-    assert sorted(states(log)) == ["compacted", "sealed", "sealed", "unsealed"]
+    assert sorted(states(log)) == ["sealed", "sealed", "unsealed", "uploaded"]
     log.close()
     for state in (FileState.UNSEALED, FileState.SEALED, FileState.COMPACTED):
         for name in world.disk.list_folder(DATA / state.value):

@@ -110,11 +110,11 @@ def test_keys_are_found_in_every_state_of_index_and_journal():
         world.append(log, ("größe", i % 2), b"%d" % i, ["schlüssel", f"k{i}"], f"id-{i}")
     world.look(log)
     log.roll()
-    log.run_compaction()  # the journal is sealed
+    log.run_compaction()  # the journal is published
     world.look(log)
     log.index.roll()
-    log.run_compaction()  # the index file is compacted
-    assert {info.state for info in log.index.files()} == {"compacted"}
+    log.run_compaction()  # the index file is published
+    assert {info.state for info in log.index.files()} == {"uploaded"}
     world.append(log, ("größe", 0), b"later", ["schlüssel"])
     world.look(log)
     newest = log.get("größe", key="schlüssel", max_count=2)

@@ -162,7 +162,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def expire(self):
         self.log.run_compaction()
-        compacted = [h for h in self.files() if h.state is FileState.COMPACTED]
+        states = (FileState.COMPACTED, FileState.UPLOADED)
+        compacted = [h for h in self.files() if h.state in states]
         held = [handle.acquire() for handle in compacted]
         now_ms = self.log._components.seams.clock.now_ms()
         gone = self.log.expire(before=now_ms + 1)
@@ -177,7 +178,7 @@ class LogMachine(RuleBasedStateMachine):
             handle.release()
 
     def files(self):
-        return self.log._components.table.version.files.local()
+        return list(self.log._components.table.version.files.iterate())
 
     @rule()
     def roll_index(self):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.log_service.keyed_world import KeyedWorld
-from tests.log_service.log_world import DATA, open_log
+from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tests.log_service.test_crash import Story
 from tierdex.errors import CorruptFileError
 from tierdex.testing.simulated_disk import SimulatedCrash
@@ -110,12 +110,12 @@ def test_file_that_is_not_in_the_index_yet_stays():
     log = world.open(retention=DAY)
     world.append(log, ("a", 0), b"one", ["k"])
     log.roll()
-    log.run_compaction()
+    seal_rolled(log)
     kind = log._components.writing.kind
     kind.is_indexed = lambda handle: False
     later(log, 2 * DAY)
     log.run_compaction()
-    assert [info.state for info in log.files()] == ["compacted"]
+    assert [info.state for info in log.files()] == ["sealed"]
     del kind.is_indexed
     log.run_compaction()
     assert log.files() == []

@@ -44,6 +44,15 @@ def already_durable() -> None:
     """Return at once: what an index of no log has to wait for before a seal."""
 
 
+def always(handle: FileHandle) -> bool:
+    """Say yes: an index of no log waits for nothing before a publication."""
+    return True
+
+
+def note_nothing(handle: FileHandle) -> None:
+    """Return at once: an index of no log notes nothing more before a local copy goes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactorComponents:
     """Shared by all jobs; never changed after construction."""
@@ -71,10 +80,11 @@ class CompactorComponents:
     on_loss: Callable[[str], None]  # a device lost entries that were never acknowledged at `disk`
     quarantine: Callable[[FileHandle, str], None]  # answers name a file that cannot be read
     quarantined_numbers: Callable[[], Collection[int]]  # of quarantined files
-    # Beside a log: what is indexed is durable there before a file is sealed, and nothing is published,
-    # since the log's own files are not.
+    # Beside a log: what is indexed is durable there before a file is sealed, and published before it is; and
+    # a published file's copy goes once the log knows how far it went.
     before_seal: Callable[[], None] = already_durable
-    publishes: bool = True
+    may_publish: Callable[[FileHandle], bool] = always
+    before_drop: Callable[[FileHandle], None] = note_nothing
     # What files that are written leave out, and published files of this node that are to be written anew.
     forgotten: Callable[[], ForgottenEntries] = lambda: NOTHING_FORGOTTEN
     files_to_rewrite: Callable[[], list[FileRow]] = list

@@ -2,28 +2,41 @@
 
 ::
 
-    LocalWork   which file is next, claims, backoff, progress      the same for every kind
-    FileKind    how a file is sealed, and how it is compacted      index files here, the log's above
+    LocalWork   which file is next, claims, backoff, progress                  the same for every kind
+    StoreWork   the oldest file of each kind, one kind after the other         the same for every kind
+    FileKind    how a file is sealed, compacted, checked, named in a row       index files; the log's above
 
-A kind of a layer above (the message log's) comes as an object. Depends on rewrite, seal and lifecycle.
+A kind of a layer above (the message log's) comes as an object. Depends on file_row, queue_table, rewrite,
+seal, indexfile and lifecycle.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tierdex.compactor.file_row import make_row
+from tierdex.compactor.queue_table import table_if_it_pays
 from tierdex.compactor.rewrite import compact_file
 from tierdex.compactor.seal import seal_file
+from tierdex.indexfile.check import check_file
+from tierdex.lifecycle.transition import retire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from typing_extensions import Buffer
 
     from tierdex.clock import Clock
     from tierdex.compactor.components import CompactorComponents
     from tierdex.compactor.progress import Progress
     from tierdex.ids import IdSource
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.indexfile.compacted.file import CompactedFile
+    from tierdex.lifecycle.changes import TableDraft
+    from tierdex.lifecycle.file_handle import Closing, FileHandle
     from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.manifest import FileRow
     from tierdex.settings import Settings
 
 
@@ -41,6 +54,45 @@ class FileKind(Protocol):
     def compact(self, handle: FileHandle) -> None:
         """Bring a sealed file to `compacted`."""
         ...
+
+    def passes_over(self, handle: FileHandle) -> bool:
+        """Say whether a file is never published, and those behind it do not wait for it."""
+        ...
+
+    def may_publish(self, handle: FileHandle) -> bool:
+        """Say whether a compacted file may be published now: else it waits, and those behind it."""
+        ...
+
+    def check(self, path: Path) -> Sequence[str]:
+        """Return the broken rules of a file, in words; read all of it."""
+        ...
+
+    def contents(self, handle: FileHandle) -> Buffer:
+        """Return all bytes of a compacted file, mapped: its name may be gone."""
+        ...
+
+    def sidecar(self, handle: FileHandle) -> Buffer:
+        """Return the bytes of a compacted file's tail."""
+        ...
+
+    def make_row(self, handle: FileHandle, object_key: str) -> tuple[FileRow, TableDraft | None]:
+        """Return the row of a file that was uploaded, and a queue table to be committed with it."""
+        ...
+
+    def reader_of(self, row: FileRow) -> Closing:
+        """Return the reader of a published file."""
+        ...
+
+    def drop_local_copy(self, handle: FileHandle) -> None:
+        """Give a published file's local copy up, durably; reads of it may still be under way."""
+        ...
+
+
+class Publication(NamedTuple):
+    """Files of one kind on their way into the store: where they lie, and what differs."""
+
+    components: CompactorComponents
+    kind: FileKind
 
 
 class Work(Protocol):
@@ -79,3 +131,46 @@ class IndexKind:
 
     def compact(self, handle: FileHandle) -> None:
         compact_file(self._components, handle)
+
+    def passes_over(self, handle: FileHandle) -> bool:
+        return False
+
+    def may_publish(self, handle: FileHandle) -> bool:
+        return self._components.may_publish(handle)
+
+    def check(self, path: Path) -> Sequence[str]:
+        return check_file(self._components.filesystem, path)
+
+    def contents(self, handle: FileHandle) -> Buffer:
+        reader: CompactedFile = handle.reader
+        return reader.mapped_bytes().data
+
+    def sidecar(self, handle: FileHandle) -> Buffer:
+        reader: CompactedFile = handle.reader
+        return reader.sidecar_bytes().data
+
+    def make_row(self, handle: FileHandle, object_key: str) -> tuple[FileRow, TableDraft | None]:
+        components, reader = self._components, handle.reader
+        dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0}
+        row = make_row(reader, handle.uuid, object_key, dates)
+        row = replace(row, number=handle.number, tells=self._may_tell(handle))
+        return row, table_if_it_pays(components, row, reader) if row.tells else None
+
+    def _may_tell(self, handle: FileHandle) -> bool:
+        """Return whether everything before the file's end offsets is published once the file is.
+
+        Not while an older file that was never published is in quarantine: its entries have no level,
+        and a replay must not begin behind them. Later files tell more once it is removed.
+        """
+        published = self._components.claim.get().state.lists_number
+        quarantined = self._components.quarantined_numbers()
+        return all(published(number) for number in quarantined if number < handle.number)
+
+    def reader_of(self, row: FileRow) -> Closing:
+        return self._components.reader_of_row(row)
+
+    def drop_local_copy(self, handle: FileHandle) -> None:
+        assert handle.path is not None
+        self._components.note_number(handle.number)
+        self._components.before_drop(handle)
+        retire(self._components.filesystem, [handle.path])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.compactor.unit import Unit
+from tierdex.compactor.unit import LocalPlace, Unit
 from tierdex.lifecycle.file_state import FileState
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class LocalWork:
         files = local_files(self._components)
         for handle in files:
             if handle.state is FileState.UNSEALED:
-                yield file_unit("seal", handle, self._kind.seal)
+                yield file_unit("seal", self._components, handle, self._kind.seal)
         for handle in files:
             if handle.state is FileState.SEALED and self._kind.may_compact(handle):
-                yield file_unit("compact", handle, self._compact)
+                yield file_unit("compact", self._components, handle, self._compact)
 
     def _compact(self, handle: FileHandle) -> None:
         self._kind.compact(handle)
@@ -55,11 +55,14 @@ def local_files(components: Work) -> list[FileHandle]:
         ]
 
 
-def file_unit(job: str, handle: FileHandle, advance: Callable[[FileHandle], None]) -> Unit:
+def file_unit(
+    job: str, work: Work, handle: FileHandle, advance: Callable[[FileHandle], None]
+) -> Unit:
     """Return the unit that brings one local file to its next state."""
 
     def run() -> int:
         advance(handle)
         return 1
 
-    return Unit(job, handle.file_id, handle.item_count, run, handle.number, handle)
+    place = LocalPlace(work, handle)
+    return Unit(job, handle.file_id, handle.item_count, run, handle.number, place)

@@ -1,4 +1,4 @@
-"""Uploads and publishes one compacted file, then drops the local copy.
+"""Uploads and publishes one compacted file of any kind, then gives up the local copy.
 
 ::
 
@@ -6,40 +6,40 @@
     2 commit its row        durable and visible to every reader: this is the publication
     3 keep the sidecar      a cache, cut from the local file, which saves a later request
     4 read the manifest     the newest one, from the store: it must list the file, and us as owner
-    5 unlink the local file, sync its folder
+    5 unlink the local file, sync its folder     (`FileKind.drop_local_copy`)
     6 move the handle       queries read the published file from here on
 
 A crash after 1 leaves an orphan for garbage collection, and the file is uploaded again. After a
 crash behind 2 the uuid in the manifest shows that the file is published, and the next attempt goes
 on with 3. A file is known by its uuid, so none is ever listed twice.
 
+An upload that fails is sent again, whole, by the store's own attempts and then by the next unit. The name
+is fresh when the manifest has moved on; else it is the same, which harms nobody: an object is there whole or
+not at all, and what a late attempt still writes are the same bytes.
+
 Its number may be taken: a folder that began while the store could not be reached, with the clock
 set back, may have given a number that the node used before. Such a file gets a new number before it
 is published.
 
-Depends on lifecycle, indexfile, file_row and queue_table.
+Depends on lifecycle.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tierdex.compactor.file_row import make_row
-from tierdex.compactor.queue_table import table_if_it_pays
 from tierdex.errors import ConflictError, CorruptFileError, FloorError
-from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
+from tierdex.lifecycle.transition import move_by_rename, swap_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.compactor.components import CompactorComponents
-    from tierdex.indexfile.compacted.file import CompactedFile
+    from tierdex.compactor.kind import FileKind, Publication
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import ManifestState
 
@@ -48,36 +48,36 @@ logger = logging.getLogger(__name__)
 _FLOOR_ATTEMPTS = 5
 
 
-def publish_file(components: CompactorComponents, handle: FileHandle) -> None:
+def publish_file(publication: Publication, handle: FileHandle) -> None:
     """Bring a compacted file to `uploaded`. Raises what the store raises, FencedError, FloorError."""
+    components, kind = publication
     node = components.claim.get()
     state = node.refresh()
     if not state.knows(handle.uuid):
         if handle.path is not None and not components.filesystem.exists(handle.path):
-            _write_again(components, handle)  # else every attempt would fail
+            _write_again(components, kind, handle)  # else every attempt would fail
         if any(row.number == handle.number for row in state.files.values()):
             handle = _renumber(components, handle)
-        _upload_and_commit(components, handle)
-    drop_local_copy(components, handle)
+        _upload_and_commit(components, kind, handle)
+    _show_published(components, kind, handle)
 
 
-def _write_again(components: CompactorComponents, handle: FileHandle) -> None:
+def _write_again(components: CompactorComponents, kind: FileKind, handle: FileHandle) -> None:
     """Write a file under its name again, after the name was removed: its bytes are still mapped."""
-    reader: CompactedFile = handle.reader
     assert handle.path is not None
 
     def write(path: Path) -> None:
         with closing(
             components.filesystem.open(path, writable=True, create=True, exclusive=True)
         ) as file:
-            file.write_at(0, reader.mapped_bytes().data)
+            file.write_at(0, kind.contents(handle))
 
     swap_in(
         components.filesystem,
         target=handle.path,
         old=[],
         write=write,
-        verify=lambda path: check_file(components.filesystem, path),
+        verify=kind.check,
     )
     logger.warning("written again: its name was gone", extra={"path": str(handle.path)})
 
@@ -96,16 +96,12 @@ def _renumber(components: CompactorComponents, handle: FileHandle) -> FileHandle
     return renumbered
 
 
-def _upload_and_commit(components: CompactorComponents, handle: FileHandle) -> None:
+def _upload_and_commit(components: CompactorComponents, kind: FileKind, handle: FileHandle) -> None:
     node = components.claim.get()
-    reader: CompactedFile = handle.reader
     for attempt in range(_FLOOR_ATTEMPTS):
         key = StorePaths(handle.node).file_object(node.state.number, handle.uuid)
         upload_object(components, handle, key)
-        dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0}
-        row = make_row(reader, handle.uuid, key, dates)
-        row = replace(row, number=handle.number, tells=_may_tell(components, handle))
-        table = table_if_it_pays(components, row, reader) if row.tells else None
+        row, table = kind.make_row(handle, key)
         try:
             node.publish([row], table=table)
             return
@@ -114,17 +110,6 @@ def _upload_and_commit(components: CompactorComponents, handle: FileHandle) -> N
             if attempt + 1 == _FLOOR_ATTEMPTS:
                 raise
             node.refresh()
-
-
-def _may_tell(components: CompactorComponents, handle: FileHandle) -> bool:
-    """Return whether everything before the file's end offsets is published once the file is.
-
-    Not while an older file that was never published is in quarantine: its entries have no level,
-    and a replay must not begin behind them. Later files tell more once it is removed.
-    """
-    published = components.claim.get().state.lists_number
-    older = (number for number in components.quarantined_numbers() if number < handle.number)
-    return all(map(published, older))
 
 
 def upload_object(components: CompactorComponents, handle: FileHandle, key: str) -> None:
@@ -137,36 +122,33 @@ def upload_object(components: CompactorComponents, handle: FileHandle, key: str)
         file.close()
 
 
-def drop_local_copy(components: CompactorComponents, handle: FileHandle) -> None:
+def _show_published(components: CompactorComponents, kind: FileKind, handle: FileHandle) -> None:
     """Let queries read the published file, once the newest manifest is seen to list it."""
     state = components.claim.get().refresh()
     assert handle.path is not None
     row = state.files.get(handle.uuid)
     if row is None:
-        _drop_superseded(components, handle, state)
+        _drop_superseded(components, kind, handle, state)
         return
     if row.item_count < handle.item_count:
         # An old copy of a folder that took puts while the store could not be reached.
         reason = f"is published already with {row.item_count} items: the folder was an old copy"
         raise CorruptFileError(handle.path, reason)
-    reader: CompactedFile = handle.reader
-    components.keep_sidecar(row, reader.sidecar_bytes().data)
-    components.note_number(handle.number)
+    components.keep_sidecar(row, kind.sidecar(handle))
     # Unlinked durably before the move: a file left behind by an error would be published a second
     # time once retention has removed it from the manifest. Queries read on through the open file.
-    retire(components.filesystem, [handle.path])
+    kind.drop_local_copy(handle)
     components.table.move(
-        handle, FileState.UPLOADED, reader=components.reader_of_row(row), row=row, path=None
+        handle, FileState.UPLOADED, reader=kind.reader_of(row), row=row, path=None
     )
 
 
 def _drop_superseded(
-    components: CompactorComponents, handle: FileHandle, state: ManifestState
+    components: CompactorComponents, kind: FileKind, handle: FileHandle, state: ManifestState
 ) -> None:
     """Drop the local copy of a file that was published and left the list since (merged, expired)."""
     if not state.knows(handle.uuid):
         raise ConflictError(f"{handle.file_id} is not in the manifest after its own commit")
-    assert handle.path is not None
-    retire(components.filesystem, [handle.path])
+    kind.drop_local_copy(handle)
     # In one step with showing the file that holds its entries now: every query sees one of the two.
     components.show_manifest([handle])

@@ -89,6 +89,7 @@ def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
             expected_items=source.item_count,
             dates={"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0},
             source=source.source,
+            covers=source.covers if source.covers != source.source else None,
         )
         kept = RememberedRows(source, handle.place, components.forgotten())
         _write(components, path, kept.rows_in_hash_order(CHUNK_ITEMS), plan)

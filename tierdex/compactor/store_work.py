@@ -1,8 +1,8 @@
 """The compactor's work with the store: claim, publish, then expire, merge, collect.
 
-Files are published in the order of their numbers, so that the `remote` watermark of a queue is a
-prefix: the oldest local file is published once it is compacted, and no other before it. A fenced
-node does nothing here.
+Files of a kind are published in the order of their numbers, so that the `remote` watermark of a queue is
+a prefix: the oldest local file is published once it is compacted, and no other before it. Of two kinds the
+first comes first: the log's messages before the index of their keys. A fenced node does nothing here.
 
 Depends on the other modules of this folder and lifecycle.
 """
@@ -29,11 +29,10 @@ from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.lifecycle.file_state import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from tierdex.compactor.components import CompactorComponents
+    from tierdex.compactor.kind import Publication
     from tierdex.errors import FencedError
-    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow, ManifestState
 
 logger = logging.getLogger(__name__)
@@ -46,10 +45,16 @@ class StoreWork:
     """Yields the claim, publications and housekeeping."""
 
     def __init__(
-        self, components: CompactorComponents, other_states: Callable[[], list[ManifestState]]
+        self,
+        publications: Sequence[Publication],
+        other_states: Callable[[], list[ManifestState]],
     ) -> None:
-        """`other_states` returns the known manifests of the other nodes."""
-        self._components = components
+        """`publications`: what is published, the index's files last; merges and retention are of those.
+
+        `other_states` returns the known manifests of the other nodes.
+        """
+        self._publications = publications
+        self._components = publications[-1].components
         self._other_states = other_states
         self._housekeeping_at = float("-inf")
         self._collect_at = float("-inf")
@@ -62,17 +67,13 @@ class StoreWork:
             return
         if not self._components.claim.is_claimed:
             yield Unit("claim", "", 0, self._claim)
-        local = local_files(self._components)
-        if self._components.publishes and local and local[0].state is FileState.COMPACTED:
-            yield file_unit("publish", local[0], self._publish)
+        for publication in self._publications:
+            yield from _next_publication(publication)
         yield from self._housekeeping(yes=yes)
 
     def look_at_everything(self) -> None:
         """Make housekeeping due at once."""
         self._housekeeping_at = self._collect_at = float("-inf")
-
-    def _publish(self, handle: FileHandle) -> None:
-        publish_file(self._components, handle)
 
     def _claim(self) -> int:
         """Claim the node; return 0, since nothing is counted."""
@@ -124,3 +125,11 @@ class StoreWork:
             components.progress.fail("merge", "", error, components.clock.now_ms())
             logger.warning("merge", extra={"error": str(error)})
             return 0
+
+
+def _next_publication(publication: Publication) -> Iterator[Unit]:
+    components, kind = publication
+    waiting = (handle for handle in local_files(components) if not kind.passes_over(handle))
+    oldest = next(waiting, None)
+    if oldest is not None and oldest.state is FileState.COMPACTED and kind.may_publish(oldest):
+        yield file_unit("publish", components, oldest, partial(publish_file, publication))

@@ -71,6 +71,18 @@ class FileClaims:
                     self._numbers.remove(number)
 
 
+class LocalPlace(NamedTuple):
+    """A local file, and the files among which it lies."""
+
+    work: Work
+    handle: FileHandle
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the table has no other handle of the file."""
+        return self.work.table.get(*self.handle.key) is self.handle
+
+
 class Unit(NamedTuple):
     """One bounded piece of work."""
 
@@ -79,7 +91,7 @@ class Unit(NamedTuple):
     total_items: int
     run: Callable[[], int]  # returns how many things it did, for the totals
     number: int | None = None  # of the file that it works on or writes
-    handle: FileHandle | None = None  # of a local file; stale once the table has another
+    place: LocalPlace | None = None  # of a local file; stale once the table has another handle
 
 
 class UnitWorker:
@@ -137,11 +149,8 @@ class UnitWorker:
     def run(self, unit: Unit) -> int:
         """Do a unit; return how many things it did, 0 when another worker has its file."""
         with self._claims.hold(unit.number) as is_ours:
-            handle = unit.handle
             # The previous holder of the claim may have done what was planned before it.
-            if not is_ours or (
-                handle is not None and self._components.table.get(*handle.key) is not handle
-            ):
+            if not is_ours or not (unit.place is None or unit.place.is_current):
                 return 0
             return self._run(unit)
 
@@ -162,10 +171,11 @@ class UnitWorker:
             raise fenced from error
         except CorruptFileError as error:
             components.progress.fail(unit.job, unit.file_id, error, components.clock.now_ms())
-            if unit.handle is None or error.path != str(unit.handle.path):
+            if unit.place is None or error.path != str(unit.place.handle.path):
                 raise  # the damage is in the manifest or in a new file, not in this one
-            components.quarantine(unit.handle, error.reason)
-            components.show_manifest()  # if the file is published, the published one answers from now on
+            work, handle = unit.place
+            work.quarantine(handle, error.reason)
+            work.show_manifest()  # if the file is published, the published one answers from now on
             return 1
         except Exception as error:
             components.progress.fail(unit.job, unit.file_id, error, components.clock.now_ms())
@@ -174,8 +184,9 @@ class UnitWorker:
             components.progress.idle()
             return 0
         counts = {_COUNTED[unit.job]: done}
-        if unit.job == "publish" and unit.handle is not None:
-            counts |= {"items": unit.handle.item_count, "bytes": unit.handle.bytes}
+        if unit.job == "publish" and unit.place is not None:
+            handle = unit.place.handle
+            counts |= {"items": handle.item_count, "bytes": handle.bytes}
         components.progress.finish(components.clock.now_ms(), **counts)
         logger.info(unit.job, extra={"file_id": unit.file_id})
         return done

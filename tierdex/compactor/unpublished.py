@@ -5,6 +5,8 @@
     put --> waits in memory --> a local file --> listed in the manifest        the way of an entry
               1 read first      2 read next      3 known before                the way of a look
 
+Beside a message log an entry is a message first, in the log's files, whose table is read before.
+
 A *look* takes the time first and then reads the places along the way of entries. An entry
 acknowledged before that time is in one of the places, since it was there before it was
 acknowledged, and it can only have moved to a place that is read later, or be listed. So a look that
@@ -51,8 +53,9 @@ class _Found(NamedTuple):
 class UnpublishedFiles:
     """The unpublished entries of a data folder's owner. Safe to share between threads."""
 
-    def __init__(self, table: FileTable, node: str, time: StoreTime) -> None:
-        self._table = table
+    def __init__(self, tables: Sequence[FileTable], node: str, time: StoreTime) -> None:
+        """`tables` are along the way of an entry: the log's, if there is one, then the index's."""
+        self._tables = tables
         self._node = node
         self._time = time
         self._lock = threading.Lock()
@@ -104,15 +107,17 @@ class UnpublishedFiles:
     def _look_at_files(self, state: ManifestState) -> dict[bytes, _Found]:
         """Return the files that hold what is not listed: those of the table, then those in quarantine."""
         found: dict[bytes, _Found] = {}
-        with self._table.snapshot() as snapshot:
-            for handle in snapshot.file_list.local():
-                items = handle.item_count
-                if handle.node != self._node or not items or _is_listed(state, handle.uuid, items):
-                    continue
-                before = self._found.get(handle.uuid)
-                since = self._since if before is None else before.since
-                found[handle.uuid] = _Found(handle.number, items, since)
-        # After the table: a file is named here before it leaves it.
+        for table in self._tables:
+            with table.snapshot() as snapshot:
+                for handle in snapshot.file_list.local():
+                    items = handle.item_count
+                    is_ours = handle.node == self._node and items
+                    if not is_ours or _is_listed(state, handle.uuid, items):
+                        continue
+                    before = self._found.get(handle.uuid)
+                    since = self._since if before is None else before.since
+                    found[handle.uuid] = _Found(handle.number, items, since)
+        # After the tables: a file is named here before it leaves it.
         for number in self._quarantined():
             of_number = ((u, each) for u, each in self._found.items() if each.number == number)
             known = {u: each for u, each in of_number if each.items != _ANY_ITEMS}

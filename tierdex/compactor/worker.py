@@ -19,13 +19,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from tierdex.compactor.kind import IndexKind
+from tierdex.compactor.kind import IndexKind, Publication
 from tierdex.compactor.local_work import LocalWork
 from tierdex.compactor.store_work import StoreWork
 from tierdex.compactor.unit import FileClaims, UnitWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tierdex.compactor.components import CompactorComponents
     from tierdex.errors import FencedError
@@ -45,17 +45,20 @@ class Compactor:
         other_states: Callable[[], list[ManifestState]],
         on_fenced: Callable[[FencedError], None],
         on_compacted: Callable[[], None] = lambda: None,
+        claims: FileClaims | None = None,
+        before: Sequence[Publication] = (),
     ) -> None:
-        """`other_states` returns the known manifests of the other nodes.
+        """`other_states` returns the known manifests of the other nodes; `before` is published first.
 
         `on_fenced` is called once, when another owner is found to have the node; `on_compacted` is
         called when one more file can be published.
         """
         self.components = components
         self._on_fenced = on_fenced
-        self._local_work = LocalWork(components, IndexKind(components), on_compacted)
-        self._store_work = StoreWork(components, other_states)
-        self.claims = FileClaims()
+        kind = IndexKind(components)
+        self._local_work = LocalWork(components, kind, on_compacted)
+        self._store_work = StoreWork([*before, Publication(components, kind)], other_states)
+        self.claims = claims or FileClaims()
         self.local = UnitWorker(
             LOCAL_WORKER, components, self.claims, self._local_work.units, self.fence
         )

@@ -2,34 +2,91 @@
 
 ::
 
-    log    pwrite of a group commit --> index batch, which notes it       never the other way round
-           sync                     --> seal of an index file             `make_durable`
-    crash  log recovered            --> index cut to what the log has     `holds`
+    open     node claimed --> log recovered --> index cut to what the log has    `recover`, `holds`
+    entry    pwrite of a group commit --> index batch, which notes it
+    seal     log synced --> index file sealed                   `make_durable`
+    publish  log file listed --> index files that cover it      `publication`, `may_publish`
+    fenced   neither is written or published any more           `refuse`
 
 So no entry names an offset that the log does not hold, whatever a crash takes: offsets that were given and
-lost are given again. Nobody else may put into such an index.
+lost are given again. Nobody else may put into such an index. Both share the folder's lock, the node, its
+epoch, its manifest and its numbers.
 
-Depends on indexfile, lifecycle and the ground.
+Depends on compactor, indexfile, lifecycle, view and the ground.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from tierdex.compactor.components import CompactorComponents
+    from tierdex.compactor.kind import Publication
+    from tierdex.compactor.unit import FileClaims
+    from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
+    from tierdex.index_service.open_view import View
+    from tierdex.index_service.view.manifest_follower import Shelf
     from tierdex.indexfile.source import Source
+    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.manifest import ManifestState
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """The log of the data folder, which has recovered."""
+class Leader(Protocol):
+    """The log of the data folder."""
 
-    lock: FolderLock  # of the data folder: given back by the log, too
-    numbers: NextNumber  # of the node's files, log and index
-    holds: Callable[[Source], bool]  # whether the log has all batches up to there
-    make_durable: Callable[[], None]  # everything that was written, before an index file is sealed
+    def share_lock(self) -> FolderLock:
+        """Return the data folder's lock once more: given back by the log, too."""
+        ...
+
+    @property
+    def numbers(self) -> NextNumber:
+        """Of the node's files, log and index."""
+        ...
+
+    @property
+    def claims(self) -> FileClaims:
+        """Of the files that are worked on, log and index."""
+        ...
+
+    @property
+    def table(self) -> FileTable:
+        """The log's files."""
+        ...
+
+    def recover(self, view: View, state: ManifestState | None) -> Shelf:
+        """Recover the log, which may do so once, with what its node has published (None: unknown).
+
+        Returns where its published files are shown. Raises what the store raises, OwnershipError.
+        """
+        ...
+
+    def note_claim(self, state: ManifestState) -> None:
+        """Hear that the node is claimed. Raises FencedError when the log went on from too old a state."""
+        ...
+
+    def holds(self, source: Source) -> bool:
+        """Say whether the log has all batches up to there."""
+        ...
+
+    def make_durable(self) -> None:
+        """Sync everything that was written, before an index file is sealed."""
+        ...
+
+    def publication(self, components: CompactorComponents) -> Publication:
+        """Return the log's files as the compactor publishes them; `components` are the index's."""
+        ...
+
+    def may_publish(self, handle: FileHandle) -> bool:
+        """Say whether all of the log that an index file covers is published."""
+        ...
+
+    def note_published(self, handle: FileHandle) -> None:
+        """Note, durably, how far a published index file goes, before its local copy does."""
+        ...
+
+    def refuse(self, error: FencedError) -> None:
+        """Take no more appends: another owner has the node."""
+        ...

@@ -16,9 +16,13 @@ from tierdex.index_service.open_view import Places
 from tierdex.lifecycle.paths import DataPaths
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.components import Components
     from tierdex.index_service.leader import Leader
+    from tierdex.index_service.open_view import View
+    from tierdex.index_service.view.manifest_follower import Shelf
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -33,10 +37,12 @@ def open_components(
     seams: Seams,
     claiming: Claiming,
     leader: Leader | None = None,
+    shelf_of: Callable[[View], Shelf] | None = None,
 ) -> Components:
     """Open a data folder, a store, or both. Without a data folder the index is read-only.
 
-    With a `leader` it is the index beside that log.
+    With a `leader` it is the index beside that log; with `shelf_of` an index that is only read, beside a log
+    whose published files are shown there.
 
     Raises FolderInUseError, InvalidRequestError, NotFoundError, OSError.
     """
@@ -50,7 +56,7 @@ def open_components(
     if places.data is None:
         settings = settings.model_copy(update={"read_only": True})
     if settings.read_only:
-        return open_reading(places, settings, seams)
+        return open_reading(places, settings, seams, shelf_of)
     # Imported here, so that a reader does not load the writer and the compactor.
     from tierdex.index_service.open_writing import open_writing
 

@@ -30,8 +30,11 @@ from tierdex.lifecycle.node_reading import READING_ERRORS
 from tierdex.lifecycle.standing import NO_OWNER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierdex.index_service.components import Components
     from tierdex.index_service.open_view import Places, View
+    from tierdex.index_service.view.manifest_follower import Shelf
     from tierdex.lifecycle.manifest import ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.seams import Seams
@@ -39,7 +42,12 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 
-def open_reading(places: Places, settings: Settings, seams: Seams) -> Components:
+def open_reading(
+    places: Places,
+    settings: Settings,
+    seams: Seams,
+    shelf_of: Callable[[View], Shelf] | None = None,
+) -> Components:
     """Open the components of a reader. Raises NotFoundError when there is nothing to read."""
     paths = places.data
     if paths is not None:
@@ -48,6 +56,8 @@ def open_reading(places: Places, settings: Settings, seams: Seams) -> Components
         recorded = read_folder_node(seams.filesystem, paths.root)
         settings = settle_node(settings, recorded, paths.root, adopt=False)
     view = open_view(places, settings, seams)
+    if shelf_of is not None:
+        view.manifests.show_on(shelf_of(view))
     is_store_named = places.store is not None
     read_view = ReadView(
         view.manifests,

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING
 
 from tierdex.background import WorkerThread
 from tierdex.compactor.claim import NodeClaim
-from tierdex.compactor.components import CompactorComponents, already_durable
+from tierdex.compactor.components import (
+    CompactorComponents,
+    already_durable,
+    always,
+    note_nothing,
+)
 from tierdex.compactor.expire import commit_rules
 from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.progress import Progress
@@ -55,6 +60,7 @@ from tierdex.lifecycle.store_time import StoreTime
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.leader import Leader
@@ -83,7 +89,7 @@ def open_writing(
     if leader is None:
         lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
     else:
-        lock = leader.lock
+        lock = leader.share_lock()
     view = None
     try:
         if leader is None and seams.filesystem.is_folder(paths.root / LOG_FOLDER):
@@ -129,7 +135,8 @@ class _OwnerOpening:
         )
         self._quarantine = Quarantine(seams.filesystem, paths, view.table)
         time = StoreTime(seams.clock)  # nothing of this opening is acknowledged before
-        self._unpublished = UnpublishedFiles(view.table, settings.node, time)
+        tables = [view.table] if leader is None else [leader.table, view.table]
+        self._unpublished = UnpublishedFiles(tables, settings.node, time)
         self._claim = NodeClaim(
             view.manifests.log_of(settings.node),
             seams.ids,
@@ -150,6 +157,9 @@ class _OwnerOpening:
         """Claim, recover and wire; start the threads, unless the settings want none."""
         state = self._claim_or_go_on()
         self._note_node()
+        if self._leader is not None:
+            # Before the index, which is cut to what the log has.
+            self._view.manifests.show_on(self._leader.recover(self._view, state))
         newest = self._recover(state)
         writer = self._make_writer(newest)
         read_view = ReadView(
@@ -198,6 +208,8 @@ class _OwnerOpening:
 
     def _on_claimed(self, node: OwnedNode) -> None:
         """Learn what the manifest knows. The claim is committed; no other commit has been made."""
+        if self._leader is not None:
+            self._leader.note_claim(node.state)
         self._numbers.see(node.state.highest_number)
         try:
             self._folder_number.note(node.state.highest_number)
@@ -305,7 +317,8 @@ class _OwnerOpening:
             next_number=self._numbers.take,
             note_number=self._folder_number.note,
             before_seal=already_durable if self._leader is None else self._leader.make_durable,
-            publishes=self._leader is None,
+            may_publish=always if self._leader is None else self._leader.may_publish,
+            before_drop=note_nothing if self._leader is None else self._leader.note_published,
             forgotten=lambda: view.manifests.ages.forgotten,
             files_to_rewrite=forgetter.files_to_rewrite,
             end_forgettings=forgetter.end_what_is_done,
@@ -313,11 +326,20 @@ class _OwnerOpening:
 
     def _make_compactor(self, compaction: CompactorComponents, writer: Writer) -> Compactor:
         manifests, node = self._view.manifests, self._view.settings.node
+        leader = self._leader
+
+        def refuse(error: FencedError) -> None:
+            if leader is not None:
+                leader.refuse(error)
+            writer.refuse(error)
+
         return Compactor(
             compaction,
             other_states=lambda: [log.state for log in manifests.logs if log.node != node],
-            on_fenced=writer.refuse,
+            on_fenced=refuse,
             on_compacted=lambda: self._wake(STORE_WORKER),
+            claims=None if leader is None else leader.claims,
+            before=() if leader is None else (leader.publication(compaction),),
         )
 
     def _make_catalogue(self, compaction: CompactorComponents, read_view: ReadView) -> Catalogue:

@@ -2,7 +2,8 @@
 
 An index beside a message log notes it in every batch, and a sealed or compacted file keeps the last one:
 recovery cuts an unsealed file before the first batch whose messages the log does not have, and has the
-log fill in what comes behind the last position. A file that indexes no log of ours has none.
+log fill in what comes behind the last position. A file that indexes no log of ours has none. One that ends in
+the middle of a batch also says from where its last entries come: it is published after that part of the log.
 
 Depends on layout only.
 """
@@ -16,6 +17,9 @@ import numpy as np
 from tierdex.indexfile import layout
 
 EXTRA_NAME = "source"  # of the position in a compacted file's EXTRA and a sealed file's statistics
+COVERS_NAME = (
+    "covers"  # there, of what entries behind the last whole position come from, if there are any
+)
 
 
 class Source(NamedTuple):
@@ -55,9 +59,9 @@ def decode_source(data: bytes) -> Source:
     return found
 
 
-def source_of_extra(extra: object) -> Source | None:
+def source_of_extra(extra: object, name: str = EXTRA_NAME) -> Source | None:
     """Return the position in a file's JSON, None when it has none. Raises ValueError."""
-    text = extra.get(EXTRA_NAME) if isinstance(extra, dict) else None
+    text = extra.get(name) if isinstance(extra, dict) else None
     if text is None:
         return None
     if not isinstance(text, str):

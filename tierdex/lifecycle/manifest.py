@@ -325,10 +325,13 @@ class ManifestState:
     @cached_property
     def index_files(self) -> Mapping[Uuid, FileRow]:
         """The listed index files: what queries ask, and merges and retention of an index take up."""
-        if not self._lists_more:
+        return self.files_of(INDEX_KIND)
+
+    def files_of(self, kind: str) -> Mapping[Uuid, FileRow]:
+        """Return the listed files of a kind."""
+        if kind == INDEX_KIND and not self._lists_more:
             return self.files
-        index_rows = {uuid: row for uuid, row in self.files.items() if row.kind == INDEX_KIND}
-        return MappingProxyType(index_rows)
+        return MappingProxyType({uuid: r for uuid, r in self.files.items() if r.kind == kind})
 
     def knows(self, uuid: Uuid) -> bool:
         """Return whether the file is, or was, published here: itself or as a part of a merge."""

@@ -90,8 +90,9 @@ class CheckedReads:
         self.refresh_when_due()
         queues = QueueTable()
         with self._components.table.snapshot() as snapshot:
-            for handle in snapshot.file_list.local():
-                note_ends(queues, handle.reader)
+            for handle in snapshot.file_list.iterate():  # oldest first
+                if handle.node == self._components.options.settings.node:
+                    note_ends(queues, handle.reader)
         queues.raise_ends(*self._components.gone.current.ends.columns())
         return queues
 

@@ -206,7 +206,9 @@ class Committer:
             raise
 
     def sync_rolled(self) -> None:
-        """Make rolled journals durable. Holding `commit_lock`. Raises OSError."""
+        """Make rolled journals durable, names and batches. Holding `commit_lock`. Raises OSError."""
+        if self._active.unsynced:
+            self._active.make_name_durable()  # of the newest, which may be one of them
         while self._active.unsynced:
             self._sync_one(self._active.unsynced[0])
             del self._active.unsynced[0]

@@ -41,11 +41,18 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """Walks the journals in order. Safe to share between threads."""
 
-    def __init__(self, table: FileTable, put: Put, begin: Source | None) -> None:
-        """`put` takes items into the index, which holds everything up to `begin`."""
+    def __init__(
+        self, table: FileTable, node: str, put: Put, begin: Source | None, *, behind: int = -1
+    ) -> None:
+        """`put` takes items into the index of `node`, which holds everything up to `begin`.
+
+        And so it holds all files up to the number `behind`, which may be published.
+        """
         self._table = table
+        self._node = node
         self._put = put
         self._begin = begin
+        self._behind = behind
         self._lock = threading.Lock()
         self._walk: KeyWalk | None = None
         self._number = -1  # of the file that is walked
@@ -80,14 +87,16 @@ class Dispatcher:
 
     def _catch_up(self) -> None:
         with self._table.snapshot() as snapshot:
-            files = list(snapshot.file_list.local())  # oldest first
+            begin = (max(self._number, self._behind + 1), "")
+            behind = snapshot.file_list.iterate(begin)  # oldest first, published ones as well
+            files = [handle for handle in behind if handle.node == self._node]
             if not files:
                 return
             if self._walk is None:
                 self._enter(self._first(files), self._begin)
             for handle in files:
                 if handle.number < self._number:
-                    continue
+                    continue  # before the first that was entered
                 if handle.number > self._number:
                     self._enter(handle, None)  # the one before is complete: a newer one was there
                 self._take(handle)

@@ -3,6 +3,9 @@
 Unsealed journals are scanned for new batches, and synced here before anything of them counts as `disk`: how
 far their writer synced is not written down for others. A journal that is sealed meanwhile is opened as such.
 
+What the writer publishes leaves the folder, after it was noted there (`published_note`): `show_published`
+then brings the table up to the manifest, in one step with taking out what is gone.
+
 The writer may take a file's blocks for another one, but not while it is locked here: what is found under its
 name once the lock is held is that file, and stays it.
 
@@ -22,10 +25,12 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_number
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.log_recovery import open_immutable, open_sealed, unsealed_handle
+from tierdex.log_service.published_note import mark_of_note, refuse_published
 from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.journal.file import Journal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tierdex.lifecycle.file_handle import FileHandle
@@ -49,6 +54,10 @@ class FolderReader:
         self._gone = gone
         self._node = node
         self._lock = threading.Lock()
+        self._mark: bytes | None = None  # of the note of published files that was acted on
+        self.show_published: Callable[[list[FileHandle]], None] | None = (
+            None  # None: without a store
+        )
         self.unread: list[MissingMessages] = []  # files that do not open
 
     def refresh(self) -> None:
@@ -64,6 +73,8 @@ class FolderReader:
                     return
 
     def _refresh(self) -> None:
+        # Before the folders: a file goes after it was noted.
+        mark = mark_of_note(self._filesystem, self._paths.root)
         # The younger state first: a file that moves meanwhile is found in one of the two.
         found = dict.fromkeys(self._numbers(FileState.UNSEALED), FileState.UNSEALED)
         found |= dict.fromkeys(self._numbers(FileState.SEALED), FileState.SEALED)
@@ -81,8 +92,15 @@ class FolderReader:
             if handle.is_live:
                 self._follow(handle)
         gone = [h for h in self._table.version.files.local() if h.number not in found]
-        if gone:  # merged into a file of a number that was there before, or expired
+        if gone:  # merged into a file of a number that was there before, expired, or published
             self._take_merges(gone)
+        if mark is not None and (gone or mark != self._mark):
+            if self.show_published is None:
+                refuse_published(self._filesystem, self._paths.root)
+            else:
+                self.show_published(gone)  # as far as manifests can be read; else at the next look
+                self._mark = mark
+        elif gone:
             self._table.remove(*gone)
 
     def _take_merges(self, gone: list[FileHandle]) -> None:

@@ -26,17 +26,20 @@ from tierdex.indexfile.hashing import key_hash, message_id_hash
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.dispatcher import Dispatcher
-from tierdex.log_service.log_index import source_of
+from tierdex.log_service.log_index import NOT_KNOWN, source_of
 from tierdex.log_service.reads import QueuePosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tierdex.index_service.open_view import View
+    from tierdex.index_service.view.manifest_follower import Shelf
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.key_lookups import Lookup
+    from tierdex.log_service.tier import Tier
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -48,18 +51,22 @@ class FollowedIndex:
     """Answers keys for a log that was opened for reading. Safe to share between threads."""
 
     def __init__(
-        self, data: Path, store: str | Store | None, settings: Settings, seams: Seams, table: FileTable
+        self, data: Path, store: str | Store | None, settings: Settings, seams: Seams, tier: Tier
     ) -> None:  # fmt: skip
-        """Open the index read-only. Raises NotFoundError where there is none."""
+        """Open the index read-only; `tier` shows what is published. NotFoundError where there is none."""
+        self._tier = tier
         self._components = open_components(
             data, store, None, settings=settings, seams=seams,
             claiming=Claiming(adopt=False, takeover=False, accept_rollback=False),
+            shelf_of=self._bind,
         )  # fmt: skip
         self.index = Index(self._components)
         self.node = settings.node
         self._lock = threading.Lock()
         self._tail: list[tuple[list[ItemColumns], Source]] = []  # oldest first
-        self._dispatcher = Dispatcher(table, self._hold, source_of(self._components))
+        self._dispatcher = Dispatcher(
+            tier.table, settings.node, self._hold, source_of(self._components)
+        )
 
     def lag(self) -> MissingMessages | None:
         """Look at index and log anew; return why some of what is written is not known here."""
@@ -92,10 +99,23 @@ class FollowedIndex:
                 for place in _places(each, wanted, lookup)
             ]
 
+    def show_published(self, gone: list[FileHandle]) -> None:
+        """Show what manifests list; take out files that are gone, as far as these could be read."""
+        self._manifests.refresh(gone)
+
     def close(self) -> None:
         self.index.close()
 
     # -- private ------------------------------------------------------------------------------------------
+
+    def _bind(self, view: View) -> Shelf:
+        self._manifests = view.manifests
+        self._tier.unknown = self._unknown
+        return self._tier.bind(view.store)
+
+    def _unknown(self) -> str | None:
+        """Return why the owner's published files are not in the table: the store was not reached yet."""
+        return None if self._manifests.state_of(self.node).number else NOT_KNOWN
 
     def _hold(self, items: list[ItemColumns], source: Source) -> None:
         held = sum(each.row_count for piece, _ in self._tail for each in piece)

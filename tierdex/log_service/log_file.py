@@ -1,5 +1,7 @@
 """A file of the log as reads and the file table see it: a journal, unsealed or sealed, or a grouped file.
 
+A grouped file that is published is `published_file`'s.
+
 Depends on errors, fileparts, logfile, levels and queue_table.
 """
 
@@ -192,7 +194,7 @@ class GroupedLogFile:
 
     def __init__(self, file: GroupedFile) -> None:
         """Raises CorruptFileError when it does not say which batches it holds."""
-        self.file = file
+        self._file = file
         self.parts = parts_of(file)
         self.end_of_batches = self.parts[-1]
 
@@ -208,6 +210,10 @@ class GroupedLogFile:
             QueueColumns(queues.topics, queues.topic_index[kept], queues.queue_ids[kept]),
             next_offsets[kept],
         )
+
+    @property
+    def file(self) -> GroupedFile:
+        return self._file
 
     @property
     def generation(self) -> int:

@@ -2,73 +2,107 @@
 
 ::
 
-    open     log recovered -> index cut and recovered (`Leader.holds`) -> dispatcher begins where it ends
+    open     node claimed -> log recovered (`Leader.recover`) -> index cut (`Leader.holds`) -> dispatched on
     seal     of an index file: the log is synced before (`Leader.make_durable`)
+    publish  log files by the index's compactor, before index files that cover them (`Leader.may_publish`)
     loss     a failed sync took messages: the index is opened anew, which cuts it as after a crash
 
-Depends on answer, dispatcher, committer, levels, errors, lifecycle, index_service and indexfile.
+Depends on answer, compactor, dispatcher, committer, indexed_note, levels, errors, lifecycle, index_service
+and indexfile.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
-from tierdex.errors import TierdexError
+from tierdex.compactor.worker import STORE_WORKER
+from tierdex.errors import TierdexError, UnavailableError
 from tierdex.index_service.claiming import Claiming
 from tierdex.index_service.index import Index
-from tierdex.index_service.leader import Leader
 from tierdex.index_service.open import open_components
+from tierdex.indexfile.source import Source
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.dispatcher import Dispatcher
+from tierdex.log_service.indexed_note import note_indexed, read_indexed
 from tierdex.log_service.levels import Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tierdex.compactor.components import CompactorComponents
+    from tierdex.compactor.kind import Publication
+    from tierdex.compactor.unit import FileClaims
+    from tierdex.errors import FencedError
     from tierdex.fileparts.predecessor import Predecessor
+    from tierdex.filesystem import FolderLock
     from tierdex.index_service.components import Components
     from tierdex.index_service.health import NotReady
-    from tierdex.indexfile.source import Source
+    from tierdex.index_service.open_view import View
+    from tierdex.index_service.view.manifest_follower import ManifestFollower, Shelf
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
     from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.folder_lock import SharedFolderLock
+    from tierdex.lifecycle.manifest import ManifestState
     from tierdex.log_service.committer import Committer
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.key_lookups import Lookup
+    from tierdex.log_service.log_kind import LogKind
     from tierdex.log_service.reads import QueuePosition
+    from tierdex.log_service.tier import Tier
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
 
-class LogIndex:
-    """The index of an open log. Safe to share between threads."""
+NOT_KNOWN: Final = "the published files are not known: the store was not reached since the opening"
 
-    def __init__(
-        self, data: Path, store: str | Store | None, settings: Settings, seams: Seams,
-        lock: SharedFolderLock, table: FileTable, committer: Committer, numbers: NextNumber,
-        gone: GoneRecord,
-    ) -> None:  # fmt: skip
-        """Open it; the log has recovered, and nothing was appended since. Raises as `Index.open`."""
-        self._data = data
+
+class LedLog(Protocol):
+    """What the index's opening asks of the log; it is recovered by the first call of `recover`."""
+
+    @property
+    def folder(self) -> Path: ...  # the data folder
+    @property
+    def root(self) -> Path: ...  # of the log's files
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def seams(self) -> Seams: ...
+    @property
+    def tier(self) -> Tier: ...
+    @property
+    def gone(self) -> GoneRecord: ...
+    @property
+    def numbers(self) -> NextNumber: ...
+    @property
+    def claims(self) -> FileClaims: ...
+    def share_lock(self) -> FolderLock: ...
+    def recover(self, state: ManifestState | None) -> None: ...
+    def note_claim(self, state: ManifestState) -> None: ...
+    def refuse(self, error: FencedError) -> None: ...
+    @property
+    def committer(self) -> Committer: ...
+    @property
+    def kind(self) -> LogKind: ...
+
+
+class LogIndex:
+    """The index of an open log, and its leader as the index sees it. Safe to share between threads."""
+
+    def __init__(self, log: LedLog, store: str | Store | None) -> None:
+        """Open it; the log recovers meanwhile. Raises as `Index.open`."""
+        self._log = log
         self._store = store
-        self._settings = settings
-        self._seams = seams
-        self._folder_lock = lock
-        self._table = table
-        self._committer = committer
-        self._numbers = numbers
-        self._gone = gone
         self._lock = threading.Lock()  # held while the index is opened anew
         self._is_stale = False
+        self._manifests: ManifestFollower
         self._open()
 
     @property
     def node(self) -> str:
-        return self._settings.node
+        return self._log.settings.node
 
     @property
     def index(self) -> Index:
@@ -125,20 +159,111 @@ class LogIndex:
 
     def _open(self) -> None:
         components = open_components(
-            self._data, self._store, None, settings=self._settings, seams=self._seams,
-            claiming=Claiming(adopt=False, takeover=False, accept_rollback=False),
-            leader=Leader(
-                self._folder_lock.share(), self._numbers, self._holds, self._make_durable
-            ),
+            self._log.folder, self._store, None, settings=self._log.settings, seams=self._log.seams,
+            claiming=Claiming(adopt=False, takeover=False, accept_rollback=False), leader=self,
         )  # fmt: skip
         assert components.writing is not None
         self._index = Index(components)
+        self._index_table, self._threads = components.table, components.threads
         put = components.writing.writer.append_led
-        self._dispatcher = Dispatcher(self._table, put, source_of(components))
+        source = source_of(components) or self._published_source(components)
+        behind = self._log.kind.note.number_before(source)
+        wanted = [file for file in self._log.kind.note.files.values() if file.number > behind]
+        if wanted and self._unknown() is not None:
+            self._index.close()
+            raise UnavailableError(
+                "the index is gone, and the store cannot be reached with the messages to make it anew from",
+                retry_after_s=5.0,
+            )
+        self._dispatcher = Dispatcher(self.table, self.node, put, source, behind=behind)
 
-    def _holds(self, source: Source) -> bool:
-        """Say whether the log has all batches up to `source`."""
-        with self._table.snapshot() as snapshot:
+    def _published_source(self, components: Components) -> Source | None:
+        """Return up to where the published index goes, as was noted here, else as its files say."""
+        noted = read_indexed(self._log.seams.filesystem, self._log.root)
+        if noted is not None:
+            return noted
+        with components.table.snapshot() as snapshot:
+            for handle in snapshot.file_list:  # newest first
+                if handle.node == self.node and handle.row is not None:
+                    source: Source | None = handle.reader.sidecar().source
+                    if source is not None:
+                        return source
+        return None
+
+    def note_if_published(self, handle: FileHandle) -> None:
+        """Note that all up to the end of a file is in published index files, if that is so.
+
+        It was indexed before it was compacted, and index files that hold anything are local or published.
+        """
+        with self._index_table.snapshot() as snapshot:
+            if any(each.item_count for each in snapshot.file_list.local()):
+                return
+        note_indexed(
+            self._log.seams.filesystem, self._log.root, Source(*handle.reader.end_of_batches)
+        )
+
+    def wake_publisher(self) -> None:
+        """Let the index's compactor publish what was compacted."""
+        for thread in self._threads:
+            if thread.name == STORE_WORKER:
+                thread.wake()
+
+    # -- as the leader of the index (`index_service.leader`) -----------------------------------------------
+
+    def share_lock(self) -> FolderLock:
+        return self._log.share_lock()
+
+    @property
+    def numbers(self) -> NextNumber:
+        return self._log.numbers
+
+    @property
+    def claims(self) -> FileClaims:
+        return self._log.claims
+
+    @property
+    def table(self) -> FileTable:
+        return self._log.tier.table
+
+    def recover(self, view: View, state: ManifestState | None) -> Shelf:
+        self._manifests = view.manifests
+        shelf = self._log.tier.bind(view.store)
+        self._log.recover(state)
+        self._log.tier.unknown = self._unknown
+        return shelf
+
+    def _unknown(self) -> str | None:
+        """Return why what the note names is not in the table: the store was not reached yet."""
+        if not self._log.kind.note.files or self._manifests.state_of(self.node).number:
+            return None
+        return NOT_KNOWN
+
+    def note_claim(self, state: ManifestState) -> None:
+        self._log.note_claim(state)
+
+    def publication(self, components: CompactorComponents) -> Publication:
+        return self._log.kind.publication(components)
+
+    def note_published(self, handle: FileHandle) -> None:
+        source: Source | None = handle.reader.source
+        if source is not None:
+            note_indexed(self._log.seams.filesystem, self._log.root, source)
+
+    def refuse(self, error: FencedError) -> None:
+        self._log.refuse(error)
+
+    def may_publish(self, handle: FileHandle) -> bool:
+        covers: Source | None = handle.reader.covers
+        if covers is None:  # of no log
+            return True
+        with self.table.snapshot() as snapshot:
+            local = snapshot.file_list.local()
+            if any(part.uuid == covers.uuid for each in local for part in each.reader.parts):
+                return False
+        return covers.uuid in self._log.gone.current.files or self._is_published(covers.uuid)
+
+    def holds(self, source: Source) -> bool:
+        with self.table.snapshot() as snapshot:
             for handle in snapshot.file_list.local():
                 parts: Sequence[Predecessor] = handle.reader.parts
                 for end in parts:
@@ -146,13 +271,18 @@ class LogIndex:
                         is_same = source.partial or end.batch_crc == source.batch_crc
                         at_end = source.batch_count == end.batch_count
                         return source.batch_count < end.batch_count or (at_end and is_same)
-        return source.uuid in self._gone.current.files  # it went as a whole, by its age
+        # A file went as a whole by its age, or was published whole, after the index had been cut to it.
+        return source.uuid in self._log.gone.current.files or self._is_published(source.uuid)
 
-    def _make_durable(self) -> None:
+    def make_durable(self) -> None:
         """Sync what was written. Raises UnavailableError: the index file is sealed later."""
-        with self._committer.append_lock:
-            commit = self._committer.join(Level.DISK)
-        self._committer.wait(commit, Level.DISK)
+        committer = self._log.committer
+        with committer.append_lock:
+            commit = committer.join(Level.DISK)
+        committer.wait(commit, Level.DISK)
+
+    def _is_published(self, uuid: bytes) -> bool:
+        return self._log.kind.is_published(uuid, self._manifests.state_of(self.node))
 
 
 def source_of(components: Components) -> Source | None:

@@ -8,43 +8,61 @@
     sealed      indexed        the index batches that cover it are durable: it loses its order of arrival
                 group          log/compacted/N.tmp: synced, verified whole, renamed
                 swap, reuse    reads go over; its blocks become the next journal's
+    compacted   upload, commit all its queues by one object and one row (`compactor.publish`)
+                note           where its queues end, durably: offsets go on without the store
+                unlink         reads go over to the object
 
-A crash between two steps leaves what recovery finishes: of two copies the later one, if it verifies.
+A crash between two steps leaves what recovery finishes: of two copies the later one, if it verifies; a
+published file's copy that was not noted is noted and given up by the next publication of it.
 Depends on compactor, errors, lifecycle, logfile and the other modules of this folder.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.components import always
+from tierdex.compactor.kind import Publication
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.rewrite import AppendingFile
 from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.transition import move_by_rename, swap_in
+from tierdex.lifecycle.manifest import FileRef, RemoveReason
+from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
 from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC
 from tierdex.log_service.log_recovery import open_grouped, open_sealed, seal_notes
+from tierdex.log_service.log_row import make_log_row
+from tierdex.log_service.mending import ends_of
+from tierdex.log_service.published_note import FileContents, NotedFile, PublishedNote
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.merge import write_grouped
 from tierdex.logfile.grouped.sources import JournalSource
 from tierdex.logfile.journal.file import Journal
 from tierdex.logfile.layout import PAGE_BYTES_DEFAULT, Codec
+from tierdex.logfile.queue_ends import QueueEnds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from typing_extensions import Buffer
+
     from tierdex.clock import Clock
+    from tierdex.compactor.components import CompactorComponents
     from tierdex.ids import IdSource
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_handle import Closing, FileHandle
     from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.committer import Committer
+    from tierdex.log_service.log_file import GroupedLogFile
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.next_journal import NextJournal
+    from tierdex.log_service.tier import Tier
+    from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.seams import Seams
     from tierdex.settings import Settings
 
@@ -64,19 +82,21 @@ class LogWork:
     progress: Progress = field(default_factory=Progress)
 
     def show_manifest(self, *_: object) -> None:
-        """Show nothing: no file of a log is published yet."""
+        """Show nothing: what is published is shown by the publication's components."""
 
 
 class LogKind:
-    """Seals journals and compacts them (`compactor.kind.FileKind`)."""
+    """Seals journals, compacts and publishes them (`compactor.kind.FileKind`)."""
 
     def __init__(
-        self, seams: Seams, paths: DataPaths, table: FileTable, active: ActiveJournal,
-        committer: Committer, next_journal: NextJournal,
+        self, seams: Seams, paths: DataPaths, tier: Tier, active: ActiveJournal,
+        committer: Committer, next_journal: NextJournal, note: PublishedNote,
     ) -> None:  # fmt: skip
         self._seams = seams
         self._paths = paths
-        self._table = table
+        self._tier = tier
+        self._table = tier.table
+        self.note = note  # replaced, never changed
         self._active = active
         self._committer = committer
         self._next_journal = next_journal
@@ -174,6 +194,80 @@ class LogKind:
         finally:
             file.close()
 
+    # -- compacted -> uploaded ---------------------------------------------------------------------------
+
+    def publication(self, components: CompactorComponents) -> Publication:
+        """Return how the log's files are published; `components` are those of the index beside it."""
+        self._components = replace(
+            components,
+            paths=self._paths,
+            table=self._table,
+            is_active=self.is_active,
+            keep_sidecar=lambda row, data: self._tier.tails.keep(
+                row, components.settings.node, data
+            ),
+            quarantine=self.leave,
+            quarantined_numbers=tuple,
+            may_publish=always,
+        )
+        return Publication(self._components, self)
+
+    def passes_over(self, handle: FileHandle) -> bool:
+        """Say whether a file is damaged: it stays, and what follows does not wait for it for ever."""
+        return self.is_left(handle)
+
+    def may_publish(self, handle: FileHandle) -> bool:
+        return True
+
+    def check(self, path: Path) -> Sequence[str]:
+        return check_log_file(self._seams.filesystem, path)
+
+    def contents(self, handle: FileHandle) -> Buffer:
+        file: GroupedFile = handle.reader.file
+        return file.mapped_bytes().data
+
+    def sidecar(self, handle: FileHandle) -> Buffer:
+        file: GroupedFile = handle.reader.file
+        return file.sidecar_bytes().data
+
+    def make_row(self, handle: FileHandle, object_key: str) -> tuple[FileRow, None]:
+        """Return the file's row; the end offsets of its queues are in the file itself."""
+        dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0}
+        row = make_log_row(handle.reader, object_key, dates)
+        merged = (part.uuid for part in handle.reader.parts if part.uuid != handle.uuid)
+        parts = tuple(FileRef(handle.node, uuid, handle.number) for uuid in merged)
+        return replace(row, number=handle.number, topics=handle.topics, parts=parts), None
+
+    def reader_of(self, row: FileRow) -> Closing:
+        return self._tier.reader_of(row, self._components.settings.node)
+
+    def drop_local_copy(self, handle: FileHandle) -> None:
+        """Note what is published, then unlink the file."""
+        assert handle.path is not None
+        state = self._components.claim.get().state
+        reader: GroupedLogFile = handle.reader
+        uuids = {handle.uuid, *(part.uuid for part in reader.parts)}
+        file = NotedFile(handle.number, reader.end_of_batches)
+        note = self.note.with_file(uuids, file, contents_of(reader, handle.number))
+        note = note.without(lambda uuid: not state.knows(uuid))
+        # Durable before the file goes: the numbers that were given, and where its queues end.
+        self._components.note_number(handle.number)
+        note.write(self._seams.filesystem, self._paths.root)
+        self.note = note
+        if self.log_index is not None:
+            self.log_index.note_if_published(handle)
+        retire(self._seams.filesystem, [handle.path])
+
+    def unlist(self, handles: Sequence[FileHandle]) -> None:
+        """Take published files out of the manifest, and out of the table with it."""
+        gone = [handle.uuid for handle in handles]
+        self._components.claim.get().remove(gone, RemoveReason.EXPIRED)
+        self._components.show_manifest()
+
+    def is_published(self, uuid: bytes, state: ManifestState) -> bool:
+        """Say whether a file of the log is published, as far as is known; `state` is the node's."""
+        return uuid in self.note.files or state.knows(uuid)
+
     def _show(self, handle: FileHandle, opened: FileHandle) -> None:
         """Let reads go over to the file in its next state."""
         assert opened.lease is not None
@@ -187,3 +281,8 @@ class LogKind:
             topics=opened.topics,
             fixed_bytes=opened.fixed_bytes,
         )
+
+
+def contents_of(reader: GroupedLogFile, number: int) -> FileContents:
+    """Return what a file adds to the note. Raises CorruptFileError, and what the store raises."""
+    return FileContents(QueueEnds.of(*ends_of(reader), last_file=number), reader.generation)

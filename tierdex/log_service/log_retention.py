@@ -7,6 +7,7 @@
     GONE       where its queues end, and its name: durable         (`gone_messages`)
     hidden     readers see the queues begin behind it; the file has left the table
     unlinked   a crash before leaves a file that the next opening removes, since the record names it
+    unlisted   a published one leaves the manifest, and its object the store after the grace time
 
 Topics of shorter retention are hidden although their file is kept; merges leave them out. Depends on
 compactor, errors, lifecycle, logfile and the other modules of this folder.
@@ -52,7 +53,7 @@ def sealed_times(files: Sequence[FileHandle]) -> list[tuple[FileHandle, int]]:
 
 
 class LogRetention:
-    """Lets files of the log go. One thread at a time: the worker's."""
+    """Lets files of the log go, published ones as well. One thread at a time: the worker's."""
 
     def __init__(
         self, seams: Seams, work: LogWork, kind: LogKind, gone: GoneRecord, claims: FileClaims,
@@ -97,22 +98,35 @@ class LogRetention:
     def due(self, before_ms: int | None = None) -> list[FileHandle]:
         """Return the files that may go now, oldest first; with `before_ms` those sealed before it, too.
 
-        A file counts as no older than those before it.
+        A file counts as no older than those before it. Of a published one the store may be asked.
         """
         rules, now_ms = self._gone.current.rules, self._seams.clock.now_ms()
         with self._work.table.snapshot() as snapshot:
+            own = [
+                handle
+                for handle in snapshot.file_list.iterate()
+                if handle.node == self._work.settings.node
+            ]
             return [
                 handle
-                for handle, sealed_at in sealed_times(snapshot.file_list.local())
+                for handle, sealed_at in sealed_times(own)
                 if is_expired(rules, handle.topics, sealed_at, now_ms)
                 or (before_ms is not None and sealed_at < before_ms)
-                if handle.state is FileState.COMPACTED or self._kind.is_left(handle)
-                if self._kind.is_indexed(handle) and handle.uuid not in self._mute
+                if handle.row is not None or self._may_go(handle)
+                if handle.uuid not in self._mute
                 if not self._is_needed(handle)
             ]
 
+    def _may_go(self, handle: FileHandle) -> bool:
+        """Say whether a local file is compacted, or stays damaged, and is in the index."""
+        is_settled = handle.state is FileState.COMPACTED or self._kind.is_left(handle)
+        return is_settled and self._kind.is_indexed(handle)
+
     def _expire(self, planned: Sequence[FileHandle]) -> int:
-        """Let files go; return how many went. Raises OSError: what is left goes later."""
+        """Let files go; return how many went. What is left after an error goes later.
+
+        Raises OSError, and for published ones what the store raises, FencedError.
+        """
         with ExitStack() as held:
             claimed = [h for h in planned if held.enter_context(self._claims.hold(h.number))]
             return self._let_go([h for h in claimed if self._work.table.get(*h.key) is h])
@@ -131,8 +145,12 @@ class LogRetention:
         if files:
             # Durable: where their queues go on. Visible: these begin behind them.
             self._gone.keep(self._gone.current.joined(ends, files))
-            self._work.table.remove(*files)
-            self._left += [handle.path for handle in files if handle.path is not None]
+            published = [handle for handle in files if handle.row is not None]
+            local = [handle for handle in files if handle.row is None]
+            self._work.table.remove(*local)
+            self._left += [handle.path for handle in local if handle.path is not None]
+            if published:
+                self._kind.unlist(published)
         while self._left:
             self._seams.filesystem.unlink(self._left[0])
             self._seams.filesystem.sync_folder(self._left[0].parent)

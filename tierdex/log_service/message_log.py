@@ -11,7 +11,6 @@ folder.
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +56,6 @@ class MessageLog(OperatedLog):
         super().__init__(components, CheckedReads(components))
         self._settings = components.options.settings
         self._clock = components.seams.clock
-        self._opening = threading.Lock()
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
@@ -361,7 +359,11 @@ class MessageLog(OperatedLog):
 
     @with_disk_errors
     def begin_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of the first message of a queue that is still there; 0 for an unknown one."""
+        """Return the offset of the first message of a queue that is still there; 0 for an unknown one.
+
+        Raises UnavailableError while the store was not reached that has what is published.
+        """
+        self._components.reads.refuse_unknown()
         return self._reads.bounds(topic, queue_id, Level.RECEIVED)[0]
 
     @with_disk_errors
@@ -509,22 +511,12 @@ class MessageLog(OperatedLog):
     # -- private -----------------------------------------------------------------------------------------
 
     def _log_index(self) -> LogIndex:
-        log_index = self._writing().log_index
-        if log_index is None:
-            raise _no_index()
-        return log_index
+        return self._writing().asked_index()
 
     def _asked_index(self) -> LogIndex | FollowedIndex:
         """Return what keys are asked of: the index of this log, or of the one that another writes."""
         components = self._components
-        if components.writing is not None:
-            return self._log_index()
-        if components.open_index is None:
-            raise _no_index()
-        with self._opening:
-            if components.followed_index is None:
-                components.followed_index = components.open_index()
-        return components.followed_index
+        return self._log_index() if components.writing is not None else components.follow_index()
 
     def _append_one(
         self, given: GivenMessages, expect_offset: int | None, durability: str
@@ -590,9 +582,3 @@ class MessageLog(OperatedLog):
             next_offset=failed.next_offset,
             end_offsets=ends,
         )
-
-
-def _no_index() -> InvalidRequestError:
-    return InvalidRequestError(
-        "this log was opened without an index: open it with `index=True`", field="key"
-    )

@@ -2,8 +2,9 @@
 
 ::
 
-    writing   lock the folder -> settle its node -> list, refuse newer formats -> drop what follows lost
-              batches -> recover -> table, next offset of every queue -> closed in order? -> threads
+    writing   lock the folder -> settle its node -> claim it (with an index) -> list, refuse newer formats
+              -> drop what follows lost batches -> recover -> table, next offset of every queue
+              -> closed in order? -> the index is cut, and opened -> threads
     reading   nothing is locked, nothing changed: the folders are followed
 
 A log that was not closed in order goes on in a new journal of the next generation: offsets may have been
@@ -14,6 +15,7 @@ other modules of this folder.
 from __future__ import annotations
 
 import logging
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -63,10 +65,16 @@ from tierdex.log_service.log_recovery import (
 from tierdex.log_service.log_retention import LogRetention
 from tierdex.log_service.mending import Mender, note_ends
 from tierdex.log_service.next_journal import NextJournal
+from tierdex.log_service.published_note import PublishedNote, refuse_published
+from tierdex.log_service.published_queues import (
+    refuse_unnoted,
+    settle_note,
+)
 from tierdex.log_service.queue_table import QueueTable
 from tierdex.log_service.reads import LogReads
 from tierdex.log_service.single_appends import SingleAppends
 from tierdex.log_service.tail_reads import TailReads
+from tierdex.log_service.tier import Tier
 from tierdex.log_service.timer import Timer, TimerLog
 from tierdex.logfile.journal.file import Journal, recover_journal
 
@@ -75,8 +83,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.compactor.unit import Unit
+    from tierdex.errors import FencedError
     from tierdex.fileparts.predecessor import Predecessor
+    from tierdex.filesystem import FolderLock
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import ManifestState
     from tierdex.log_service.followed_index import FollowedIndex
     from tierdex.log_service.log_index import LogIndex
     from tierdex.seams import Seams
@@ -125,6 +136,12 @@ class LogWriting:
         """Do the first work on files that is due; False when none is. Raises its error."""
         return self.local.run_first(self.units()) or self.housekeeping.run_first(self.chores())
 
+    def asked_index(self) -> LogIndex:
+        """Return the index. Raises InvalidRequestError in a log that was opened without one."""
+        if self.log_index is None:
+            raise _no_index()
+        return self.log_index
+
 
 @dataclass
 class LogComponents:
@@ -140,13 +157,37 @@ class LogComponents:
     follower: FolderReader | None = None
     missing: list[MissingMessages] = field(default_factory=list)
     refusal: TierdexError | None = None
+    fenced: TierdexError | None = (
+        None  # why no append is taken any more: another owner has the node
+    )
+    tier: Tier | None = None
     open_index: Callable[[], FollowedIndex] | None = None  # of a log that is only read
     followed_index: FollowedIndex | None = None
+    opening: threading.Lock = field(default_factory=threading.Lock)
+
+    def follow_index(self) -> FollowedIndex:
+        """Return the index of a log that is only read, opened at the first call. InvalidRequestError."""
+        if self.open_index is None:
+            raise _no_index()
+        with self.opening:
+            if self.followed_index is None:
+                self.followed_index = self.open_index()
+        return self.followed_index
+
+    def show_published(self, gone: list[FileHandle]) -> None:
+        """Show what the manifest lists, and take out files that are gone, as far as it can be read."""
+        self.follow_index().show_published(gone)
 
     def check_open(self) -> None:
         """Raise ClosedError, or ForkedError in a child, when no call is answered any more."""
         if self.refusal is not None:
             raise type(self.refusal)(*self.refusal.args)
+
+    def check_accepts(self) -> None:
+        """Raise when no more appends are taken: as `check_open`, or FencedError."""
+        refusal = self.refusal or self.fenced
+        if refusal is not None:
+            raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up
 
     def close(self) -> None:
         """Make everything durable, note that, stop the threads, give files and lock back; done once."""
@@ -160,6 +201,8 @@ class LogComponents:
             if self.followed_index is not None:
                 self.followed_index.close()
             self._close_files()
+            if self.tier is not None:
+                self.tier.close()
 
     def _close_writing(self, writing: LogWriting) -> None:
         try:
@@ -173,7 +216,7 @@ class LogComponents:
                 thread.stop(_STOP_TIMEOUT_S)
             writing.committer.wait(commit, Level.DISK)
             writing.next_journal.close()
-            end = newest_end(self.table) or NO_PREDECESSOR
+            end = newest_end(self.table, writing.kind.note) or NO_PREDECESSOR
             note_clean_close(self.seams.filesystem, writing.paths.root, end)
         finally:
             with (
@@ -189,11 +232,18 @@ class LogComponents:
             self.table.remove(*snapshot.files)
 
 
-def newest_end(table: FileTable) -> Predecessor | None:
-    """Return where the batches of the newest file end, None without a file."""
+def _no_index() -> InvalidRequestError:
+    """Return the error of a question about keys to a log without an index."""
+    return InvalidRequestError(
+        "this log was opened without an index: open it with `index=True`", field="key"
+    )
+
+
+def newest_end(table: FileTable, note: PublishedNote) -> Predecessor | None:
+    """Return where the batches of the newest file end, published or not; None without a file."""
     local = table.version.files.local()
     if not local:
-        return None
+        return note.end
     end: Predecessor = local[-1].reader.end_of_batches
     return end
 
@@ -248,20 +298,30 @@ def _open_reading(
     settings = settle_node(settings, read_folder_node(seams.filesystem, data), data, adopt=False)
     table = FileTable()
     gone = GoneRecord(seams.filesystem, paths.root, seams.clock)
+    tier = Tier(seams.filesystem, paths, table, settings)
     follower = FolderReader(seams, paths, table, gone, settings.node)
     quarantined = _quarantined(seams, paths)
-    follower.refresh()
-    reads = LogReads(table, lambda: [*quarantined, *follower.unread], gone)
-    return LogComponents(
+    reads = LogReads(
+        table, settings.node, lambda: [*quarantined, *follower.unread], gone, lambda: tier.unknown()
+    )
+    components = LogComponents(
         LogOptions(settings, 0), seams, table, gone,
         reads, TailReads(table, reads),
-        follower=follower, missing=quarantined,
-        open_index=None if choice is None else partial(_follow_index, data, choice, settings, seams, table),
+        follower=follower, missing=quarantined, tier=tier,
+        open_index=None if choice is None else partial(_follow_index, data, choice, settings, seams, tier),
     )  # fmt: skip
+    if choice is not None:
+        follower.show_published = components.show_published
+    try:
+        follower.refresh()
+    except BaseException:
+        components.close()
+        raise
+    return components
 
 
 def _follow_index(
-    data: Path, choice: IndexChoice, settings: Settings, seams: Seams, table: FileTable
+    data: Path, choice: IndexChoice, settings: Settings, seams: Seams, tier: Tier
 ) -> FollowedIndex:
     """Open the index of a log that another process writes. Raises InvalidRequestError without one."""
     from tierdex.log_service.followed_index import FollowedIndex  # a log alone does not load it
@@ -270,7 +330,7 @@ def _follow_index(
         raise InvalidRequestError(
             "this log has no index: open it for writing with `index=True` once", field="key"
         )
-    return FollowedIndex(data, choice.store, settings, seams, table)
+    return FollowedIndex(data, choice.store, settings, seams, tier)
 
 
 def _quarantined(seams: Seams, paths: DataPaths) -> list[MissingMessages]:
@@ -283,76 +343,130 @@ def _quarantined(seams: Seams, paths: DataPaths) -> list[MissingMessages]:
 
 
 class _OwnerOpening:
-    """The opening of one locked folder."""
+    """The opening of one locked folder, and the open log as its index knows it (`log_index.LedLog`)."""
 
     def __init__(
         self, data: Path, options: LogOptions, seams: Seams, lock: SharedFolderLock
     ) -> None:
-        self._data = data
-        self._paths = DataPaths(data / LOG_FOLDER)
+        self.folder = data
+        self.root = data / LOG_FOLDER
+        self.settings = options.settings
+        self.seams = seams
+        self.numbers = NextNumber(seams.clock, FolderNumber(seams.filesystem, data).highest)
+        self.claims = FileClaims()
+        self._paths = DataPaths(self.root)
         self._options = options
         self._seams = seams
         self._lock = lock
         self._table = FileTable()
+        self.tier = Tier(seams.filesystem, self._paths, self._table, options.settings)
         self._queues = QueueTable()
-        self._numbers = NextNumber(seams.clock, FolderNumber(seams.filesystem, data).highest)
         self._missing: list[MissingMessages] = []
-        self._gone: GoneRecord
+        self.gone: GoneRecord
+        self._is_first = False
+        self._components: LogComponents | None = None
 
     def run(self, choice: IndexChoice | None) -> LogComponents:
         """Recover and wire; start the threads, unless the settings want none."""
-        filesystem, root = self._seams.filesystem, self._paths.root
-        is_first = not filesystem.is_folder(root)
-        make_durable_folder(filesystem, root)
-        self._gone = GoneRecord(filesystem, root, self._seams.clock)
-        has_lost = self._recover()
-        end = newest_end(self._table)
-        is_clean = is_first or take_clean_close(filesystem, root, end or NO_PREDECESSOR)
+        filesystem = self._seams.filesystem
+        self._is_first = not filesystem.is_folder(self.root)
+        make_durable_folder(filesystem, self.root)
+        self.gone = GoneRecord(filesystem, self.root, self._seams.clock)
+        if choice is None:
+            refuse_published(filesystem, self.root)
+            self._begin(PublishedNote())
+        else:
+            self._open_index(choice)
+        components = self._components
+        assert components is not None
+        if self._options.settings.background:
+            self._start(components, self._writing)
+        return components
+
+    # -- what the index's opening asks -------------------------------------------------------------------
+
+    def share_lock(self) -> FolderLock:
+        return self._lock.share()
+
+    def recover(self, state: ManifestState | None) -> None:
+        """Recover the log, at the first call, with what its node has published."""
+        if self._components is None:
+            self._begin(settle_note(self._seams, self._paths, self.tier, state))
+
+    def note_claim(self, state: ManifestState) -> None:
+        """Hear that the node is claimed at last. Raises FencedError when offsets were given twice."""
+        if self._components is not None:
+            refuse_unnoted(self.kind.note, state)
+
+    def refuse(self, error: FencedError) -> None:
+        """Take no more appends; what was read goes on to be."""
+        assert self._components is not None
+        self._components.fenced = error
+
+    @property
+    def committer(self) -> Committer:
+        return self._writing.committer
+
+    @property
+    def kind(self) -> LogKind:
+        return self._writing.kind
+
+    @property
+    def _writing(self) -> LogWriting:
+        assert self._components is not None and self._components.writing is not None  # noqa: PT018
+        return self._components.writing
+
+    # -- private -----------------------------------------------------------------------------------------
+
+    def _begin(self, note: PublishedNote) -> None:
+        """Recover folder and queues; wire the components."""
+        self._queues.note_ends(*note.ends.columns())  # what is published, first
+        for file in note.files.values():
+            self.numbers.see(file.number)
+        has_lost = self._recover(note)
+        end = newest_end(self._table, note) or NO_PREDECESSOR
+        is_new = self._is_first and not note.files
+        is_clean = is_new or take_clean_close(self._seams.filesystem, self.root, end)
         files = self._table.version.files.local()
-        generation = max([self._gone.current.generation, *(h.reader.generation for h in files)])
+        generation = max(
+            [note.generation, self.gone.current.generation, *(h.reader.generation for h in files)]
+        )
         is_new_generation = has_lost or not is_clean
-        components = self._wire(generation + is_new_generation)
-        writing = components.writing
-        assert writing is not None
+        self._components = self._wire(generation + is_new_generation, note)
         newest = self._newest_unsealed()
         if newest is not None and not is_new_generation:
-            writing.active.resume(newest)
+            self._writing.active.resume(newest)
         else:
-            writing.active.abandon(end or NO_PREDECESSOR)  # all of it is durable: recovered
-        if choice is not None:
-            self._open_index(choice, writing)
-        if self._options.settings.background:
-            self._start(components, writing)
-        return components
+            self._writing.active.abandon(end)  # all of it is durable: recovered
 
     def close_files(self) -> None:
         """Give back what was opened."""
         with self._table.snapshot() as snapshot:
             self._table.remove(*snapshot.files)
 
-    def _recover(self) -> bool:
+    def _recover(self, note: PublishedNote) -> bool:
         """Recover the folder, fill table and queues; say whether a file is gone or does not open."""
         filesystem, paths = self._seams.filesystem, self._paths
         mending = JournalMending(filesystem, self._seams.clock)
         listing = list_folders(filesystem, paths, mending.identify)
         if mending.newer is not None:
             raise mending.newer  # before anything is moved
-        gone = self._gone.current
+        gone = self.gone.current
         listing = remove_gone(filesystem, listing, gone.files)
-        self._numbers.see(gone.through)
+        self.numbers.see(gone.through)
         dropped = drop_behind_a_gap(filesystem, paths, listing, mending.read_order)
         has_lost = len(dropped.files) < len(listing.files)
-        recovered = apply_recovery(
-            filesystem, paths, plan_recovery(dropped, lambda uuid: False), mending
-        )
+        # Copies of published files go; an unsealed one, of an old copy of the folder, to quarantine.
+        actions = plan_recovery(dropped, note.files.__contains__)
+        recovered = apply_recovery(filesystem, paths, actions, mending)
         self._missing = _quarantined(self._seams, paths)
-        for state, number, path in recovered.files:
-            self._numbers.see(number)
-            self._table.insert(self._open(state, number, path))
+        for file_state, number, path in recovered.files:
+            self.numbers.see(number)
+            self._table.insert(self._open(file_state, number, path))
             note_ends(self._queues, self._table.version.files.local()[-1].reader)
         self._queues.raise_ends(*gone.ends.columns())
         for name in filesystem.list_folder(paths.quarantine):
-            self._numbers.see(parse_quarantined_name(name) or 0)
+            self.numbers.see(parse_quarantined_name(name) or 0)
         return has_lost or bool(recovered.quarantined)
 
     def _open(self, state: FileState, number: int, path: Path) -> FileHandle:
@@ -369,51 +483,55 @@ class _OwnerOpening:
         local = self._table.version.files.local()
         return local[-1] if local and local[-1].state is FileState.UNSEALED else None
 
-    def _wire(self, generation: int) -> LogComponents:
+    def _wire(self, generation: int, note: PublishedNote) -> LogComponents:
         options, seams, table = self._options, self._seams, self._table
         next_journal = NextJournal(options, seams, self._paths, table)
         active = ActiveJournal(
-            options, seams, self._paths, table, self._numbers, next_journal,
+            options, seams, self._paths, table, self.numbers, next_journal,
             generation=generation, on_rolled=lambda: rolled(),
         )  # fmt: skip
         committer = Committer(active, seams.clock, options.settings.stage_max_age)
-        reads = LogReads(table, lambda: components.missing, self._gone)
+        reads = LogReads(
+            table, options.settings.node, lambda: components.missing, self.gone,
+            lambda: self.tier.unknown(),
+        )  # fmt: skip
         components = LogComponents(
             options,
             seams,
             table,
-            self._gone,
+            self.gone,
             reads,
             TailReads(table, reads),
             missing=self._missing,
+            tier=self.tier,
         )
         appender = Appender(
-            options, self._queues, active, committer, check_accepts=components.check_open
+            options, self._queues, active, committer, check_accepts=components.check_accepts
         )
         mender = Mender(seams, table, self._queues, active, committer, options.stage_bytes)
         mender.on_loss = lambda: _note_loss(components)
         committer.mend = mender.mend
-        kind = LogKind(seams, self._paths, table, active, committer, next_journal)
+        kind = LogKind(seams, self._paths, self.tier, active, committer, next_journal, note)
         work = LogWork(
             options.settings, seams.clock, seams.ids, table,
             is_active=kind.is_active, quarantine=kind.leave,
         )  # fmt: skip
         timer = Timer(TimerLog(seams.clock, self._queues, active, committer, appender, reads))
-        claims = FileClaims()
-        retention = LogRetention(seams, work, kind, self._gone, claims, timer.needs)
+        claims = self.claims
+        retention = LogRetention(seams, work, kind, self.gone, claims, timer.needs)
         retention.keep_rules()
-        merging = LogMerging(seams, self._paths, work, kind, self._gone, claims)
+        merging = LogMerging(seams, self._paths, work, kind, self.gone, claims)
         scrubber = Scrubber(
             work, claims=claims, kept_sidecar=lambda row: None, forget_sidecar=lambda uuid: None
         )
-        local_work = LocalWork(work, kind)
+        local_work = LocalWork(work, kind, on_compacted=lambda: _wake_publisher(components))
 
         def housekeeping() -> Iterator[Unit]:
             yield from retention.units()
             yield from merging.units()
 
         singles = SingleAppends(
-            options.settings, self._queues, active, committer, components.check_open
+            options.settings, self._queues, active, committer, components.check_accepts
         )
 
         def rolled() -> None:
@@ -433,15 +551,12 @@ class _OwnerOpening:
         )  # fmt: skip
         return components
 
-    def _open_index(self, choice: IndexChoice, writing: LogWriting) -> None:
-        """Open the index. The log has recovered, so it says truly what it has."""
+    def _open_index(self, choice: IndexChoice) -> None:
+        """Open the index; the log recovers meanwhile, once its node is claimed."""
         from tierdex.log_service.log_index import LogIndex  # a log alone does not load it
 
-        writing.log_index = LogIndex(
-            self._data, choice.store, self._options.settings, self._seams,
-            self._lock, self._table, writing.committer, self._numbers, self._gone,
-        )  # fmt: skip
-        writing.kind.log_index = writing.log_index
+        log_index = LogIndex(self, choice.store)
+        self._writing.log_index = self._writing.kind.log_index = log_index
 
     def _start(self, components: LogComponents, writing: LogWriting) -> None:
         clock = self._seams.clock
@@ -476,6 +591,11 @@ def _worker(
 def _note_loss(components: LogComponents) -> None:
     if components.writing is not None and components.writing.log_index is not None:
         components.writing.log_index.note_loss()
+
+
+def _wake_publisher(components: LogComponents) -> None:
+    if components.writing is not None and components.writing.log_index is not None:
+        components.writing.log_index.wake_publisher()
 
 
 def _wake(components: LogComponents, name: str) -> None:

@@ -15,9 +15,10 @@ folder.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierdex.errors import CorruptFileError
+from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
 from tierdex.log_service.gone_messages import Part
 from tierdex.log_service.many_reads import ManyAnswers, read_together
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _QUEUES_KEPT = 65_536
 _SCAN_COUNT = 4096
 _ANY_BYTES = 1 << 62
+STORE_ERRORS = (UnavailableError, StoreRefusedError, NotFoundError)  # of a published file
 
 
 class QueuePosition(NamedTuple):
@@ -94,12 +96,12 @@ class _Queue(NamedTuple):
 class _Files:
     """The files of one version of the table, and what is known of queues in the sealed ones."""
 
-    def __init__(self, file_list: FileList) -> None:
+    def __init__(self, file_list: FileList, node: str) -> None:
         self.file_list = file_list
-        local = file_list.local()
-        self.sealed = [handle for handle in local if not handle.reader.is_growing]
-        self.growing = [handle for handle in local if handle.reader.is_growing]
-        self.in_order = local
+        own = [handle for handle in file_list.iterate() if handle.node == node]  # oldest first
+        self.sealed = [handle for handle in own if not handle.reader.is_growing]
+        self.growing = [handle for handle in own if handle.reader.is_growing]
+        self.in_order = own
         self.queues: dict[tuple[bytes, int], _Sealed] = {}
 
 
@@ -107,10 +109,16 @@ class LogReads:
     """Answers reads from the files of a table. Safe to share between threads."""
 
     def __init__(
-        self, table: FileTable, quarantined: Callable[[], Sequence[MissingMessages]], gone: GoneRecord
+        self, table: FileTable, node: str, quarantined: Callable[[], Sequence[MissingMessages]],
+        gone: GoneRecord, unknown: Callable[[], str | None] = lambda: None,
     ) -> None:  # fmt: skip
-        """`quarantined` returns the files that do not open: they may hold what is missing."""
+        """Read the queues of `node`; `quarantined` returns files that do not open: what is missing.
+
+        `unknown` says why published files are not known: they hold what comes before all that is here.
+        """
+        self._unknown = unknown
         self._table = table
+        self._node = node
         self._gone = gone
         self.quarantined = quarantined
         self._files: _Files | None = None
@@ -136,9 +144,11 @@ class LogReads:
         with self._table.snapshot() as snapshot:
             files = self._files_of(snapshot)
             left: Iterable[int] = range(len(places))
-            if not self.quarantined():
+            if not self.quarantined() and self._unknown() is None:
                 floor = None if self._gone.is_silent else self._floor_of
-                found = read_together(places, files.in_order, limits, floor)
+                found = None
+                with suppress(*STORE_ERRORS):  # one by one they are named
+                    found = read_together(places, files.in_order, limits, floor)
                 if found is not None:
                     answers.take(found)
                     left = found.others
@@ -167,6 +177,8 @@ class LogReads:
         """Return the (begin, end) offsets of a queue; (0, 0) for one that holds nothing."""
         with self._table.snapshot() as snapshot:
             queue = self._queue(self._files_of(snapshot), topic.encode(), queue_id, level)
+            if not queue.held:
+                self.refuse_unknown()
             return queue.begin, queue.end
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int, level: Level) -> int:
@@ -180,6 +192,7 @@ class LogReads:
             queue = self._queue(self._files_of(snapshot), name, queue_id, level)
             if queue.unread:
                 raise CorruptFileError(queue.unread[0].file, queue.unread[0].reason)
+            self.refuse_unknown()
             for handle, extent in queue.held:
                 file: LogFile = handle.reader
                 if file.max_time < timestamp:
@@ -203,7 +216,7 @@ class LogReads:
     def _files_of(self, snapshot: FileSnapshot) -> _Files:
         files = self._files
         if files is None or files.file_list is not snapshot.file_list:
-            files = self._files = _Files(snapshot.file_list)
+            files = self._files = _Files(snapshot.file_list, self._node)
         return files
 
     def _queue(self, files: _Files, topic: bytes, queue_id: int, level: Level) -> _Queue:
@@ -264,6 +277,8 @@ class LogReads:
                 break  # a limit, or damage
         if collected.next_offset >= end or begin > at.offset:
             missing += self.quarantined()  # they may hold what comes next, or came before
+        if begin > at.offset or not held:
+            missing += self._not_known(at.offset)
         return ReadAnswer(
             at.topic, at.queue_id, first, begin, end,
             MessageBatch.join(collected.batches, first),
@@ -271,6 +286,16 @@ class LogReads:
             missing=tuple(missing),
             generation=collected.generation,
         )  # fmt: skip
+
+    def refuse_unknown(self) -> None:
+        """Raise UnavailableError while published files are not known: a queue may begin before all others."""
+        reason = self._unknown()
+        if reason is not None:
+            raise UnavailableError(reason, retry_after_s=1.0)
+
+    def _not_known(self, offset: int) -> list[MissingMessages]:
+        reason = self._unknown()
+        return [] if reason is None else [MissingMessages("store", reason, offset)]
 
     def _gap(self, offset: int) -> list[MissingMessages]:
         named = [each._replace(offset=offset) for each in self.quarantined()]
@@ -309,6 +334,8 @@ class _Collected:
         except CorruptFileError as error:
             batch = _before_damage(read, wanted, self.next_offset)
             damage = MissingMessages(part.handle.file_id, error.reason, batch.next_offset)
+        except STORE_ERRORS as error:
+            return MissingMessages(part.handle.file_id, str(error), self.next_offset)
         if self.count and len(batch) and len(batch.bodies) > bytes_left:
             return (
                 damage  # the first message of a file may be above the limit; the first of all only
@@ -343,6 +370,9 @@ def _look_up(handles: Sequence[FileHandle], topic: bytes, queue_id: int, level: 
             extent = handle.reader.extent(topic, queue_id, level)
         except CorruptFileError as error:
             unread.append(MissingMessages(handle.file_id, error.reason))
+            continue
+        except STORE_ERRORS as error:
+            unread.append(MissingMessages(handle.file_id, str(error)))
             continue
         if extent is not None:
             held.append(_Held(handle, extent))

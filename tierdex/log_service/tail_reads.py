@@ -98,7 +98,7 @@ class TailReads:
         file: LiveFile = live[0]
         snapshot = file.journal.tables.snapshot
         self._growing = growing = _Growing(
-            file_list, file, len(local) == 1, snapshot, address(snapshot.words),
+            file_list, file, len(file_list) == 1, snapshot, address(snapshot.words),
             file.journal.stage_address,
         )  # fmt: skip
         return growing

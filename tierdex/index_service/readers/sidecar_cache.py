@@ -16,7 +16,7 @@ import logging
 import threading
 from collections import OrderedDict
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -43,14 +43,26 @@ logger = logging.getLogger(__name__)
 _OPEN_LIMIT = 8192  # mapped sidecars; a process may have 65,530 mappings
 
 
-class _Open(NamedTuple):
-    file: CompactedFile
+class PublishedTail(Protocol):
+    """The open tail of a file, of whichever kind."""
+
+    @property
+    def uuid(self) -> bytes: ...
+    @property
+    def footer_crc(self) -> int: ...
+
+
+TailT = TypeVar("TailT", bound=PublishedTail)
+
+
+class _Open(NamedTuple, Generic[TailT]):
+    file: TailT
     size: int
     mapping: object | None  # that keeps it from taking memory of ours
 
 
-class SidecarCache:
-    """Opens sidecars by manifest row. Safe to share between threads."""
+class TailCache(Generic[TailT]):
+    """Opens sidecars of one kind of file by manifest row. Safe to share between threads."""
 
     def __init__(
         self,
@@ -74,7 +86,9 @@ class SidecarCache:
         self._lock = threading.Lock()
         self._keeping = threading.Lock()  # one writer of copies: a temporary name is used once
         self._fetching: dict[bytes, threading.Lock] = {}
-        self._open: OrderedDict[bytes, _Open] = OrderedDict()  # both: least recently used first
+        self._open: OrderedDict[bytes, _Open[TailT]] = (
+            OrderedDict()
+        )  # both: least recently used first
         self._on_disk: OrderedDict[bytes, tuple[Path, int]] = OrderedDict()
         self._bytes = 0
         if paths is not None:
@@ -103,7 +117,7 @@ class SidecarCache:
             elif is_temporary(name) and not self._read_only:
                 self._remove(folder / name)
 
-    def get(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> CompactedFile:
+    def get(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> TailT:
         """Return the open sidecar of `row`, fetching it with one `fetch(position, length)` if need be.
 
         Raises what `fetch` raises, and CorruptFileError when the store's bytes are not the row's.
@@ -128,7 +142,7 @@ class SidecarCache:
                 with self._lock:
                     self._fetching.pop(row.uuid, None)
 
-    def _used(self, uuid: bytes) -> _Open | None:
+    def _used(self, uuid: bytes) -> _Open[TailT] | None:
         """Return the open sidecar, and remember that it was wanted now. The caller holds the lock."""
         found = self._open.get(uuid)
         if found is not None:
@@ -137,19 +151,19 @@ class SidecarCache:
                 self._on_disk.move_to_end(uuid)
         return found
 
-    def kept(self, row: FileRow) -> CompactedFile | None:
+    def kept(self, row: FileRow) -> TailT | None:
         """Return the sidecar when it is here, open or as a copy; sends no request."""
         with self._lock:
             found = self._open.get(row.uuid)
         opened = found or self._open_copy(row)
         return None if opened is None else opened.file
 
-    def opened(self, uuid: bytes) -> CompactedFile | None:
+    def opened(self, uuid: bytes) -> TailT | None:
         """Return a sidecar that is open now; without a lock, a request or a file being opened."""
         found = self._open.get(uuid)
         return None if found is None else found.file
 
-    def _open_copy(self, row: FileRow) -> _Open | None:
+    def _open_copy(self, row: FileRow) -> _Open[TailT] | None:
         """Open the local copy; one that is not the row's is removed and counts as absent."""
         with self._lock:
             known = self._on_disk.get(row.uuid)
@@ -163,17 +177,19 @@ class SidecarCache:
                 )
             with closing(self._filesystem.open(path)) as file:
                 mapping = file.map(size, writable=False)
-            return _Open(_parse(row, mapping.array, str(path)), size, mapping)
+            return _Open(self._parse(row, mapping.array, str(path)), size, mapping)
         except (CorruptFileError, OSError) as error:
             logger.warning("sidecar dropped", extra={"path": str(path), "error": str(error)})
             self.forget(row.uuid)
             return None
 
-    def _fetch(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> _Open:
+    def _fetch(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> _Open[TailT]:
         size = row.bytes - row.sidecar_position
         data = self.read(row, row.sidecar_position, size, fetch)
         mapping = None if isinstance(data, bytes) else data
-        opened = _Open(_parse(row, np.frombuffer(data, np.uint8), row.object_key), size, mapping)
+        opened = _Open(
+            self._parse(row, np.frombuffer(data, np.uint8), row.object_key), size, mapping
+        )
         self.parts.forget(row.uuid)
         if not self.keep(row, node, data):
             return opened
@@ -287,9 +303,19 @@ class SidecarCache:
             del self._open[uuid]
             total -= size
 
+    def _open_tail(self, row: FileRow, tail: memoryview, name: str) -> TailT:
+        """Open the bytes of a tail; errors name it `name`. Raises CorruptFileError."""
+        raise NotImplementedError
 
-def _parse(row: FileRow, tail: np.ndarray, name: str) -> CompactedFile:
-    file = CompactedFile.from_sidecar(tail.data, position=row.sidecar_position, name=name)
-    if file.footer_crc != row.tail_crc or file.uuid != row.uuid:
-        raise CorruptFileError(name, "the sidecar is not the one that the manifest's row names")
-    return file
+    def _parse(self, row: FileRow, tail: np.ndarray, name: str) -> TailT:
+        file = self._open_tail(row, tail.data, name)
+        if file.footer_crc != row.tail_crc or file.uuid != row.uuid:
+            raise CorruptFileError(name, "the sidecar is not the one that the manifest's row names")
+        return file
+
+
+class SidecarCache(TailCache[CompactedFile]):
+    """Opens sidecars of index files."""
+
+    def _open_tail(self, row: FileRow, tail: memoryview, name: str) -> CompactedFile:
+        return CompactedFile.from_sidecar(tail, position=row.sidecar_position, name=name)

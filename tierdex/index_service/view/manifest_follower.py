@@ -7,7 +7,8 @@
 One manifest log a node. After each refresh the difference between what a node's manifest lists and
 what the table shows is applied in one step, so that a query sees a merge whole or not at all. Files
 that another node's merge replaced are left out; a local copy of a published file stays in place of
-the published one until the compactor drops it.
+the published one until the compactor drops it. Files of another kind (a message log's) are shown in the same
+way in a table of their own, a `Shelf`.
 
 All of it is dated in the store's time, as owners date what they acknowledge: our own clock may be
 minutes off.
@@ -40,6 +41,7 @@ from tierdex.lifecycle.forgotten import (
     ForgottenEntries,
 )
 from tierdex.lifecycle.manifest import (
+    INDEX_KIND,
     ManifestState,
     NodeOwner,
     RemoveReason,
@@ -109,6 +111,18 @@ class LocalFiles(NamedTuple):
     read_ms: Callable[[], int | None]
 
 
+class Shelf(NamedTuple):
+    """Where the published files of one kind are shown.
+
+    `handle_of` makes a handle of a row and its node; `forget` drops what is kept of a file that is gone.
+    """
+
+    kind: str
+    table: FileTable
+    handle_of: Callable[[FileRow, str], FileHandle]
+    forget: Callable[[bytes], None]
+
+
 class TellMissing(Protocol):
     """Hears from a part of the view whether it misses files; see `ManifestFollower.report_missing`."""
 
@@ -153,6 +167,7 @@ class ManifestFollower:
         self._listed_ms = 0
         self._found: frozenset[str] = frozenset()  # by the last listing, or by `read_nodes`
         self._hidden: tuple[Missing, ...] = ()
+        self._shelves = [Shelf(INDEX_KIND, table, self.handle_of, sidecars.forget)]
         self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
         self._missing_reporters: set[object] = set()  # who else misses something
         self._local: LocalFiles | None = None
@@ -187,6 +202,10 @@ class ManifestFollower:
     def show_beside(self, local: LocalFiles) -> None:
         """Hear of the node whose own files are in the table, too."""
         self._local = local
+
+    def show_on(self, shelf: Shelf) -> None:
+        """Show the files of one more kind, from the next refresh on."""
+        self._shelves.append(shelf)
 
     def now_ms(self) -> int:
         """Return the store's time, in which everything here is dated; our own while it is not known."""
@@ -290,44 +309,56 @@ class ManifestFollower:
         with self._lock:
             # The files before the manifests: what is shown as published then is listed now, unless
             # it was dropped. The other way round, a file published in between would look dropped.
-            with self._table.snapshot() as snapshot:
-                shown = {handle.key: handle for handle in snapshot.files}
+            shown = [_shown_in(shelf.table) for shelf in self._shelves]
             # A log may have been read, or committed to, by the owner's claim since: an answer knows only
             # what is in the table. The times before the states, which are then as new or newer.
             known_ms = {node: log.read_ms for node, log in self._logs.items()}
             lives = {node: log.live for node, log in self._logs.items()}
             states = {node: log.state for node, log in self._logs.items()}
-            listed = self._listed(states)
-            gone = [handle for handle in vanished if shown.get(handle.key) is handle]
-            for handle in gone:
-                del shown[handle.key]
             hidden: list[Missing] = []
-            for key, handle in shown.items():
-                if handle.state is not FileState.UPLOADED:
-                    # the local copy answers until the compactor drops it
-                    row = listed.pop(key, None)
-                    if row is not None and row.uuid != handle.uuid:
-                        reason = "published, and a local file has the same number"
-                        hidden.append(Missing(handle.file_id, reason))
-                elif handle.row is not None:  # else of another system: not in any manifest
-                    row = listed.get(key)
-                    if row is None and self._awaits_replacement(handle):
-                        continue
-                    if row is None or row.uuid != handle.uuid:
-                        gone.append(handle)
-            fresh = [
-                self.handle_of(row, node)
-                for (number, node), row in listed.items()
-                if (before := shown.get((number, node))) is None or before.uuid != row.uuid
+            gone = list(vanished)
+            removed = [
+                self._bring_up_to(shelf, files, states, gone, hidden)
+                for shelf, files in zip(self._shelves, shown, strict=True)
             ]
-            if gone or fresh:
-                self._table.change(remove=gone, add=fresh)
             self._hidden = tuple(hidden)
             self.ages = self._make_ages(states, lives, known_ms)
             self.freshness = self._freshness()
+        for shelf, handles in zip(self._shelves, removed, strict=True):
+            for handle in handles:
+                if handle.row is not None:
+                    shelf.forget(handle.uuid)
+
+    def _bring_up_to(
+        self, shelf: Shelf, shown: dict[tuple[int, str], FileHandle],
+        states: Mapping[str, ManifestState], vanished: Sequence[FileHandle], hidden: list[Missing],
+    ) -> list[FileHandle]:  # fmt: skip
+        """Show what the manifests list of one kind; return what was taken out of its table."""
+        listed = _listed(states, shelf.kind)
+        gone = [handle for handle in vanished if shown.get(handle.key) is handle]
         for handle in gone:
-            if handle.row is not None:
-                self._sidecars.forget(handle.uuid)
+            del shown[handle.key]
+        for key, handle in shown.items():
+            if handle.state is not FileState.UPLOADED:
+                # the local copy answers until the compactor drops it
+                row = listed.pop(key, None)
+                if row is not None and row.uuid != handle.uuid:
+                    reason = "published, and a local file has the same number"
+                    hidden.append(Missing(handle.file_id, reason))
+            elif handle.row is not None:  # else of another system: not in any manifest
+                row = listed.get(key)
+                if row is None and self._awaits_replacement(handle):
+                    continue
+                if row is None or row.uuid != handle.uuid:
+                    gone.append(handle)
+        fresh = [
+            shelf.handle_of(row, node)
+            for (number, node), row in listed.items()
+            if (before := shown.get((number, node))) is None or before.uuid != row.uuid
+        ]
+        if gone or fresh:
+            shelf.table.change(remove=gone, add=fresh)
+        return gone
 
     def _awaits_replacement(self, handle: FileHandle) -> bool:
         """Say whether a shown file was dropped for a merge that is not known here yet.
@@ -388,16 +419,6 @@ class ManifestFollower:
     def _forgotten(self, states: Mapping[str, ManifestState]) -> ForgottenEntries:
         fresh, known = ForgottenEntries.of(states.values()), self.ages.forgotten
         return known if known.number == fresh.number else fresh
-
-    def _listed(self, states: Mapping[str, ManifestState]) -> dict[tuple[int, str], FileRow]:
-        """Return every row that readers see, by file number and node."""
-        replaced = replaced_by(states.values())
-        return {
-            (row.number, node): row
-            for node, state in states.items()
-            for row in state.index_files.values()
-            if not is_replaced(row, node, replaced)
-        }
 
     def reader_of(self, row: FileRow, node: str) -> PublishedFile:
         return PublishedFile(
@@ -523,3 +544,19 @@ class ManifestFollower:
         if handle.sealed_at_ms is None or (log := self._logs.get(handle.node)) is None:
             return False
         return is_hidden(log.state.retention, topic, handle.sealed_at_ms, self._clock.now_ms())
+
+
+def _shown_in(table: FileTable) -> dict[tuple[int, str], FileHandle]:
+    with table.snapshot() as snapshot:
+        return {handle.key: handle for handle in snapshot.files}
+
+
+def _listed(states: Mapping[str, ManifestState], kind: str) -> dict[tuple[int, str], FileRow]:
+    """Return every row of a kind that readers see, by file number and node."""
+    replaced = replaced_by(states.values())
+    return {
+        (row.number, node): row
+        for node, state in states.items()
+        for row in state.files_of(kind).values()
+        if not is_replaced(row, node, replaced)
+    }

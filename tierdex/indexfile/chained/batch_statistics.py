@@ -19,20 +19,21 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.checksums import part_seed
 from tierdex.fileparts.layout import Part
 from tierdex.indexfile.chained.kernels import batch_statistics as k
-from tierdex.indexfile.source import EXTRA_NAME, source_of_extra
+from tierdex.indexfile.source import COVERS_NAME, EXTRA_NAME, source_of_extra
 
 if TYPE_CHECKING:
     from tierdex.indexfile.header import FileHeader
     from tierdex.indexfile.source import Source
 
 _ENDS_CAPACITY = 1024  # pairs that a new table has place for; a power of two
+_SOURCES = (EXTRA_NAME, COVERS_NAME)
 NO_TIME = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)  # bounds of no item at all
 
 
 class SealedStatistics(NamedTuple):
     """What a sealed file says about its batches; `ends` is (topic index, queue, end offset).
 
-    On disk: the names of the fields are the keys of the JSON; `source` only where there is one.
+    On disk: the names of the fields are the keys of the JSON; `source` and `covers` only where there is one.
     """
 
     item_count: int
@@ -43,12 +44,14 @@ class SealedStatistics(NamedTuple):
     max_time: int
     ends: list[tuple[int, int, int]]
     source: Source | None = None
+    covers: Source | None = None  # of the last entries, where they lie behind `source`
 
     def encode(self) -> bytes:
         values = self._asdict()
-        del values[EXTRA_NAME]
-        if self.source is not None:
-            values[EXTRA_NAME] = self.source.encode().hex()
+        for name in _SOURCES:
+            source: Source | None = values.pop(name)
+            if source is not None:
+                values[name] = source.encode().hex()
         return json.dumps(values, separators=(",", ":")).encode()
 
     @classmethod
@@ -57,10 +60,9 @@ class SealedStatistics(NamedTuple):
         try:
             values = json.loads(data)
             ends = [(int(a), int(b), int(c)) for a, b, c in values.pop("ends")]
-            source = source_of_extra(values)
-            values.pop(EXTRA_NAME, None)
-            numbers = {name: int(value) for name, value in values.items()}
-            return cls(**numbers, ends=ends, source=source)
+            source, covers = (source_of_extra(values, name) for name in _SOURCES)
+            numbers = {name: int(value) for name, value in values.items() if name not in _SOURCES}
+            return cls(**numbers, ends=ends, source=source, covers=covers)
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptFileError(path, f"statistics cannot be read: {error}") from error
 
@@ -83,6 +85,7 @@ class BatchStatistics:
         self.array[k.B_MIN_TIME], self.array[k.B_MAX_TIME] = NO_TIME
         self.array[k.B_MAX_TOPIC] = -1
         self.source: Source | None = None  # of the last batch that is not partial
+        self.covers: Source | None = None  # of a partial one behind it
         self._ends_keys = np.empty(0, np.uint64)
         self._ends_values = np.empty(0, np.int64)
         if with_ends and schema.has_end_offsets:
@@ -124,8 +127,10 @@ class BatchStatistics:
 
     def note_source(self, source: Source) -> None:
         """Note the position that a batch brought."""
-        if not source.partial:
-            self.source = source
+        if source.partial:
+            self.covers = source
+        else:
+            self.source, self.covers = source, None
 
     def bind(self, *, slots: int, rows: int, published: int = 0) -> None:
         """Say where slot 0, row 1, and what readers may see lie in memory."""
@@ -137,8 +142,9 @@ class BatchStatistics:
         """Return what a sealed file keeps."""
         rows = self.next_row - 1
         return SealedStatistics(
-            self.items, rows, self.batches, self.crc, *self.time_bounds, self.ends(), self.source
-        )
+            self.items, rows, self.batches, self.crc, *self.time_bounds, self.ends(),
+            self.source, self.covers,
+        )  # fmt: skip
 
     def restore(self, sealed: SealedStatistics) -> None:
         """Take what a sealed file says instead of scanning its batches."""
@@ -148,7 +154,7 @@ class BatchStatistics:
         self.array[k.B_ITEMS] = sealed.item_count
         self.array[k.B_MIN_TIME] = sealed.min_time
         self.array[k.B_MAX_TIME] = sealed.max_time
-        self.source = sealed.source
+        self.source, self.covers = sealed.source, sealed.covers
         if sealed.ends:
             self._load_ends(sealed.ends)
 

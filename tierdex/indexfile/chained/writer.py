@@ -126,6 +126,11 @@ class ChainedWriter(ChainedReader):
         """The last source position of the batches, None when none has one."""
         return self._statistics.source
 
+    @property
+    def covers(self) -> Source | None:
+        """The position that the last entries come from, None where no log has them."""
+        return self._statistics.covers or self._statistics.source
+
     def append(self, batch: Sequence[ItemColumns | ItemRows], source: Source | None = None) -> int:
         """Write all items as one atomic batch and return the new `published`.
 

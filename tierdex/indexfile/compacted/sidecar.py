@@ -34,7 +34,7 @@ from tierdex.indexfile.header import FileHeader, decode_header
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.source import source_of_extra
+from tierdex.indexfile.source import COVERS_NAME, EXTRA_NAME, source_of_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,8 +150,16 @@ class Sidecar(PageRanges):
     @property
     def source(self) -> Source | None:
         """Up to where a log has what is indexed, None in an index of no log. Raises CorruptFileError."""
+        return self._position(EXTRA_NAME)
+
+    @property
+    def covers(self) -> Source | None:
+        """The position that the last entries come from. Raises CorruptFileError."""
+        return self._position(COVERS_NAME) or self.source
+
+    def _position(self, name: str) -> Source | None:
         try:
-            return source_of_extra(self.extra)
+            return source_of_extra(self.extra, name)
         except ValueError as error:
             raise CorruptFileError(self.path, str(error)) from error
 

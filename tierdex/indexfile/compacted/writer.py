@@ -41,7 +41,7 @@ from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.row_scan import count_topics, keep_rows, last_run, mark_runs
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.source import EXTRA_NAME
+from tierdex.indexfile.source import COVERS_NAME, EXTRA_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -62,7 +62,7 @@ class FilePlan:
     """What a compacted file is going to hold. Every row must lie within `bounds`.
 
     `expected_items` sizes the filter; `dates` are the `begin_ms` and `sealed_at_ms` of its statistics;
-    `source` says up to where a log has what is indexed.
+    `source` and `covers` say up to where a log has what is indexed (`indexfile.source`).
     """
 
     uuid: bytes
@@ -73,6 +73,7 @@ class FilePlan:
     expected_items: int
     dates: Mapping[str, int] = field(default_factory=dict)
     source: Source | None = None
+    covers: Source | None = None
     group_sizes: GroupSizes = GROUP_SIZES
 
 
@@ -151,8 +152,9 @@ class CompactedWriter:
         self._dictionaries = plan.dictionaries
         self._filter_bits = filter_bits
         self._extra: dict[str, int | str] = dict(plan.dates)
-        if plan.source is not None:
-            self._extra[EXTRA_NAME] = plan.source.encode().hex()
+        for name, source in ((EXTRA_NAME, plan.source), (COVERS_NAME, plan.covers)):
+            if source is not None:
+                self._extra[name] = source.encode().hex()
         self._plan = PagePlan.from_bounds(schema, plan.bounds, plan.uuid)
         self._filter = FilterBuilder(
             plan.uuid, filter_bits, plan.expected_items, keys_per_partition=plan.group_sizes.keys

@@ -143,6 +143,22 @@ class GroupedFile(GroupedSidecar):
             above, skip, max_count=max_count, max_bytes=max_bytes, first_offset=offset, is_first=is_first,
         )  # fmt: skip
 
+    def offset_near(self, topic: bytes, queue_id: int, timestamp: int) -> int:
+        """Return an offset of a queue before which no message here has a time >= `timestamp`.
+
+        The directory has the times of each page. Raises CorruptFileError.
+        """
+        place = self.find(topic, queue_id)
+        if place is None:
+            return 0
+        count = place.next_offset - place.first_offset
+        first, last = self.page_of(place.queue, 0), self.page_of(place.queue, count - 1)
+        late = self.directory()["max_time"][first : last + 1] >= timestamp
+        if not late.any():
+            return place.next_offset
+        page = first + int(late.argmax())
+        return place.first_offset + (self.page_first(page)[1] if page > first else 0)
+
     def plan(self, place: QueuePlace, offset: int, count: int) -> PageSpan:
         """Return the pages that hold `count` messages of a queue from `offset` on, as one range."""
         last = min(offset + count, place.next_offset) - 1
@@ -190,6 +206,11 @@ class GroupedFile(GroupedSidecar):
         if len(data) != span.length or (np.diff(begins) <= 0).any():
             raise CorruptFileError(self.path, f"{len(data)} bytes of {page_count} pages")
         return OpenPages(data, begins, first=first_page, seed=self._page_seed)
+
+    def mapped_bytes(self) -> np.ndarray:
+        """Return all bytes of a file that lies here whole (u1)."""
+        assert self._mapping is not None, "only its tail is here"
+        return self._mapping.array.view(np.ndarray)
 
     def check(self) -> list[str]:
         """Return every broken rule, in words; empty means the file is sound. Reads it whole."""

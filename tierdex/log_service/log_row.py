@@ -1,0 +1,66 @@
+"""The manifest row of a log file: what a reader knows of it before it asks for anything.
+
+`schema` says, as JSON, what the row of an index file has no word for: the generation, and where the journal's
+batches end. Depends on fileparts, lifecycle and errors.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.errors import CorruptFileError
+from tierdex.fileparts.predecessor import Predecessor
+from tierdex.lifecycle.manifest import LOG_KIND, FileRow
+
+if TYPE_CHECKING:
+    from tierdex.log_service.log_file import GroupedLogFile
+
+
+class LogRowMore(NamedTuple):
+    """What `schema` says of a log file."""
+
+    generation: int
+    end: Predecessor
+
+    def encode(self) -> str:
+        uuid, count, crc = self.end
+        return json.dumps(
+            {"generation": self.generation, "end": [uuid.hex(), count, crc]}, separators=(",", ":")
+        )
+
+    @classmethod
+    def of(cls, row: FileRow) -> LogRowMore:
+        """Return what a row says. Raises CorruptFileError."""
+        try:
+            found = json.loads(row.schema)
+            uuid, count, crc = found["end"]
+            end = Predecessor(bytes.fromhex(uuid), int(count), int(crc))
+            return cls(int(found["generation"]), end)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFileError(row.object_key, f"its row is no log file's: {error}") from error
+
+
+def make_log_row(reader: GroupedLogFile, object_key: str, dates: dict[str, int]) -> FileRow:
+    """Return the row of a compacted file; `dates` are `begin_ms` and `sealed_at_ms`.
+
+    Number and topics are the caller's to say: here they are 0 and any.
+    """
+    file = reader.file
+    return FileRow(
+        uuid=file.uuid,
+        number=0,
+        object_key=object_key,
+        bytes=file.bytes,
+        item_count=file.message_count,
+        slot_count=0,
+        min_time=file.min_time,
+        max_time=file.max_time,
+        begin_ms=dates["begin_ms"],
+        sealed_at_ms=dates["sealed_at_ms"],
+        sidecar_position=file.sidecar_position,
+        tail_crc=file.footer_crc,
+        topics=None,
+        schema=LogRowMore(reader.generation, reader.end_of_batches).encode(),
+        kind=LOG_KIND,
+    )

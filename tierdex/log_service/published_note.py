@@ -1,0 +1,148 @@
+"""What of the log lies in the store alone: a small file `DATA/log/PUBLISHED`, older than any copy that goes.
+
+It has the end offset of every queue that is published, so that offsets go on while the store cannot be
+reached, and the files that were published from here, so that the index knows what the log has. The manifest
+knows both as well: a note that is missing or damaged is made anew from the store.
+
+::
+
+    one line of text    checksum of all that follows it, then JSON: generation, files
+    queue table         where queues end (`logfile.queue_ends`)
+
+Depends on errors, fileparts, logfile and whole_file.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import google_crc32c
+
+from tierdex.errors import CorruptFileError, InvalidRequestError
+from tierdex.fileparts.predecessor import Predecessor
+from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
+from tierdex.whole_file import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+    from tierdex.indexfile.source import Source
+
+_NAME: Final = "PUBLISHED"
+_CRC_DIGITS: Final = 8
+
+
+class FileContents(NamedTuple):
+    """What one file adds: the end offsets of its queues, and its generation."""
+
+    ends: QueueEnds
+    generation: int
+
+
+class NotedFile(NamedTuple):
+    """A file that is published: its number, and where its batches end."""
+
+    number: int
+    end: Predecessor
+
+
+@dataclass(frozen=True)
+class PublishedNote:
+    """The published part of a folder's log: where its queues end, and its files by uuid. A value."""
+
+    ends: QueueEnds = NO_QUEUES
+    files: Mapping[bytes, NotedFile] = field(default_factory=dict)
+    generation: int = 0
+
+    @property
+    def end(self) -> Predecessor | None:
+        """Where the batches of the newest file end, None without one."""
+        newest = max(self.files.values(), key=lambda file: file.number, default=None)
+        return None if newest is None else newest.end
+
+    def with_file(
+        self, uuids: Iterable[bytes], file: NotedFile, contents: FileContents
+    ) -> PublishedNote:
+        """Return the note with one more file: under its uuid, and those of the files merged into it."""
+        return PublishedNote(
+            self.ends.joined(contents.ends),
+            {**self.files, **dict.fromkeys(uuids, file)},
+            max(self.generation, contents.generation),
+        )
+
+    def without(self, is_gone: Callable[[bytes], bool]) -> PublishedNote:
+        """Return the note without files that nobody asks for any more; their ends stay."""
+        return replace(self, files={u: file for u, file in self.files.items() if not is_gone(u)})
+
+    def number_before(self, source: Source | None) -> int:
+        """Return up to which number an index has all files whole that goes as far as `source`; -1: none."""
+        file = None if source is None else self.files.get(source.uuid)
+        if source is None or file is None:
+            return -1
+        is_last = file.end.uuid == source.uuid  # of the journals in it
+        is_whole = not source.partial and source.batch_count >= file.end.batch_count
+        return file.number if is_last and is_whole else file.number - 1
+
+    def write(self, filesystem: FileSystem, root: Path) -> None:
+        """Replace the note in the folder `root`, durably. Raises OSError."""
+        line = {
+            "generation": self.generation,
+            "files": [
+                [number, uuid.hex(), end.uuid.hex(), end.batch_count, end.batch_crc]
+                for uuid, (number, end) in self.files.items()
+            ],
+        }
+        data = json.dumps(line).encode() + b"\n" + self.ends.encode()
+        replace_file(filesystem, root / _NAME, b"%08x " % google_crc32c.value(data) + data)
+
+    @classmethod
+    def read(cls, filesystem: FileSystem, root: Path) -> PublishedNote | None:
+        """Return the note of the folder `root`, None without one. Raises OSError, CorruptFileError."""
+        path = root / _NAME
+        try:
+            with closing(filesystem.open(path)) as file:
+                found = file.read_at(0, file.size())
+        except FileNotFoundError:
+            return None
+        crc, _, rest = found.partition(b" ")
+        if crc != b"%08x" % google_crc32c.value(rest):
+            raise CorruptFileError(path, "does not verify")
+        line, _, data = rest.partition(b"\n")
+        try:
+            return cls._decode(json.loads(line), data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFileError(path, f"is no note of published files: {error}") from error
+
+    @classmethod
+    def _decode(cls, line: Any, data: bytes) -> PublishedNote:
+        return cls(
+            QueueEnds.decode(data, _NAME),
+            {
+                bytes.fromhex(uuid): NotedFile(number, Predecessor(bytes.fromhex(last), count, crc))
+                for number, uuid, last, count, crc in line["files"]
+            },
+            int(line["generation"]),
+        )
+
+
+def mark_of_note(filesystem: FileSystem, root: Path) -> bytes | None:
+    """Return what tells this note of the folder `root` from another, None without one. Raises OSError."""
+    try:
+        with closing(filesystem.open(root / _NAME)) as file:
+            return file.read_at(0, _CRC_DIGITS)
+    except FileNotFoundError:
+        return None
+
+
+def refuse_published(filesystem: FileSystem, root: Path) -> None:
+    """Raise InvalidRequestError for a log of which a part lies in a store, to be opened without it."""
+    if mark_of_note(filesystem, root) is not None:
+        raise InvalidRequestError(
+            "a part of this log is published: open it with `index=True` and its `store`",
+            field="index",
+        )

@@ -1,0 +1,96 @@
+"""The log's published files: where their sidecars are kept, and how ranges of them are fetched.
+
+::
+
+    manifest row --> handle in the log's table    `handle_of`: no request
+    sidecar          one GET, kept in DATA/log/uploaded/ or in memory     queues, directory: where pages lie
+    pages            one GET a range                                      `PublishedLogFile`
+
+The store is that of the index beside the log, which may be opened anew: it is bound, not held.
+
+Depends on index_service, lifecycle, logfile, published_file and errors.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tierdex.errors import CorruptFileError, UnavailableError
+from tierdex.index_service.readers.sidecar_cache import TailCache
+from tierdex.index_service.view.manifest_follower import Shelf
+from tierdex.lifecycle.file_handle import FileHandle
+from tierdex.lifecycle.manifest import LOG_KIND
+from tierdex.log_service.published_file import PublishedLogFile
+from tierdex.logfile.grouped.file import GroupedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.filesystem import FileSystem
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.settings import Settings
+    from tierdex.storage_layer.base import Store
+
+
+class LogTails(TailCache[GroupedFile]):
+    """Opens sidecars of log files; pages of an open one come by range GETs."""
+
+    store: Store | None = None
+
+    def _open_tail(self, row: FileRow, tail: memoryview, name: str) -> GroupedFile:
+        read = partial(self.fetch, row)
+        return GroupedFile(tail, read, position=row.sidecar_position, name=name)
+
+    def fetch(self, row: FileRow, position: int, length: int) -> bytes:
+        """Return a range of a file's object. Raises what the store raises."""
+        if self.store is None:
+            raise UnavailableError("the log has no store yet: it is being opened")
+        return self.store.get(row.object_key, position, length)
+
+
+class Tier:
+    """The published files of a log. Safe to share between threads."""
+
+    def __init__(
+        self, filesystem: FileSystem, paths: DataPaths | None, table: FileTable, settings: Settings
+    ) -> None:
+        self.tails = LogTails(
+            filesystem, paths, settings.sidecar_cache_bytes, read_only=settings.read_only,
+            memory_bytes=settings.sidecar_memory_bytes,
+        )  # fmt: skip
+        self.table = table
+        # Why files of the own node are published that are not known here, if there are any.
+        self.unknown: Callable[[], str | None] = lambda: None
+
+    def bind(self, store: Store) -> Shelf:
+        """Fetch from `store` from here on; return where what it lists is shown."""
+        self.tails.store = store
+        return Shelf(LOG_KIND, self.table, self.handle_of, self.tails.forget)
+
+    def handle_of(self, row: FileRow, node: str) -> FileHandle:
+        return FileHandle.of_row(row, node, self.reader_of(row, node))
+
+    def reader_of(self, row: FileRow, node: str) -> PublishedLogFile:
+        return PublishedLogFile(row, node, self.tails)
+
+    def close(self) -> None:
+        self.tails.close()
+
+
+def open_grouped_tail(store: Store, row: FileRow) -> GroupedFile:
+    """Open a published log file to read all of it; sends one request, for its tail.
+
+    Raises what the store raises, and CorruptFileError when the object is not the row's.
+    """
+
+    def read(position: int, length: int) -> bytes:
+        return store.get(row.object_key, position, length)
+
+    tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
+    file = GroupedFile(tail, read, position=row.sidecar_position, name=row.object_key)
+    if file.uuid != row.uuid or file.footer_crc != row.tail_crc:
+        raise CorruptFileError(row.object_key, "is not the file that the manifest lists")
+    return file
