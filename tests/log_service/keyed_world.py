@@ -58,11 +58,11 @@ class KeyedWorld:
         self.now_ms = clock.now_ms()
 
     def expire(self, log: MessageLog) -> None:
-        """Let all compacted files go: what they hold may be gone from here on, and is once this returns."""
+        """Let all compacted files go, published ones as well: what they hold may be gone from here on, and is once this returns."""
         compacted = [
             handle
-            for handle in log._components.table.version.files.local()
-            if handle.state is FileState.COMPACTED
+            for handle in log._components.table.version.files.iterate()
+            if handle.state in (FileState.COMPACTED, FileState.UPLOADED)
         ]
         for topic, queue_id in self.handed:
             for handle in compacted:

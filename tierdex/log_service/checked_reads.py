@@ -18,7 +18,7 @@ from tierdex.value_rules import INT32_MAX, check_integer, check_topic
 if TYPE_CHECKING:
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.levels import Level
-    from tierdex.log_service.open_log import LogComponents
+    from tierdex.log_service.log_components import LogComponents
     from tierdex.log_service.reads import QueuePosition
 
 WAIT_MOST_S: Final = 86_400.0

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from tierdex.log_service.answer import FoundMessages, ReadAnswer
     from tierdex.log_service.appender import Appended, AppendRows
     from tierdex.log_service.followed_index import FollowedIndex
+    from tierdex.log_service.log_components import LogComponents, LogWriting
     from tierdex.log_service.log_index import LogIndex
-    from tierdex.log_service.open_log import LogComponents, LogWriting
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
 

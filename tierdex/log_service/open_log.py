@@ -15,9 +15,6 @@ other modules of this folder.
 from __future__ import annotations
 
 import logging
-import threading
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,11 +23,9 @@ from tierdex.compactor.local_work import LocalWork
 from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.unit import FileClaims, UnitWorker
 from tierdex.errors import (
-    ClosedError,
     CorruptFileError,
     InvalidRequestError,
     NotFoundError,
-    TierdexError,
 )
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
 from tierdex.filesystem import make_durable_folder
@@ -46,13 +41,13 @@ from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recove
 from tierdex.log_service.active_journal import ActiveJournal
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.appender import Appender
-from tierdex.log_service.clean_close import note_clean_close, take_clean_close
+from tierdex.log_service.clean_close import take_clean_close
 from tierdex.log_service.committer import Committer
 from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
 from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.journal_tending import JournalTending
-from tierdex.log_service.levels import Level
+from tierdex.log_service.log_components import LogComponents, LogWriting, newest_end
 from tierdex.log_service.log_kind import LogKind, LogWork
 from tierdex.log_service.log_merge import LogMerging
 from tierdex.log_service.log_options import LogOptions
@@ -84,12 +79,10 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.unit import Unit
     from tierdex.errors import FencedError
-    from tierdex.fileparts.predecessor import Predecessor
     from tierdex.filesystem import FolderLock
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import ManifestState
     from tierdex.log_service.followed_index import FollowedIndex
-    from tierdex.log_service.log_index import LogIndex
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -98,154 +91,6 @@ logger = logging.getLogger(__name__)
 
 LOCAL_WORKER = "log-compactor"
 HOUSEKEEPING_WORKER = "log-housekeeping"
-
-_STOP_TIMEOUT_S = 60.0
-
-
-@dataclass
-class LogWriting:
-    """What the owner of a log has besides its files."""
-
-    queues: QueueTable
-    active: ActiveJournal
-    committer: Committer
-    appender: Appender
-    singles: SingleAppends
-    timer: Timer
-    tending: JournalTending
-    kind: LogKind
-    local: UnitWorker  # seals and compacts
-    housekeeping: UnitWorker  # expires and merges
-    retention: LogRetention
-    merging: LogMerging
-    scrubber: Scrubber
-    units: Callable[[], Iterable[Unit]]  # of the one
-    chores: Callable[[], Iterable[Unit]]  # of the other
-    next_journal: NextJournal
-    lock: SharedFolderLock
-    paths: DataPaths
-    log_index: LogIndex | None = None
-    threads: list[WorkerThread] = field(default_factory=list)
-
-    def look_at_everything(self) -> None:
-        """Make all housekeeping due at once."""
-        self.retention.look_at_everything()
-        self.merging.look_at_everything()
-
-    def run_one(self) -> bool:
-        """Do the first work on files that is due; False when none is. Raises its error."""
-        return self.local.run_first(self.units()) or self.housekeeping.run_first(self.chores())
-
-    def asked_index(self) -> LogIndex:
-        """Return the index. Raises InvalidRequestError in a log that was opened without one."""
-        if self.log_index is None:
-            raise _no_index()
-        return self.log_index
-
-
-@dataclass
-class LogComponents:
-    """An open log. `missing` are files that do not open; `refusal` is why every call is refused."""
-
-    options: LogOptions
-    seams: Seams
-    table: FileTable
-    gone: GoneRecord
-    reads: LogReads
-    tail_reads: TailReads
-    writing: LogWriting | None = None
-    follower: FolderReader | None = None
-    missing: list[MissingMessages] = field(default_factory=list)
-    refusal: TierdexError | None = None
-    fenced: TierdexError | None = (
-        None  # why no append is taken any more: another owner has the node
-    )
-    tier: Tier | None = None
-    open_index: Callable[[], FollowedIndex] | None = None  # of a log that is only read
-    followed_index: FollowedIndex | None = None
-    opening: threading.Lock = field(default_factory=threading.Lock)
-
-    def follow_index(self) -> FollowedIndex:
-        """Return the index of a log that is only read, opened at the first call. InvalidRequestError."""
-        if self.open_index is None:
-            raise _no_index()
-        with self.opening:
-            if self.followed_index is None:
-                self.followed_index = self.open_index()
-        return self.followed_index
-
-    def show_published(self, gone: list[FileHandle]) -> None:
-        """Show what the manifest lists, and take out files that are gone, as far as it can be read."""
-        self.follow_index().show_published(gone)
-
-    def check_open(self) -> None:
-        """Raise ClosedError, or ForkedError in a child, when no call is answered any more."""
-        if self.refusal is not None:
-            raise type(self.refusal)(*self.refusal.args)
-
-    def check_accepts(self) -> None:
-        """Raise when no more appends are taken: as `check_open`, or FencedError."""
-        refusal = self.refusal or self.fenced
-        if refusal is not None:
-            raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up
-
-    def close(self) -> None:
-        """Make everything durable, note that, stop the threads, give files and lock back; done once."""
-        if self.refusal is not None:
-            return
-        self.refusal = ClosedError("the message log was closed")
-        try:
-            if self.writing is not None:
-                self._close_writing(self.writing)
-        finally:
-            if self.followed_index is not None:
-                self.followed_index.close()
-            self._close_files()
-            if self.tier is not None:
-                self.tier.close()
-
-    def _close_writing(self, writing: LogWriting) -> None:
-        try:
-            writing.local.is_stopping = writing.housekeeping.is_stopping = True
-            for thread in writing.threads:
-                thread.ask_to_stop()
-            writing.committer.wake = None
-            with writing.committer.append_lock:
-                commit = writing.committer.join(Level.DISK)
-            for thread in writing.threads:
-                thread.stop(_STOP_TIMEOUT_S)
-            writing.committer.wait(commit, Level.DISK)
-            writing.next_journal.close()
-            end = newest_end(self.table, writing.kind.note) or NO_PREDECESSOR
-            note_clean_close(self.seams.filesystem, writing.paths.root, end)
-        finally:
-            with (
-                ExitStack() as closing
-            ):  # from the last line up, each also after an error of another
-                closing.callback(writing.lock.release)
-                closing.callback(self._close_files)
-                if writing.log_index is not None:
-                    closing.callback(writing.log_index.close)
-
-    def _close_files(self) -> None:
-        with self.table.snapshot() as snapshot:
-            self.table.remove(*snapshot.files)
-
-
-def _no_index() -> InvalidRequestError:
-    """Return the error of a question about keys to a log without an index."""
-    return InvalidRequestError(
-        "this log was opened without an index: open it with `index=True`", field="key"
-    )
-
-
-def newest_end(table: FileTable, note: PublishedNote) -> Predecessor | None:
-    """Return where the batches of the newest file end, published or not; None without a file."""
-    local = table.version.files.local()
-    if not local:
-        return note.end
-    end: Predecessor = local[-1].reader.end_of_batches
-    return end
 
 
 class IndexChoice(NamedTuple):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.answer import TimerHour
     from tierdex.log_service.checked_reads import CheckedReads
-    from tierdex.log_service.open_log import LogComponents, LogWriting
+    from tierdex.log_service.log_components import LogComponents, LogWriting
 
 _ATTEMPTS = 5  # a file may be moved between the look at the table and its opening
 
