@@ -58,7 +58,7 @@ class KeyedWorld:
         self.now_ms = clock.now_ms()
 
     def expire(self, log: MessageLog) -> None:
-        """Let all compacted files go, published ones as well: what they hold may be gone from here on, and is once this returns."""
+        """Let compacted files go, published or not: what they hold may be gone from here on, and is then."""
         compacted = [
             handle
             for handle in log._components.table.version.files.iterate()
