@@ -33,8 +33,8 @@ HEAVY = (
 PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
     "FoundMessages", "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady",
-    "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "TimerHour", "Unasked",
-    "__version__", "errors", "follow",
+    "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Receipt", "TimerHour",
+    "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",

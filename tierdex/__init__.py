@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
+    from tierdex.index_service.receipt import Receipt
     from tierdex.log_service.answer import (
         AppendReceipt,
         FoundMessages,
@@ -52,6 +53,7 @@ __all__ = [
     "PendingBatch",
     "QueueReader",
     "ReadAnswer",
+    "Receipt",
     "TimerHour",
     "Unasked",
     "__version__",
@@ -66,6 +68,7 @@ _HOMES = {
     "tierdex.index_service.file_info": ("FileInfo", "NodeInfo"),
     "tierdex.index_service.health": ("NotReady",),
     "tierdex.index_service.index": ("Index",),
+    "tierdex.index_service.receipt": ("Receipt",),
     "tierdex.log_service.answer": (
         "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "TimerHour",
     ),
