@@ -481,13 +481,15 @@ class MessageLog(OperatedLog):
         """Do all work on files that is due, of the index as well; return the number of steps."""
         writing = self._writing()
         writing.look_at_everything()
-        log_index, steps = writing.log_index, 0
+        table, log_index, steps = self._components.table, writing.log_index, 0
         while True:
+            before = table.version
             if log_index is not None:
                 log_index.catch_up()  # what is not indexed is not compacted
-            if not writing.run_one():
+            if writing.run_one():
+                steps += 1
+            elif table.version is before:  # else a worker sealed a file that was not caught up yet
                 break
-            steps += 1
         return steps if log_index is None else steps + log_index.index.run_compaction()
 
     def health(self) -> list[NotReady]:
