@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.log_service.keyed_world import KeyedWorld
+from tests.log_service.keyed_world import TINY_INDEX, KeyedWorld
 from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tests.log_service.test_crash import Story
 from tierdex.errors import CorruptFileError
@@ -33,6 +33,23 @@ def bodies(log, topic, queue_id, offset=0) -> list[bytes]:
     answer = log.read(topic, queue_id, offset)
     assert answer.complete, answer.missing
     return [message.body for message in answer.messages]
+
+
+def test_message_is_found_by_its_key_while_the_log_has_it_although_its_index_file_is_older():
+    story = Story()
+    log = open_log(story.disk, topic_retention={"a": DAY}, **TINY_INDEX)
+    log.append(topic="a", queue_id=0, body=b"x", keys=["k"])
+    log.catch_up()
+    log.index.roll()
+    log.index.run_compaction()
+    later(log, DAY)
+    assert [message.body for message in log.get("a", key="k")] == bodies(log, "a", 0) == [b"x"]
+    log.roll()
+    seal_rolled(log)
+    later(log, DAY)
+    answer = log.get("a", key="k")
+    assert (len(answer), [place.offset for place in answer.expired]) == (0, [0])
+    assert bodies(log, "a", 0) == []
 
 
 def test_queue_whose_files_are_all_gone_goes_on_where_it_ended_also_after_a_restart():

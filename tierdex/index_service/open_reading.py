@@ -63,6 +63,7 @@ def open_reading(
         view.manifests,
         folder_follower=_follow_folder(paths, view, is_store_named=is_store_named),
         rocketmq=view.rocketmq,
+        led_node=None if shelf_of is None else settings.node,
     )
     if paths is not None:
         view.manifests.show_beside(_files_of_folder(paths, view, read_view))

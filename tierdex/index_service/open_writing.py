@@ -167,6 +167,7 @@ class _OwnerOpening:
             quarantine=self._quarantine,
             rocketmq=self._view.rocketmq,
             unwritten=writer.unwritten,
+            led_node=None if self._leader is None else self._view.settings.node,
         )
         forgetter = Forgetter(self._view, read_view, writer)
         compaction = self._make_compaction(writer, forgetter)

@@ -40,13 +40,18 @@ class ReadView:
         folder_follower: FolderFollower | None = None,
         rocketmq: RocketmqView | None = None,
         unwritten: Callable[[], str | None] = lambda: None,
+        led_node: str | None = None,
     ) -> None:
-        """`unwritten` says why received entries cannot be shown, if they cannot."""
+        """`unwritten` says why received entries cannot be shown, if they cannot.
+
+        Of `led_node` a message log beside the index says which messages are too old: none is hidden here.
+        """
         self._manifests = manifests
         self._quarantine = quarantine
         self._folder_follower = folder_follower
         self._rocketmq = rocketmq
         self._unwritten = unwritten
+        self._led_node = led_node
         self.folder_read_ms = 0  # when the folder that is followed was last read whole
         self._with_missing = tuple(
             p for p in (quarantine, folder_follower, rocketmq) if p is not None
@@ -154,4 +159,5 @@ class ReadView:
         return missing
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
-        return self._manifests.hides(handle, topic)
+        """Say whether the topic's own retention has passed for a file."""
+        return handle.node != self._led_node and self._manifests.hides(handle, topic)
