@@ -71,8 +71,12 @@ class Topics:
         given = {key.replace("_", "."): value for key, value in settings.items()}
         if str(given) not in self._producers:
             self._producers[str(given)] = Producer(
-                {"bootstrap.servers": self.address, "linger.ms": 1, "log_level": 0, **given}
-            )
+                {
+                    "bootstrap.servers": self.address, "linger.ms": 1, "log_level": 0,
+                    "max.in.flight": 1,  # else a batch that is sent again comes behind the next
+                    **given,
+                }
+            )  # fmt: skip
         return self._producers[str(given)]
 
     def produce(self, name, partition, records, *, timestamp=None, **settings):

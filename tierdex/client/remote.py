@@ -4,7 +4,8 @@ Names, classes of answers and errors are those of the embedded index; `received`
 memory. Both clients send the calls of calls.py and differ only in how they wait. Reads are repeated
 when the service or the network fails, puts are not (see retrying.py).
 
-Depends on httpx2, client.calls, fork, refusals, remote_log and retrying. Async lives here and in app/ only.
+Depends on httpx2, client.answers, client.calls, fork, refusals, remote_log and retrying. Async lives here
+and in app/ only.
 """
 
 from __future__ import annotations
