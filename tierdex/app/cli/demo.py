@@ -40,6 +40,7 @@ or open {url} in a browser: a lookup shows the flights, "Messages" a queue.
 """
 INDEX_DATA = Path("data-index")
 _NO_MERGE = 1000
+_JOURNAL_BYTES = 64 << 20  # a month is 3 MB, and twelve journals of the usual size reserve 12 GiB
 
 
 def demo(
@@ -60,6 +61,7 @@ def demo(
     settings = parse_settings(setting)
     if not index:
         settings.setdefault("merge_min_files", _NO_MERGE)  # a file a month is to be looked at
+        settings.setdefault("journal_bytes", _JOURNAL_BYTES)
     server = server_settings(None, port, None, settings)
     (_load if index else _load_messages)(folder, store, settings)
     if not once:
