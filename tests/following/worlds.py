@@ -18,11 +18,15 @@ class Sent(NamedTuple):
 
 
 class MemoryWorld:
-    """The log of the follower's tests. (`server` of a world: the fixture that it is made with.)"""
+    """The log of the follower's tests. (`server` of a world: the fixture that it is made with.)
+
+    `loses`: old records can be dropped from it. `widens`: a partition can be added to it.
+    """
 
     server = "tmp_path"
     partitions = (0, 1)
-    can_lose = True
+    loses = True
+    widens = True
 
     def __init__(self, folder, name):
         self.log = MemoryLog(self.partitions, name)
@@ -48,7 +52,8 @@ class FolderWorld:
     """Files of JSON lines. A line has neither key nor headers."""
 
     server = "tmp_path"
-    can_lose = False
+    loses = False
+    widens = True
 
     def __init__(self, folder, name):
         self._folder = folder / name
@@ -89,7 +94,8 @@ class KafkaWorld:
     """A topic of the session's broker."""
 
     server = "kafka"
-    can_lose = True
+    loses = True
+    widens = True
 
     def __init__(self, broker, name, **settings):
         self.broker, self.name = broker, name
@@ -120,7 +126,8 @@ class RedisWorld:
     """Two streams of the session's server, written apart by ten entries of one millisecond each."""
 
     server = "redis"
-    can_lose = True
+    loses = True
+    widens = False
     partitions = (0, 1)
 
     def __init__(self, server, name):
@@ -142,9 +149,6 @@ class RedisWorld:
         identifier = f"{offset >> 21}-{offset & (1 << 21) - 1}"
         self._client.xtrim(self._names[partition], minid=identifier, approximate=False)
 
-    def add_partition(self):
-        return None
-
     def source(self):
         return open_source(self.address, {"value": "v"})
 
@@ -156,7 +160,8 @@ class JetStreamWorld:
     """A stream of the session's server: one partition."""
 
     server = "nats"
-    can_lose = True
+    loses = True
+    widens = False
     partitions = (0,)
 
     def __init__(self, server, name):
@@ -180,9 +185,6 @@ class JetStreamWorld:
 
     def lose_before(self, partition, offset):
         self._server.run(lambda stream: stream.purge_stream(self._name, seq=offset))
-
-    def add_partition(self):
-        return None
 
     def source(self):
         return open_source(self.address)
