@@ -3,8 +3,10 @@
 ::
 
     register(spark)                     spark.read / df.write / df.writeStream .format("tierdex")
+                                        spark.read / spark.readStream .format("tierdex-log")
     build  index_table                  DataFrames, and files that stay in place -> index files
     entries  lookup  fetch_rows         keys -> entries -> the rows they point at
+    messages                            the messages that logs have published
     key_is                              the condition that a row is an entry of these keys
     merge  verify  collect_garbage      maintain a store
     last_scan                           what the last scan or lookup considered, pruned, requested
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tierdex.pipeline.key_predicate import key_is
     from tierdex.pipeline.lookup_job import lookup
     from tierdex.pipeline.merge_job import collect_garbage, merge
+    from tierdex.pipeline.message_scan import messages
     from tierdex.pipeline.registration import register
     from tierdex.pipeline.row_fetch import fetch_rows
     from tierdex.pipeline.scan_report import last_scan
@@ -43,6 +46,7 @@ _HOMES = {  # no module has the name of a function: importing it would hide the 
     "lookup": "lookup_job",
     "make_session": "session",
     "merge": "merge_job",
+    "messages": "message_scan",
     "plain_errors": "session",
     "register": "registration",
     "verify": "verify_job",
@@ -58,6 +62,7 @@ __all__ = [
     "lookup",
     "make_session",
     "merge",
+    "messages",
     "plain_errors",
     "register",
     "verify",

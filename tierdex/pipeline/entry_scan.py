@@ -49,7 +49,7 @@ def entries(
         "nodes": nodes,
         "columns": columns,
     }
-    chosen = {name: _listed(value) for name, value in lists.items() if value is not None}
+    chosen = {name: listed(value) for name, value in lists.items() if value is not None}
     for name, time in (("beginTime", begin), ("endTime", end)):
         if time is not None:
             chosen[name] = str(parse_time(time, field=name))
@@ -59,6 +59,6 @@ def entries(
     return spark.read.format("tierdex").options(**chosen).load(store_url)
 
 
-def _listed(names: str | Sequence[str]) -> str:
+def listed(names: str | Sequence[str]) -> str:
     """Return names as an option's JSON list: a key may hold a comma, and spaces at its ends."""
     return json.dumps([names] if isinstance(names, str) else list(names))

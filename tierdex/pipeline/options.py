@@ -75,32 +75,32 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Raises InvalidRequestError naming the option."""
-        given = _known(options, _READ_NAMES)
-        topics = _names(given, "topic")
-        keys = _names(given, "keys")
+        given = known_options(options, _READ_NAMES)
+        topics = names_of(given, "topic")
+        keys = names_of(given, "keys")
         if keys is not None and (topics is None or len(topics) != 1):
             raise InvalidRequestError("needs the option topic, one topic", field="keys")
-        message_ids = _names(given, "messageIds")
+        message_ids = names_of(given, "messageIds")
         if keys is not None and message_ids is not None:
             raise InvalidRequestError("choose keys or messageIds", field="messageIds")
         on_error = given.get("onError", "fail")
         if on_error not in {"fail", "partial"}:
             raise InvalidRequestError("must be fail or partial", field="onError")
-        begin = _time(given, "beginTime", MIN_TIME)
-        end = _time(given, "endTime", MAX_TIME)
+        begin = time_of(given, "beginTime", MIN_TIME)
+        end = time_of(given, "endTime", MAX_TIME)
         if begin > end:
             raise InvalidRequestError("lies after endTime", field="beginTime")
         return cls(
-            link=StoreLink.of(given.get("path"), _credentials(options)),
-            columns=_names(given, "columns"),
+            link=StoreLink.of(given.get("path"), credentials_of(options)),
+            columns=names_of(given, "columns"),
             topics=topics,
             keys=keys,
             message_ids=message_ids,
             begin=begin,
             end=end,
             is_partial=on_error == "partial",
-            nodes=_names(given, "nodes"),
-            items_per_partition=_number(given, "itemsPerPartition", ITEMS_PER_PARTITION),
+            nodes=names_of(given, "nodes"),
+            items_per_partition=number_of(given, "itemsPerPartition", ITEMS_PER_PARTITION),
         )
 
 
@@ -119,8 +119,8 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Raises InvalidRequestError naming the option."""
-        given = _known(options, _WRITE_NAMES)
-        filter_bits = _number(given, "filterBits", 16, least=0)
+        given = known_options(options, _WRITE_NAMES)
+        filter_bits = number_of(given, "filterBits", 16, least=0)
         if filter_bits not in {0, 8, 16}:
             raise InvalidRequestError("must be 16, 8 or 0", field="filterBits")
         node = given.get("node", DEFAULT_NODE)
@@ -132,10 +132,10 @@ class WriteOptions:
         if offsets not in {"bytes", "sequence"}:
             raise InvalidRequestError("must be bytes or sequence", field="offsets")
         return cls(
-            link=StoreLink.of(given.get("path"), _credentials(options)),
+            link=StoreLink.of(given.get("path"), credentials_of(options)),
             node=node,
-            target_entries=_number(given, "targetEntries", TARGET_ENTRIES),
-            time_bucket_ms=_number(given, "timeBucket", 0, least=0),
+            target_entries=number_of(given, "targetEntries", TARGET_ENTRIES),
+            time_bucket_ms=number_of(given, "timeBucket", 0, least=0),
             filter_bits=filter_bits,
             offsets=offsets,
             merge_small=merge_small == "true",
@@ -167,7 +167,7 @@ def _parsed(text: str) -> int | datetime.datetime | None:
         return None
 
 
-def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+def known_options(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     """Return the options under the spelling of `names`. Raises InvalidRequestError for an unknown one."""
     spelling = {name.lower(): name for name in (*names, *_SPARK_NAMES, *CREDENTIAL_OPTIONS)}
     known = {}
@@ -180,14 +180,14 @@ def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]
     return known
 
 
-def _credentials(options: Mapping[str, str]) -> dict[str, str]:
+def credentials_of(options: Mapping[str, str]) -> dict[str, str]:
     spelling = {name.lower(): name for name in CREDENTIAL_OPTIONS}
     return {
         spelling[name.lower()]: value for name, value in options.items() if name.lower() in spelling
     }
 
 
-def _names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+def names_of(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     text = given.get(name)
     if text is None:
         return None
@@ -208,11 +208,11 @@ def _json_names(text: str, name: str) -> list[str]:
     return list(names)
 
 
-def _time(given: Mapping[str, str], name: str, default: int) -> int:
+def time_of(given: Mapping[str, str], name: str, default: int) -> int:
     return parse_time(given[name], field=name) if name in given else default
 
 
-def _number(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+def number_of(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     if name not in given:
         return default
     try:

@@ -1,6 +1,6 @@
-"""`register(spark)`: registers the source and the sink in a session.
+"""`register(spark)`: registers the sources and the sink in a session.
 
-Depends on data_source and scan_report.
+Depends on data_source, log_source and scan_report.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from tierdex.pipeline.data_source import TierdexDataSource
+from tierdex.pipeline.log_source import TierdexLogSource
 from tierdex.pipeline.scan_report import session_folder, use_folder
 
 
 def register(spark: Any, *, notes: str | None = None) -> None:
-    """Register ``format("tierdex")``; leave Spark's setting of filter push-down unchanged.
+    """Register ``format("tierdex")`` and ``"tierdex-log"``; leave the setting of filter push-down as it is.
 
     Arrow batches become large enough for the kernels, unless the session sets their size. `notes`
     is a folder that all machines share, for the reports of `last_scan`; without it the tasks of
@@ -21,6 +22,7 @@ def register(spark: Any, *, notes: str | None = None) -> None:
     if notes is not None:
         use_folder(notes)
     spark.dataSource.register(source_for(session_folder()))
+    spark.dataSource.register(log_source_for(session_folder()))
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     if spark.conf.get(name) == "10000":
         spark.conf.set(name, "65536")
@@ -33,3 +35,12 @@ def source_for(folder: str) -> type[TierdexDataSource]:
         notes_folder = folder
 
     return SessionSource
+
+
+def log_source_for(folder: str) -> type[TierdexLogSource]:
+    """Return the class of the log's source, in the same way."""
+
+    class SessionLogSource(TierdexLogSource):
+        notes_folder = folder
+
+    return SessionLogSource

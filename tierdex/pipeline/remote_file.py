@@ -12,12 +12,11 @@ not fetched would fail its checksum.
 
 Files stay open in the worker process for later tasks.
 
-Depends on indexfile, the store and fileparts.
+Depends on indexfile, open_files, the store and fileparts.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from tierdex.fileparts.filter import partitions_of
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import Part
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.pipeline.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import FileRow
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _WHOLE_BYTES: Final = 256 * 1024  # a sidecar up to this size is fetched whole, with one request
 _END_BYTES: Final = 4096  # holds part table and footer
-_CACHE_BYTES: Final = 256 << 20
 
 
 class RemoteFile:
@@ -139,28 +138,11 @@ def fetch_head(store: Store, row: FileRow) -> tuple[bytes, bytes]:
     return store.get(row.object_key, row.sidecar_position, max(0, length)), end
 
 
-class _OpenFiles:
-    """The open files of this worker process; the least recently used is closed first."""
-
-    def __init__(self) -> None:
-        self._files: OrderedDict[tuple[StoreLink, str], RemoteFile] = OrderedDict()
-
-    def get(self, link: StoreLink, store: Store, row: FileRow) -> RemoteFile:
-        key = (link, row.object_key)
-        found = self._files.pop(key, None) or RemoteFile(store, row)
-        found.store = store  # the task's own view, which counts its requests
-        self._files[key] = found
-        while len(self._files) > 1 and self._bytes() > _CACHE_BYTES:
-            self._files.popitem(last=False)
-        return found
-
-    def _bytes(self) -> int:
-        return sum(file.loaded_bytes for file in self._files.values())
-
-
-_open_files = _OpenFiles()
+_open_files: OpenFiles[RemoteFile] = OpenFiles(lambda file: file.loaded_bytes)
 
 
 def open_remote(link: StoreLink, store: Store, row: FileRow) -> RemoteFile:
     """Return the file, from this process's cache when an earlier task left it there."""
-    return _open_files.get(link, store, row)
+    found = _open_files.get((link, row.object_key), lambda: RemoteFile(store, row))
+    found.store = store  # the task's own view, which counts its requests
+    return found

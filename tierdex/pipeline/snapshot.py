@@ -10,7 +10,8 @@ Depends on indexfile and lifecycle.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
@@ -21,6 +22,7 @@ from tierdex.lifecycle.forgotten import (
     ForgottenEntries,
 )
 from tierdex.lifecycle.manifest import (
+    LOG_KIND,
     FilePlace,
     FileRow,
     is_replaced,
@@ -116,6 +118,32 @@ def take_snapshot(store: Store, nodes: Sequence[str] | None = None) -> Snapshot:
         if reading.error is not None:
             raise reading.error
     return snapshot_of([reading.state for reading in readings], SystemClock().now_ms())
+
+
+def take_log_snapshot(
+    store: Store, nodes: Sequence[str] | None = None
+) -> tuple[tuple[ListedFile, ...], list[ManifestState]]:
+    """Return the published files of message logs, and the manifests that list them.
+
+    Files stand in order of nodes and, within one, of publication. Raises as `take_snapshot` does.
+    """
+    readings = read_store(store, nodes)
+    for reading in readings:
+        if reading.error is not None:
+            raise reading.error
+    states = [reading.state for reading in readings]
+    now_ms = SystemClock().now_ms()
+    return tuple(file for state in states for file in log_files_of(state, now_ms)), states
+
+
+def log_files_of(state: ManifestState, now_ms: int) -> list[ListedFile]:
+    """Return a node's log files, oldest first; none counts as older than those before it."""
+    rows = sorted(state.files_of(LOG_KIND).values(), key=lambda row: row.number)
+    sealed = accumulate((row.sealed_at_ms for row in rows), max)
+    return [
+        ListedFile(state.node, replace(row, sealed_at_ms=sealed_ms), state.retention, now_ms)
+        for row, sealed_ms in zip(rows, sealed, strict=True)
+    ]
 
 
 def read_forgotten(store: Store) -> ForgottenEntries:

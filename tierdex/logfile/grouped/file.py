@@ -199,13 +199,20 @@ class GroupedFile(GroupedSidecar):
         Raises CorruptFileError, and what `read` raises.
         """
         span = self.span(first_page, page_count)
-        begins = np.empty(page_count + 1, np.int64)
-        for page in range(page_count + 1):
-            begins[page] = self._entry(first_page + page)[0] - span.position
-        data = np.frombuffer(memoryview(self.read_span(span)), np.uint8)
+        return self.open_fetched(span, self.read_span(span))
+
+    def open_fetched(self, span: PageSpan, fetched: Buffer) -> OpenPages:
+        """Open the pages of a range that was fetched; those that are damaged have no message.
+
+        Raises CorruptFileError.
+        """
+        begins = np.empty(span.page_count + 1, np.int64)
+        for page in range(span.page_count + 1):
+            begins[page] = self._entry(span.first_page + page)[0] - span.position
+        data = np.frombuffer(memoryview(fetched), np.uint8)
         if len(data) != span.length or (np.diff(begins) <= 0).any():
-            raise CorruptFileError(self.path, f"{len(data)} bytes of {page_count} pages")
-        return OpenPages(data, begins, first=first_page, seed=self._page_seed)
+            raise CorruptFileError(self.path, f"{len(data)} bytes of {span.page_count} pages")
+        return OpenPages(data, begins, first=span.first_page, seed=self._page_seed)
 
     def mapped_bytes(self) -> np.ndarray:
         """Return all bytes of a file that lies here whole (u1)."""

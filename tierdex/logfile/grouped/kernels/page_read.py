@@ -172,11 +172,11 @@ def message_flags(p: Any, i: int) -> Any:
 @kernel
 def run_of(p: Any, run: int) -> Any:
     """Return (queue less the page's first, messages) of a run."""
-    return _run_of(p, run)
+    return run_at(p, run)
 
 
 @primitive
-def _run_of(p: Any, run: int) -> Any:
+def run_at(p: Any, run: int) -> Any:
     queue = np.int64(packed_value(p[P_QUEUES], run, p[P_QUEUE_WIDTH]))
     return queue, np.int64(packed_value(p[P_COUNTS], run, p[P_COUNT_WIDTH])) + 1
 
@@ -186,7 +186,7 @@ def find_run(p: Any, queue: int) -> Any:
     """Return (first message, messages) of the queue `queue` above the page's first; 0 without any."""
     first = np.int64(0)
     for run in range(p[P_RUNS]):
-        found, count = _run_of(p, run)
+        found, count = run_at(p, run)
         if found == queue:
             return first, count
         if found > queue:
