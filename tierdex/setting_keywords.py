@@ -68,6 +68,7 @@ class SettingKeywords(TypedDict, total=False):
     cache_bytes: int
     warm_up: bool
     page_cache_bytes: int
+    read_ahead_bytes: int
     max_get_bytes: int
     look_ahead: int
     scrub_interval: float

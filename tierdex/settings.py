@@ -240,6 +240,11 @@ class Settings(BaseSettings):
     page_cache_bytes: int = Field(
         64 * MIB, ge=0, description="memory for pages read from the store"
     )
+    read_ahead_bytes: int = Field(
+        64 * MIB,
+        ge=0,
+        description="memory for messages of published log files that are fetched ahead of their readers",
+    )
     max_get_bytes: int = Field(256 * 1024, ge=4096, description="longest range read for one run")
     look_ahead: int = Field(
         4, ge=1, description="published files asked at the same time by one query"

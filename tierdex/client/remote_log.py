@@ -16,7 +16,12 @@ import anyio
 from tierdex.client import message_calls as calls
 from tierdex.clock import Bell
 from tierdex.log_service.given_messages import GivenMessages
-from tierdex.log_service.queue_reader import QueueReader, refuse_missing, refuse_reused
+from tierdex.log_service.queue_reader import (
+    DEFAULT_GROUP,
+    QueueReader,
+    refuse_missing,
+    refuse_reused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -94,9 +99,12 @@ class LogVerbs:
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        group: str | None = None,
     ) -> ReadAnswer:
         """Return messages of a queue from `offset` on; at its end wait for more, up to `wait` seconds."""
-        limits = {"max_count": max_count, "max_bytes": max_bytes, "visible": visible}
+        limits = {
+            "max_count": max_count, "max_bytes": max_bytes, "visible": visible, "group": group,
+        }  # fmt: skip
         deadline = self._clock.monotonic() + wait
         while True:
             left = deadline - self._clock.monotonic()
@@ -118,6 +126,7 @@ class LogVerbs:
         queue_id: int,
         offset: int = 0,
         *,
+        group: str = DEFAULT_GROUP,
         generation: int | None = None,
         max_count: int = 1000,
         max_bytes: int = 1 << 20,
@@ -129,7 +138,7 @@ class LogVerbs:
         def read(at: int, count: int | None) -> ReadAnswer:
             return self.read(  # type: ignore[misc]
                 topic, queue_id, at, max_count=count or max_count, max_bytes=max_bytes,
-                wait=0.0 if count else wait, visible=visible,
+                wait=0.0 if count else wait, visible=visible, group=None if count else group,
             )  # fmt: skip
 
         return QueueReader(read, offset, generation)
@@ -242,9 +251,12 @@ class AsyncLogVerbs:
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        group: str | None = None,
     ) -> ReadAnswer:
         """Return messages of a queue from `offset` on; at its end wait for more, up to `wait` seconds."""
-        limits = {"max_count": max_count, "max_bytes": max_bytes, "visible": visible}
+        limits = {
+            "max_count": max_count, "max_bytes": max_bytes, "visible": visible, "group": group,
+        }  # fmt: skip
         deadline = self._clock.monotonic() + wait
         while True:
             left = deadline - self._clock.monotonic()
@@ -266,6 +278,7 @@ class AsyncLogVerbs:
         queue_id: int,
         offset: int = 0,
         *,
+        group: str = DEFAULT_GROUP,
         generation: int | None = None,
         max_count: int = 1000,
         max_bytes: int = 1 << 20,
@@ -282,7 +295,7 @@ class AsyncLogVerbs:
                 refuse_reused(last, offset, generation)
             answer = await self.read(  # type: ignore[misc]
                 topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes, wait=wait,
-                visible=visible,
+                visible=visible, group=group,
             )  # fmt: skip
             for message in answer.messages:
                 offset, generation = message.offset + 1, answer.generation

@@ -37,19 +37,23 @@ class CheckedReads:
         self._refreshed_at = self._clock.monotonic()
 
     def check(
-        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str
-    ) -> tuple[QueuePosition, ReadLimits]:
+        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str,
+        group: str | None = None,
+    ) -> tuple[QueuePosition, ReadLimits]:  # fmt: skip
         """Return what is asked for. Raises InvalidRequestError, ClosedError, ForkedError."""
         self._components.check_open()
         at = place_of(topic, queue_id, offset)
-        return at, self.check_limits(max_count, max_bytes, visible)
+        return at, self.check_limits(max_count, max_bytes, visible, group)
 
-    def check_limits(self, max_count: int, max_bytes: int, visible: str) -> ReadLimits:
+    def check_limits(
+        self, max_count: int, max_bytes: int, visible: str, group: str | None = None
+    ) -> ReadLimits:
         """Return how much to read. Raises InvalidRequestError."""
         return ReadLimits(
             check_integer(max_count, "max_count", 1, _COUNT_MOST),
             check_integer(max_bytes, "max_bytes", 1, _BYTES_MOST),
             level_of(visible, "visible"),
+            None if group is None else check_topic(group, "group"),
         )
 
     def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:

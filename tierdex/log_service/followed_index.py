@@ -8,25 +8,29 @@
 
 A writer dispatches within moments; after a crash it does so when it is opened next. What it did not yet
 would look absent, so it is found here. Depends on answer, dispatcher, errors, index_service,
-indexfile, lifecycle, log_index and reads.
+indexed_note, indexfile, lifecycle, log_index, published_note and reads.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tierdex.errors import InvalidRequestError, TierdexError
+from tierdex.errors import CorruptFileError, InvalidRequestError, TierdexError
 from tierdex.index_service.claiming import Claiming
 from tierdex.index_service.index import Index
 from tierdex.index_service.open import open_components
 from tierdex.indexfile.hashing import key_hash, message_id_hash
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
+from tierdex.lifecycle.paths import LOG_FOLDER
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.dispatcher import Dispatcher
+from tierdex.log_service.indexed_note import read_indexed
 from tierdex.log_service.log_index import NOT_KNOWN, source_of
+from tierdex.log_service.published_note import PublishedNote
 from tierdex.log_service.reads import QueuePosition
 
 if TYPE_CHECKING:
@@ -64,17 +68,17 @@ class FollowedIndex:
         self.node = settings.node
         self._lock = threading.Lock()
         self._tail: list[tuple[list[ItemColumns], Source]] = []  # oldest first
+        self._root, self._filesystem = data / LOG_FOLDER, seams.filesystem
+        note, known = self._note(), self._known()
         self._dispatcher = Dispatcher(
-            tier.table, settings.node, self._hold, source_of(self._components)
+            tier.table, settings.node, self._hold, known, behind=note.number_before(known)
         )
 
     def lag(self) -> MissingMessages | None:
         """Look at index and log anew; return why some of what is written is not known here."""
         with self._lock:
             self.index.refresh()
-            known = source_of(
-                self._components
-            )  # before the log is read: what follows covers the rest
+            known = self._known()  # before the log is read: what follows covers the rest
             try:
                 self._dispatcher.catch_up()
             except TierdexError as error:
@@ -107,6 +111,16 @@ class FollowedIndex:
         self.index.close()
 
     # -- private ------------------------------------------------------------------------------------------
+
+    def _known(self) -> Source | None:
+        """Return up to where the index has everything, as its files say, or the note of published ones."""
+        return source_of(self._components) or read_indexed(self._filesystem, self._root)
+
+    def _note(self) -> PublishedNote:
+        """Return which files are published; none where that does not verify: they are walked then."""
+        with suppress(CorruptFileError):
+            return PublishedNote.read(self._filesystem, self._root) or PublishedNote()
+        return PublishedNote()
 
     def _bind(self, view: View) -> Shelf:
         self._manifests = view.manifests

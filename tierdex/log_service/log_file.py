@@ -20,6 +20,7 @@ from tierdex.logfile.columns import QueueColumns
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from tierdex.log_service.reading import Reading
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.journal.file import Journal
     from tierdex.logfile.journal.sealed import SealedJournal
@@ -73,7 +74,8 @@ class LiveFile:
         return self.journal.offset_near(topic, queue_id, timestamp)
 
     def read(
-        self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int, level: Level
+        self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int, level: Level,
+        reading: Reading | None = None,
     ) -> MessageBatch:  # fmt: skip
         """Return messages from `offset` on, at least one when there is one."""
         return self.journal.read(
@@ -132,7 +134,7 @@ class SealedFile:
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
-        level: Level,
+        level: Level, reading: Reading | None = None,
     ) -> MessageBatch:  # fmt: skip
         """Return messages from `offset` on. Raises CorruptFileError."""
         return self.journal.read(topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes)
@@ -229,7 +231,7 @@ class GroupedLogFile:
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
-        level: Level,
+        level: Level, reading: Reading | None = None,
     ) -> MessageBatch:  # fmt: skip
         """Return messages from `offset` on. Raises CorruptFileError."""
         return self.file.read(topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes)

@@ -27,7 +27,7 @@ from tierdex.log_service.levels import LEVELS, Level, level_of
 from tierdex.log_service.message_columns import check_deliver_at, check_message, check_messages
 from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.pending import PendingAppend, PendingBatch
-from tierdex.log_service.queue_reader import QueueReader
+from tierdex.log_service.queue_reader import DEFAULT_GROUP, QueueReader
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
@@ -287,13 +287,15 @@ class MessageLog(OperatedLog):
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        group: str | None = None,
     ) -> ReadAnswer:
         """Return messages of a queue from `offset` on: at most `max_count`, and `max_bytes` after the first.
 
         `visible` is the level that a message needs to be seen. An offset below `begin_offset` is answered
         from there (`from_begin` says so); at the end, and for a queue that nobody knows, the answer is
         empty, after `wait` seconds at most when none came. What cannot be read is named in `missing`.
-        Raises InvalidRequestError.
+        Published messages are fetched ahead for a caller that reads on where an answer ended; a `group`
+        says at its first read that it will. Raises InvalidRequestError.
         """
         components = self._components
         if components.refusal is None and components.follower is None and not components.missing:
@@ -305,7 +307,9 @@ class MessageLog(OperatedLog):
                 if answer is not None:
                     return answer
         with typed_disk_errors:
-            at, limits = self._reads.check(topic, queue_id, offset, max_count, max_bytes, visible)
+            at, limits = self._reads.check(
+                topic, queue_id, offset, max_count, max_bytes, visible, group
+            )
             return self._reads.wait_for(at, limits, wait)
 
     def read_arrow(self, topic: str, queue_id: int, offset: int, **limits: Any) -> Any:
@@ -336,6 +340,7 @@ class MessageLog(OperatedLog):
         queue_id: int,
         offset: int = 0,
         *,
+        group: str = DEFAULT_GROUP,
         generation: int | None = None,
         max_count: int = 1000,
         max_bytes: int = 1 << 20,
@@ -345,14 +350,15 @@ class MessageLog(OperatedLog):
         """Return an iterator over the messages from `offset` on, which stops at the end (`wait`: of both).
 
         With the `generation` of an earlier reader it raises OffsetsReusedError when a crash took back what
-        that one had read. Raises InvalidRequestError.
+        that one had read. Published messages are fetched ahead; of readers of one queue with the same
+        `group` one may take over where the other ended. Raises InvalidRequestError.
         """
-        self._reads.check(topic, queue_id, offset, max_count, max_bytes, visible)
+        self._reads.check(topic, queue_id, offset, max_count, max_bytes, visible, group)
 
         def read(at: int, count: int | None) -> ReadAnswer:
             return self.read(
                 topic, queue_id, at, max_count=count or max_count, max_bytes=max_bytes,
-                wait=0.0 if count else wait, visible=visible,
+                wait=0.0 if count else wait, visible=visible, group=None if count else group,
             )  # fmt: skip
 
         return QueueReader(read, offset, generation)

@@ -143,12 +143,13 @@ def _open_reading(
     settings = settle_node(settings, read_folder_node(seams.filesystem, data), data, adopt=False)
     table = FileTable()
     gone = GoneRecord(seams.filesystem, paths.root, seams.clock)
-    tier = Tier(seams.filesystem, paths, table, settings)
+    tier = Tier(seams, paths, table, settings)
     follower = FolderReader(seams, paths, table, gone, settings.node)
     quarantined = _quarantined(seams, paths)
     reads = LogReads(
-        table, settings.node, lambda: [*quarantined, *follower.unread], gone, lambda: tier.unknown()
-    )
+        table, settings.node, lambda: [*quarantined, *follower.unread], gone, tier.ahead,
+        lambda: tier.unknown(),
+    )  # fmt: skip
     components = LogComponents(
         LogOptions(settings, 0), seams, table, gone,
         reads, TailReads(table, reads),
@@ -204,7 +205,7 @@ class _OwnerOpening:
         self._seams = seams
         self._lock = lock
         self._table = FileTable()
-        self.tier = Tier(seams.filesystem, self._paths, self._table, options.settings)
+        self.tier = Tier(seams, self._paths, self._table, options.settings)
         self._queues = QueueTable()
         self._missing: list[MissingMessages] = []
         self.gone: GoneRecord
@@ -338,7 +339,7 @@ class _OwnerOpening:
         committer = Committer(active, seams.clock, options.settings.stage_max_age)
         reads = LogReads(
             table, options.settings.node, lambda: components.missing, self.gone,
-            lambda: self.tier.unknown(),
+            self.tier.ahead, lambda: self.tier.unknown(),
         )  # fmt: skip
         components = LogComponents(
             options,

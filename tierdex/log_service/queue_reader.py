@@ -5,7 +5,7 @@ Depends on errors and answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import IncompleteAnswerError, OffsetsReusedError
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tierdex.log_service.answer import Message, ReadAnswer
+
+DEFAULT_GROUP: Final = "reader"  # of readers that are of no group: they read on
 
 
 class QueueReader:

@@ -19,9 +19,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
+from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
 from tierdex.log_service.gone_messages import Part
 from tierdex.log_service.many_reads import ManyAnswers, read_together
+from tierdex.log_service.read_ahead import Reader
+from tierdex.log_service.reading import Reading
 from tierdex.logfile.messages import Extent, MessageBatch
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.levels import Level
     from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.many_reads import Place
+    from tierdex.log_service.read_ahead import ReadAhead
 
 _QUEUES_KEPT = 65_536
 _SCAN_COUNT = 4096
@@ -68,6 +72,7 @@ class ReadLimits(NamedTuple):
     max_count: int
     max_bytes: int
     level: Level
+    group: str | None = None  # of a reader that says that it reads on
 
 
 class _Held(NamedTuple):
@@ -110,13 +115,14 @@ class LogReads:
 
     def __init__(
         self, table: FileTable, node: str, quarantined: Callable[[], Sequence[MissingMessages]],
-        gone: GoneRecord, unknown: Callable[[], str | None] = lambda: None,
+        gone: GoneRecord, ahead: ReadAhead, unknown: Callable[[], str | None] = lambda: None,
     ) -> None:  # fmt: skip
         """Read the queues of `node`; `quarantined` returns files that do not open: what is missing.
 
         `unknown` says why published files are not known: they hold what comes before all that is here.
         """
         self._unknown = unknown
+        self._ahead = ahead
         self._table = table
         self._node = node
         self._gone = gone
@@ -262,7 +268,8 @@ class LogReads:
         first = max(at.offset, begin)
         collected = _Collected(first)
         missing = list(unread)
-        for part in held:
+        reading = Reading(self._ahead, Reader(limits.group, at.name, at.queue_id, first))
+        for number, part in enumerate(held):
             if part.extent.next_offset <= collected.next_offset:
                 continue
             if collected.is_full(limits):
@@ -270,11 +277,14 @@ class LogReads:
             if part.extent.first_offset > collected.next_offset:
                 missing += self._gap(collected.next_offset)
                 break
-            damage = collected.take(part, at, limits)
+            reading.following = [each.handle.reader for each in held[number + 1 :]]
+            damage = collected.take(part, at, limits, reading)
             if damage is not None:
                 missing.append(damage)
             if collected.next_offset < part.extent.next_offset:
                 break  # a limit, or damage
+        if _is_published_from(held, collected.next_offset):
+            reading.end(collected.next_offset)
         if collected.next_offset >= end or begin > at.offset:
             missing += self.quarantined()  # they may hold what comes next, or came before
         if begin > at.offset or not held:
@@ -302,6 +312,13 @@ class LogReads:
         return named or [MissingMessages("", "no file holds the messages from here on", offset)]
 
 
+def _is_published_from(held: Sequence[_Held], offset: int) -> bool:
+    """Say whether the next message of a queue lies in a published file."""
+    return any(
+        offset < part.extent.next_offset for part in held if part.handle.state is FileState.UPLOADED
+    )
+
+
 class _Collected:
     """Batches of one queue that follow each other."""
 
@@ -316,7 +333,9 @@ class _Collected:
         has_bytes = self.body_bytes >= limits.max_bytes and self.count > 0
         return has_bytes or self.count >= limits.max_count
 
-    def take(self, part: _Held, at: QueuePosition, limits: ReadLimits) -> MissingMessages | None:
+    def take(
+        self, part: _Held, at: QueuePosition, limits: ReadLimits, reading: Reading
+    ) -> MissingMessages | None:
         """Take messages of one file; return what is damaged behind them, if anything is."""
         file: LogFile = part.handle.reader
         wanted = min(limits.max_count - self.count, part.extent.next_offset - self.next_offset)
@@ -325,7 +344,7 @@ class _Collected:
         def read(count: int) -> MessageBatch:
             return file.read(
                 at.name, at.queue_id, self.next_offset,
-                max_count=count, max_bytes=bytes_left, level=limits.level,
+                max_count=count, max_bytes=bytes_left, level=limits.level, reading=reading,
             )  # fmt: skip
 
         damage: MissingMessages | None = None

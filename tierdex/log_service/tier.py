@@ -4,16 +4,15 @@
 
     manifest row --> handle in the log's table    `handle_of`: no request
     sidecar          one GET, kept in DATA/log/uploaded/ or in memory     queues, directory: where pages lie
-    pages            one GET a range                                      `PublishedLogFile`
+    pages            by GETs that readers share                           `FetchedRanges`, `PublishedLogFile`
 
 The store is that of the index beside the log, which may be opened anew: it is bound, not held.
 
-Depends on index_service, lifecycle, logfile, published_file and errors.
+Depends on errors, index_service, lifecycle, logfile, fetched_ranges, published_file and read_ahead.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, UnavailableError
@@ -21,16 +20,18 @@ from tierdex.index_service.readers.sidecar_cache import TailCache
 from tierdex.index_service.view.manifest_follower import Shelf
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.manifest import LOG_KIND
+from tierdex.log_service.fetched_ranges import FetchedRanges, ObjectRange
 from tierdex.log_service.published_file import PublishedLogFile
+from tierdex.log_service.read_ahead import ReadAhead
 from tierdex.logfile.grouped.file import GroupedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.filesystem import FileSystem
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
@@ -39,10 +40,18 @@ class LogTails(TailCache[GroupedFile]):
     """Opens sidecars of log files; pages of an open one come by range GETs."""
 
     store: Store | None = None
+    fetched: FetchedRanges
 
     def _open_tail(self, row: FileRow, tail: memoryview, name: str) -> GroupedFile:
-        read = partial(self.fetch, row)
+        def read(position: int, length: int) -> bytes | memoryview:
+            return self.fetched.read(ObjectRange(row, position, position + length))
+
         return GroupedFile(tail, read, position=row.sidecar_position, name=name)
+
+    def forget(self, uuid: bytes) -> None:
+        """Drop what is kept of a file."""
+        self.fetched.forget(uuid)
+        super().forget(uuid)
 
     def fetch(self, row: FileRow, position: int, length: int) -> bytes:
         """Return a range of a file's object. Raises what the store raises."""
@@ -55,12 +64,15 @@ class Tier:
     """The published files of a log. Safe to share between threads."""
 
     def __init__(
-        self, filesystem: FileSystem, paths: DataPaths | None, table: FileTable, settings: Settings
+        self, seams: Seams, paths: DataPaths | None, table: FileTable, settings: Settings
     ) -> None:
         self.tails = LogTails(
-            filesystem, paths, settings.sidecar_cache_bytes, read_only=settings.read_only,
+            seams.filesystem, paths, settings.sidecar_cache_bytes, read_only=settings.read_only,
             memory_bytes=settings.sidecar_memory_bytes,
         )  # fmt: skip
+        budget = settings.read_ahead_bytes
+        self.tails.fetched = FetchedRanges(seams.clock, budget, self.tails.fetch)
+        self.ahead = ReadAhead(seams.clock, budget)
         self.table = table
         # Why files of the own node are published that are not known here, if there are any.
         self.unknown: Callable[[], str | None] = lambda: None
@@ -78,6 +90,7 @@ class Tier:
 
     def close(self) -> None:
         self.tails.close()
+        self.tails.fetched.close()
 
 
 def open_grouped_tail(store: Store, row: FileRow) -> GroupedFile:

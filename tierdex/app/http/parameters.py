@@ -176,6 +176,11 @@ class MessagesQuery(BaseModel):
         None, description="of a queue: milliseconds to wait for more at its end"
     )
     visible: LogLevel = Field("disk", description="the level that a message needs to be seen")
+    group: Topic | None = Field(
+        None,
+        description="of a queue: name of a reader that reads on; published messages are fetched ahead of it "
+        "from its first read on",
+    )
     encoding: Encoding = Field(
         "text", description="how JSON writes bodies; what is not UTF-8 is `base64` in any case"
     )

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _SMALL_BODY_BYTES = 16 * 1024  # parsed on the event loop: a thread costs more
 _FEW_BYTES = 64 * 1024  # written as JSON on the event loop
 _READ_MOST, _READ_BYTES, _FOUND_MOST = 100, 1 << 20, 64
-_OF_QUEUE = ("queue_id", "offset", "max_bytes", "wait_ms")
+_OF_QUEUE = ("queue_id", "offset", "max_bytes", "wait_ms", "group")
 _OF_KEY = ("begin", "end", "cursor")
 _ARROW = {"type": "string", "format": "binary"}
 _ARROW_OFFSETS = {
@@ -181,7 +181,7 @@ async def _queue_messages(request: Request, service: Service, query: MessagesQue
     read = partial(
         service.message_log.read, query.topic, query.queue_id, query.offset or 0,
         max_count=query.max_count or _READ_MOST, max_bytes=query.max_bytes or _READ_BYTES,
-        visible=query.visible,
+        visible=query.visible, group=query.group,
     )  # fmt: skip
     answer: ReadAnswer
     if query.wait_ms and service.arrivals is not None:

@@ -1,0 +1,260 @@
+"""Published messages are fetched ahead of their readers: requests are counted, memory is bounded."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from tests.client.test_remote import AppTransport
+from tests.log_service.keyed_world import KeyedWorld
+from tests.patience import PATIENCE_S
+from tierdex.app.http.application import create_app
+from tierdex.app.http.server_settings import ServerSettings
+from tierdex.client.remote import Client
+from tierdex.log_service.read_ahead import STEP_BYTES
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import Fault, FaultyStore
+
+MIB = 1 << 20
+_SOURCE = random.Random(1)
+BODY = 16 << 10
+
+
+class CountedStore(FaultyStore):
+    """Notes each range that is asked for of a file; `gate` lets requests wait."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.asked = []
+        self.gate = None
+        self.arrived = threading.Semaphore(0)
+
+    def wait_for(self, count):
+        for _ in range(count):
+            assert self.arrived.acquire(timeout=PATIENCE_S)
+
+    def get(self, key, position=None, length=None):
+        if "/files/" in key:
+            self.asked.append((key, position, length))
+            self.arrived.release()
+            if self.gate is not None:
+                self.gate.wait(PATIENCE_S)
+        return super().get(key, position, length)
+
+
+class World(KeyedWorld):
+    """Queues of incompressible messages, published."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = CountedStore()
+
+    def publish(self, log, queues, count, size=BODY):
+        """Append `count` messages of `size` bytes to each queue; publish the file that they make."""
+        body = [_SOURCE.randbytes(size) for _ in range(count)]
+        for queue_id in queues:
+            log.append_batch(topic="q", queue_id=queue_id, body=body)
+        log.roll()
+        log.run_compaction()
+        assert log.files()[0].state == "uploaded"
+        self.store.asked.clear()
+        return body
+
+    @property
+    def requests(self):
+        return len(self.store.asked)
+
+
+@pytest.fixture(scope="module")
+def big():
+    """A world with 5 MiB in queue 0, and 256 KiB in each of 12 others."""
+    world = World()
+    log = world.open(journal_bytes=12 * MIB, max_message_bytes=64 << 10, page_cache_bytes=0)
+    body = [_SOURCE.randbytes(BODY) for _ in range(5 * 64)]
+    log.append_batch(topic="q", queue_id=0, body=body)
+    for queue_id in range(1, 13):
+        log.append_batch(topic="q", queue_id=queue_id, body=body[:16], keys=[f"k{queue_id}"] * 16)
+    log.roll()
+    log.run_compaction()
+    log.index.roll()
+    log.run_compaction()
+    world.body = body
+    yield world
+    log.close()
+
+
+@pytest.fixture
+def reading(big):
+    """The same, opened anew: nothing is held."""
+    log = big.log = big.open(read_only=True, page_cache_bytes=0)
+    log.read("q", 0, 10**9)  # sidecars
+    log.index.query("q", key="none")
+    big.store.asked.clear()
+    yield log
+    log.close()
+
+
+def held(log):
+    return log._components.tier.tails.fetched.held_bytes
+
+
+def test_replay_of_a_queue_sends_one_request_for_each_4_mib(big, reading):
+    assert [m.body for m in reading.reader("q", 0)] == big.body
+    assert big.requests <= 1 + len(big.body) * BODY / STEP_BYTES
+    big.store.asked.clear()
+    assert sum(len(m.body) for m in reading.reader("q", 7)) == 16 * BODY
+    assert big.requests == 1
+
+
+def test_replay_over_http_sends_as_few_requests(big, reading):
+    app = create_app(None, ServerSettings(log_requests=False), log=reading)
+    with Client("http://localhost", transport=AppTransport(app)) as client:
+        assert [m.body for m in client.reader("q", 0)] == big.body
+    assert big.requests <= 1 + len(big.body) * BODY / STEP_BYTES
+
+
+def test_point_read_sends_one_request_for_its_page(big, reading):
+    assert reading.read("q", 0, 300, max_count=1).messages[0].body == big.body[300]
+    assert big.requests == 1
+    assert big.store.asked[0][2] < 2 * BODY
+
+
+def test_key_to_body_sends_two_requests(big, reading):
+    (found,) = reading.get("q", key="k3", max_count=1)
+    assert found.body == big.body[15]
+    assert big.requests == 2
+
+
+def test_plain_reads_are_read_ahead_once_they_go_on_where_one_ended(big, reading):
+    offset = 0
+    while offset < len(big.body):
+        answer = reading.read("q", 0, offset, max_count=4)
+        assert [m.body for m in answer.messages] == big.body[offset : offset + 4]
+        offset = answer.next_offset
+    assert big.requests <= 2 + len(big.body) * BODY / STEP_BYTES
+    lengths = [length for _, _, length in big.store.asked]
+    assert lengths[0] < 5 * BODY < MIB < lengths[1]
+
+
+def test_window_halves_when_what_was_fetched_is_not_read_in_time(big, reading):
+    fetched = reading._components.tier.tails.fetched
+    clock = reading._components.seams.clock
+    for offset in (0, 4):
+        reading.read("q", 0, offset, max_count=4)
+    (window,) = reading._components.tier.ahead._windows.values()
+    assert window.bytes == STEP_BYTES < held(reading)
+    clock.advance(179)
+    fetched.let_old_go()
+    assert held(reading) > MIB
+    clock.advance(2)
+    fetched.let_old_go()
+    assert held(reading) == 0
+    assert window.bytes == STEP_BYTES // 2
+
+
+def test_what_was_read_goes_after_ten_seconds(big, reading):
+    list(reading.reader("q", 1))
+    assert held(reading) >= 16 * BODY
+    reading._components.seams.clock.advance(9)
+    list(reading.reader("q", 1))
+    assert big.requests == 1
+    reading._components.seams.clock.advance(11)
+    reading._components.tier.tails.fetched.let_old_go()
+    assert held(reading) == 0
+
+
+def test_request_under_way_is_shared_by_all_who_want_its_pages(big, reading):
+    big.store.gate, big.store.arrived = threading.Event(), threading.Semaphore(0)
+    found = {}
+
+    def read(number):
+        found[number] = reading.read("q", 2, number, max_count=1, group=None).messages
+
+    def replay():
+        found["all"] = list(reading.reader("q", 2))
+
+    threads = [threading.Thread(target=replay)]
+    try:
+        threads[0].start()
+        big.store.wait_for(1)
+        threads += [threading.Thread(target=read, args=(number,)) for number in range(3, 7)]
+        for thread in threads[1:]:
+            thread.start()
+    finally:
+        big.store.gate.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        big.store.gate = None
+    assert len(found["all"]) == 16
+    assert all(found[n][0].body == big.body[n] for n in range(3, 7))
+    assert big.requests == 1
+
+
+def test_readers_of_many_queues_share_the_budget_and_none_starves(big):
+    budget = MIB
+    log = big.open(read_only=True, read_ahead_bytes=budget)
+    log.read("q", 0, 10**9)
+    big.store.asked.clear()
+    readers = {queue_id: iter(log.reader("q", queue_id, max_count=4)) for queue_id in range(13)}
+    counts = dict.fromkeys(readers, 0)
+    most = 0
+    while readers:
+        for queue_id, reader in list(readers.items()):
+            for _ in range(4):
+                message = next(reader, None)
+                if message is None:
+                    del readers[queue_id]
+                    break
+                assert message.body == big.body[message.offset]
+                counts[queue_id] += 1
+            most = max(most, held(log))
+    assert counts == {0: len(big.body)} | dict.fromkeys(range(1, 13), 16)
+    assert most <= budget
+    assert big.requests < sum(counts.values()) / 4  # fewer than polls: all are read ahead
+    log.close()
+
+
+def test_next_files_are_fetched_side_by_side():
+    world = World()
+    log = world.open(journal_bytes=1 * MIB, max_message_bytes=64 << 10, merge_min_files=100)
+    bodies = []
+    for _ in range(6):
+        bodies += world.publish(log, [0, 1], 8)
+    world.store.arrived = threading.Semaphore(0)
+    reader = iter(log.reader("q", 1, max_count=8))
+    found = [next(reader)]
+    world.store.wait_for(4)
+    found += reader
+    assert [m.body for m in found] == bodies
+    assert world.requests == 6
+    assert len({key for key, _, _ in world.store.asked}) == 6
+
+
+def test_request_that_fails_is_named_and_asked_anew_by_the_next_read():
+    world = World()
+    log = world.open(journal_bytes=1 * MIB, max_message_bytes=64 << 10)
+    body = world.publish(log, [0], 8)
+    world.store.fail("get", fault=Fault.REFUSED)
+    answer = log.read("q", 0, 0)
+    assert len(answer) == 0
+    assert [each.offset for each in answer.missing] == [0]
+    assert held(log) == 0
+    assert [m.body for m in log.read("q", 0, 0).messages] == body
+
+
+@pytest.mark.parametrize("fault", [Fault.ALTERED_BODY, Fault.SHORT_BODY])
+def test_bytes_that_arrive_damaged_are_fetched_once_more_and_then_named(fault):
+    world = World()
+    log = world.open(journal_bytes=1 * MIB, max_message_bytes=64 << 10)
+    body = world.publish(log, [0], 8)
+    world.store.fail("get", fault=fault)
+    assert [m.body for m in log.read("q", 0, 0).messages] == body
+    assert world.requests == 2
+    (handle,) = log._components.table.version.files
+    log._components.tier.tails.fetched.forget(handle.uuid)
+    world.store.fail("get", fault=fault, count=100)
+    answer = log.read("q", 0, 0)
+    assert len(answer) == 0
+    assert [each.offset for each in answer.missing] == [0]
