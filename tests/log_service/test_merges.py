@@ -72,8 +72,6 @@ def test_read_that_began_before_a_merge_goes_on():
 def test_index_finds_messages_after_a_merge_and_after_the_next_opening():
     world = KeyedWorld()
     log = world.open(**FOUR)
-    # What is published is not merged.
-    log._components.writing.kind.may_publish = lambda handle: False
     for number in range(8):
         world.append(log, ("a", number % 2), b"%d" % number, ["k", f"k{number}"])
         if number % 2:

@@ -49,6 +49,8 @@ class Totals:
     failures: int = 0
     items: int = 0  # of published files
     bytes: int = 0
+    merged_bytes: int = 0  # written by merges
+    given_back_bytes: int = 0  # storage that merges and expiry made free
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from tierdex.compactor.expire import (
 from tierdex.compactor.local_work import file_unit, local_files
 from tierdex.compactor.merge import merge_published, plan_merge
 from tierdex.compactor.publish import publish_file
+from tierdex.compactor.rounds import HOUSEKEEPING_S, Rounds
 from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.lifecycle.file_state import FileState
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_HOUSEKEEPING_S = 30.0  # between two plans of merges, expiry and collection
 _UNMERGEABLE_S = 3600.0  # a source that could not be read is tried again after this time
 
 
@@ -56,8 +56,10 @@ class StoreWork:
         self._publications = publications
         self._components = publications[-1].components
         self._other_states = other_states
-        self._housekeeping_at = float("-inf")
-        self._collect_at = float("-inf")
+        settings, clock = self._components.settings, self._components.clock
+        self._rounds = Rounds(clock)  # of merges, expiry and collection
+        # Each costs a listing, and nothing is due before the grace time.
+        self._collections = Rounds(clock, max(HOUSEKEEPING_S, settings.grace_time / 8))
         self._unmergeable: dict[bytes, float] = {}  # uuid -> until when
         self.fenced: FencedError | None = None
 
@@ -73,7 +75,8 @@ class StoreWork:
 
     def look_at_everything(self) -> None:
         """Make housekeeping due at once."""
-        self._housekeeping_at = self._collect_at = float("-inf")
+        self._rounds.ask()
+        self._collections.ask()
 
     def _claim(self) -> int:
         """Claim the node; return 0, since nothing is counted."""
@@ -82,9 +85,9 @@ class StoreWork:
 
     def _housekeeping(self, *, yes: bool) -> Iterator[Unit]:
         components = self._components
-        now = components.clock.monotonic()
-        if now - self._housekeeping_at < _HOUSEKEEPING_S:
+        if not self._rounds.is_due:
             return
+        now = components.clock.monotonic()
         if components.claim.is_claimed:
             rows = due_for_expiry(components)
             if rows:
@@ -105,11 +108,10 @@ class StoreWork:
                 items = sum(row.item_count for row in group)
                 # The merged file has the number of its newest source, in the folder too while it is written.
                 yield Unit("merge", "", items, lambda: self._merge(group), group[-1].number)
-        if now >= self._collect_at:
+        if self._collections.is_due:
             yield Unit("collect", "", 0, lambda: collect_garbage(components, yes=yes))
-            # Each round costs a listing, and nothing is due before the grace time.
-            self._collect_at = now + max(_HOUSEKEEPING_S, components.settings.grace_time / 8)
-        self._housekeeping_at = now  # nothing was left to do
+            self._collections.end()
+        self._rounds.end()
 
     def _merge(self, group: tuple[FileRow, ...]) -> int:
         components = self._components

@@ -75,7 +75,11 @@ class GoneMessages:
 def _uuids_of(files: Sequence[FileHandle]) -> Iterator[bytes]:
     """Yield the files' own uuids, and those of the journals that they hold."""
     for handle in files:
-        yield from dict.fromkeys((handle.uuid, *(end.uuid for end in handle.reader.parts)))
+        listed = (
+            () if handle.row is None else handle.row.parts
+        )  # a published one's reader has the last
+        parts = (*(ref.uuid for ref in listed), *(end.uuid for end in handle.reader.parts))
+        yield from dict.fromkeys((*parts, handle.uuid))
 
 
 class Part(NamedTuple):

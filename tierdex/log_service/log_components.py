@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tierdex.background import WorkerThread
+    from tierdex.compactor.progress import Progress
     from tierdex.compactor.scrub import Scrubber
     from tierdex.compactor.unit import Unit, UnitWorker
     from tierdex.fileparts.predecessor import Predecessor
@@ -78,6 +79,7 @@ class LogWriting:
     next_journal: NextJournal
     lock: SharedFolderLock
     paths: DataPaths
+    progress: Progress
     log_index: LogIndex | None = None
     threads: list[WorkerThread] = field(default_factory=list)
 

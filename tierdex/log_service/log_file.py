@@ -2,7 +2,7 @@
 
 A grouped file that is published is `published_file`'s.
 
-Depends on errors, fileparts, logfile, levels and queue_table.
+Depends on errors, fileparts, logfile, levels, log_row and queue_table.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.predecessor import Predecessor
 from tierdex.log_service.levels import Level
+from tierdex.log_service.log_row import FileSizes
 from tierdex.log_service.queue_table import queues_of_grouped
 from tierdex.logfile.columns import QueueColumns
+from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -163,12 +165,12 @@ class SealedFile:
         self.journal.close()
 
 
-def describe_parts(files: Sequence[GroupedLogFile]) -> dict[str, Any]:
+def describe_parts(files: Sequence[GroupedFile]) -> dict[str, Any]:
     """Return what a merged file's EXTRA says of the files that it replaces, oldest first."""
-    parts = [end for file in files for end in file.parts]
+    parts = [end for file in files for end in parts_of(file)]
     return {
         PARTS: [[end.uuid.hex(), end.batch_count, end.batch_crc] for end in parts],
-        MERGED: [file.file.uuid.hex() for file in files],
+        MERGED: [file.uuid.hex() for file in files],
     }
 
 
@@ -187,6 +189,12 @@ def parts_of(file: GroupedFile) -> tuple[Predecessor, ...]:
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFileError(file.path, "does not say which batches it holds") from error
     return (Predecessor(file.uuid, count, crc),)
+
+
+def left_out_before(file: GroupedFile) -> QueueEnds:
+    """Return where queues end of which a merge left messages out: the queue table. CorruptFileError."""
+    table = file.queue_table()
+    return NO_QUEUES if table is None else QueueEnds.decode(table, file.path)
 
 
 class GroupedLogFile:
@@ -220,6 +228,10 @@ class GroupedLogFile:
     @property
     def generation(self) -> int:
         return self.file.header.generation
+
+    @property
+    def sizes(self) -> FileSizes:
+        return FileSizes(self.file.queue_count, self.file.payload_bytes, self.file.body_bytes)
 
     def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
         """Return the offsets that a queue has here. Raises CorruptFileError."""

@@ -31,7 +31,7 @@ from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import FileRef, RemoveReason
 from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
-from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC
+from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC, left_out_before
 from tierdex.log_service.log_recovery import open_grouped, open_sealed, seal_notes
 from tierdex.log_service.log_row import make_log_row
 from tierdex.log_service.mending import ends_of
@@ -101,6 +101,7 @@ class LogKind:
         self._committer = committer
         self._next_journal = next_journal
         self.log_index: LogIndex | None = None
+        self.components: CompactorComponents | None = None  # of the publication; None: no store
         self.damaged: dict[bytes, str] = {}  # by uuid: files that stay as they are, and why
 
     def is_active(self, handle: FileHandle) -> bool:
@@ -198,7 +199,7 @@ class LogKind:
 
     def publication(self, components: CompactorComponents) -> Publication:
         """Return how the log's files are published; `components` are those of the index beside it."""
-        self._components = replace(
+        self.components = replace(
             components,
             paths=self._paths,
             table=self._table,
@@ -210,7 +211,13 @@ class LogKind:
             quarantined_numbers=tuple,
             may_publish=always,
         )
-        return Publication(self._components, self)
+        return Publication(self.components, self)
+
+    @property
+    def publishing(self) -> CompactorComponents:
+        """What publication and work on published files need: of a log with an index."""
+        assert self.components is not None, "a log without an index publishes nothing"
+        return self.components
 
     def passes_over(self, handle: FileHandle) -> bool:
         """Say whether a file is damaged: it stays, and what follows does not wait for it for ever."""
@@ -239,19 +246,19 @@ class LogKind:
         return replace(row, number=handle.number, topics=handle.topics, parts=parts), None
 
     def reader_of(self, row: FileRow) -> Closing:
-        return self._tier.reader_of(row, self._components.settings.node)
+        return self._tier.reader_of(row, self.publishing.settings.node)
 
     def drop_local_copy(self, handle: FileHandle) -> None:
         """Note what is published, then unlink the file."""
         assert handle.path is not None
-        state = self._components.claim.get().state
+        state = self.publishing.claim.get().state
         reader: GroupedLogFile = handle.reader
         uuids = {handle.uuid, *(part.uuid for part in reader.parts)}
         file = NotedFile(handle.number, reader.end_of_batches)
         note = self.note.with_file(uuids, file, contents_of(reader, handle.number))
         note = note.without(lambda uuid: not state.knows(uuid))
         # Durable before the file goes: the numbers that were given, and where its queues end.
-        self._components.note_number(handle.number)
+        self.publishing.note_number(handle.number)
         note.write(self._seams.filesystem, self._paths.root)
         self.note = note
         if self.log_index is not None:
@@ -261,8 +268,8 @@ class LogKind:
     def unlist(self, handles: Sequence[FileHandle]) -> None:
         """Take published files out of the manifest, and out of the table with it."""
         gone = [handle.uuid for handle in handles]
-        self._components.claim.get().remove(gone, RemoveReason.EXPIRED)
-        self._components.show_manifest()
+        self.publishing.claim.get().remove(gone, RemoveReason.EXPIRED)
+        self.publishing.show_manifest()
 
     def is_published(self, uuid: bytes, state: ManifestState) -> bool:
         """Say whether a file of the log is published, as far as is known; `state` is the node's."""
@@ -284,5 +291,9 @@ class LogKind:
 
 
 def contents_of(reader: GroupedLogFile, number: int) -> FileContents:
-    """Return what a file adds to the note. Raises CorruptFileError, and what the store raises."""
-    return FileContents(QueueEnds.of(*ends_of(reader), last_file=number), reader.generation)
+    """Return what a file adds to the note: its queues, and those that merges left out of it.
+
+    Raises CorruptFileError, and what the store raises.
+    """
+    ends = QueueEnds.of(*ends_of(reader), last_file=number)
+    return FileContents(ends.joined(left_out_before(reader.file)), reader.generation)

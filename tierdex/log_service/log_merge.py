@@ -1,37 +1,43 @@
-"""Merges of the log's grouped files, and what they leave out.
+"""Merges of the log's grouped files, and what they leave out: of files that lie here, or of published ones.
 
 ::
 
     GONE        where the queues end that are left out: durable, and they begin behind it
-    write       compacted/N.tmp of all sources, queue by queue, compressed anew: synced, verified whole
-    rename      compacted/N, the number of the newest source: it names them all, and wins over them
-    unlink      the other sources; recovery removes those that a crash leaves
-    table       one step: a read sees all sources or the merged file
+    write       compacted/N.tmp of all sources, queue by queue, compressed anew: verified whole
+                N is the number of the newest source; it names them all
 
-Reads of the sources go on until they end: their descriptors and mappings stay. Depends on compactor, errors,
-lifecycle, logfile and the other modules of this folder.
+    local       sync, rename: it wins over its sources; these are unlinked, by recovery after a crash
+                table, one step: a read sees all sources or the merged file
+    published   upload, commit: one object and one row replace the sources, for every reader in one step
+                their objects live on for the grace time; compacted/N.tmp goes  (`published_merge`)
+
+Reads of the sources go on until they end: their descriptors, mappings and objects stay. Depends on compactor,
+errors, lifecycle, logfile and the other modules of this folder.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tierdex.compactor.rewrite import AppendingFile
+from tierdex.compactor.rounds import Rounds
 from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.retention import is_hidden
 from tierdex.lifecycle.transition import install, retire, sync_file, verify_temporary
-from tierdex.log_service.log_file import GroupedLogFile, describe_parts
+from tierdex.log_service.log_file import describe_parts
 from tierdex.log_service.log_recovery import open_grouped
 from tierdex.log_service.log_retention import sealed_times
-from tierdex.log_service.merge_plan import MergeCandidate, plan_merge
+from tierdex.log_service.merge_plan import plan_merge
+from tierdex.log_service.merge_source import HiddenShares, candidate, open_sources
+from tierdex.log_service.published_merge import publish_merged
+from tierdex.log_service.reads import STORE_ERRORS
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.merge import write_grouped
-from tierdex.logfile.grouped.sources import GroupedSource
 from tierdex.logfile.header import LogHeader
-from tierdex.logfile.layout import COLD_PAGE_BYTES, TIMER_TOPIC, Codec, Form
+from tierdex.logfile.layout import COLD_PAGE_BYTES, Codec, Form
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 
 if TYPE_CHECKING:
@@ -40,53 +46,21 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.unit import FileClaims
     from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import Retention
+    from tierdex.lifecycle.file_table import FileList
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.log_kind import LogKind, LogWork
+    from tierdex.log_service.merge_plan import MergeCandidate
+    from tierdex.log_service.merge_source import MergeSource
     from tierdex.seams import Seams
 
-_LOOK_EVERY_S = 30.0
+logger = logging.getLogger(__name__)
 
-
-class MergeSource:
-    """A grouped file that is merged, and the topics that its merge leaves out."""
-
-    def __init__(
-        self, reader: GroupedLogFile, sealed_at_ms: int, rules: Retention, now_ms: int
-    ) -> None:
-        self.reader = reader
-        topics = reader.file.topics
-        names = [topics.name(index) for index in range(len(topics))] if rules.has_limits else []
-        hidden = [
-            index
-            for index, name in enumerate(names)
-            if name != TIMER_TOPIC and is_hidden(rules, name.decode(), sealed_at_ms, now_ms)
-        ]
-        self.left_out = frozenset(names[index] for index in hidden)
-        self.hidden_bytes = int(topics.rows["body_bytes"][hidden].sum())
-        kept = (name for name in names if name != TIMER_TOPIC and name not in self.left_out)
-        limits = (rules.of(name.decode()) for name in kept)
-        self.retention_ms = min((limit for limit in limits if limit is not None), default=None)
-
-    def candidate(self, handle: FileHandle) -> MergeCandidate:
-        """Return the file as the plan sees it."""
-        file = self.reader.file
-        return MergeCandidate(
-            file.bytes, file.payload_bytes, file.queue_count, self.reader.generation,
-            handle.begin_ms, handle.sealed_at_ms or 0, self.retention_ms, file.body_bytes,
-            self.hidden_bytes,
-        )  # fmt: skip
-
-    def ends_left_out(self, number: int) -> QueueEnds:
-        """Return where the queues end that are left out. Raises CorruptFileError."""
-        if not self.left_out:
-            return NO_QUEUES
-        return QueueEnds.of(*self.reader.ends(self.left_out), last_file=number)
+_UNREADABLE_S = 3600.0  # a published source that could not be read is tried again after this time
 
 
 class LogMerging:
-    """Merges local grouped files. One thread at a time: the worker's."""
+    """Merges grouped files of the own node. One thread at a time: the worker's."""
 
     def __init__(
         self, seams: Seams, paths: DataPaths, work: LogWork, kind: LogKind, gone: GoneRecord,
@@ -98,49 +72,100 @@ class LogMerging:
         self._kind = kind
         self._gone = gone
         self._claims = claims
-        self._looked_at = float("-inf")
+        self._hidden = HiddenShares()
+        self._rounds = Rounds(seams.clock)
+        self._unreadable: dict[bytes, float] = {}  # uuid -> until when
 
     def look_at_everything(self) -> None:
         """Look for what is worth it at once."""
-        self._looked_at = float("-inf")
+        self._rounds.ask()
 
     def units(self) -> Iterator[Unit]:
-        """Yield the merge that is worth it, now and then only."""
-        now = self._seams.clock.monotonic()
-        if now - self._looked_at < _LOOK_EVERY_S:
+        """Yield the merges that are worth it, now and then only."""
+        if not self._rounds.is_due:
             return
-        group = self._plan()
-        if group:
-            items, newest = sum(handle.item_count for handle in group), group[-1]
-            yield Unit("merge", newest.file_id, items, lambda: self._try(group), newest.number)
-        self._looked_at = now
+        before: list[FileHandle] = []
+        while (
+            group := self._plan()
+        ) and group != before:  # the same: somebody else has one of them
+            yield self._unit(group)
+            before = group
+        self._rounds.end()
 
     # -- private -----------------------------------------------------------------------------------------
 
+    def _unit(self, group: list[FileHandle]) -> Unit:
+        items, newest = sum(handle.item_count for handle in group), group[-1]
+        return Unit("merge", newest.file_id, items, lambda: self._try(group), newest.number)
+
     def _plan(self) -> list[FileHandle]:
-        rules, now_ms = self._gone.current.rules, self._seams.clock.now_ms()
+        """Return the oldest files worth merging, those that lie here before published ones."""
         with self._work.table.snapshot() as snapshot:
-            files = sealed_times(snapshot.file_list.local())
-            candidates = [
-                MergeSource(handle.reader, sealed_at, rules, now_ms).candidate(handle)
-                if handle.state is FileState.COMPACTED and not self._kind.is_left(handle)
-                else None
-                for handle, sealed_at in files
-            ]
-        group = [files[place][0] for place in plan_merge(candidates, self._work.settings)]
-        free = self._seams.filesystem.free_bytes(self._paths.root)
-        needed = sum(handle.bytes for handle in group) + self._work.settings.disk_reserve_bytes
-        return group if free >= needed else []
+            files = sealed_times(snapshot.file_list, self._work.settings.node)
+            self._hidden.keep(self._gone.current.rules, {(h.uuid, at) for h, at in files})
+            for mergeable in (self._local(snapshot.file_list), self._published(snapshot.file_list)):
+                candidates = self._candidates(files, mergeable)
+                group = [files[place][0] for place in plan_merge(candidates, self._work.settings)]
+                free = self._seams.filesystem.free_bytes(self._paths.root) if group else 0
+                needed = sum(h.bytes for h in group) + self._work.settings.disk_reserve_bytes
+                if group and free >= needed:
+                    return group
+        return []
+
+    def _local(self, files: FileList) -> set[FileHandle]:
+        """Return the files that lie here and may be merged.
+
+        Not the oldest where files are published: its row may be listed already, although nobody heard so.
+        """
+        local = files.local()
+        if self._kind.components is not None:
+            waiting = (handle for handle in local if not self._kind.passes_over(handle))
+            next(waiting, None)
+            local = list(waiting)
+        return {h for h in local if h.state is FileState.COMPACTED and not self._kind.is_left(h)}
+
+    def _published(self, files: FileList) -> set[FileHandle]:
+        """Return the published files that may be merged; none while the node is not ours."""
+        components, now = self._kind.components, self._seams.clock.monotonic()
+        if components is None or not components.claim.is_claimed:
+            return set()
+        self._unreadable = {uuid: until for uuid, until in self._unreadable.items() if now < until}
+        return {h for h in files if h.row is not None and h.uuid not in self._unreadable}
+
+    def _candidates(
+        self, files: Sequence[tuple[FileHandle, int]], mergeable: set[FileHandle]
+    ) -> list[MergeCandidate | None]:
+        rules, now_ms = self._gone.current.rules, self._seams.clock.now_ms()
+        found: list[MergeCandidate | None] = []
+        for handle, sealed_at in files:
+            told = None
+            if handle in mergeable:
+                try:
+                    hidden = self._hidden.of(handle, sealed_at, rules, now_ms)
+                    told = candidate(handle, sealed_at, hidden)
+                except (CorruptFileError, *STORE_ERRORS) as error:
+                    self._pass_over([handle], error)
+            found.append(told)
+        return found
+
+    def _pass_over(self, files: Sequence[FileHandle], error: Exception) -> None:
+        """Merge without published files for a while: answers name what is wrong with them."""
+        until = self._seams.clock.monotonic() + _UNREADABLE_S
+        self._unreadable.update((handle.uuid, until) for handle in files)
+        logger.warning("not merged", extra={"files": len(files), "error": str(error)})
 
     def _try(self, group: Sequence[FileHandle]) -> int:
         """Merge files; those that cannot be read stay as they are, and the others go on without them."""
         try:
             return self._merge(group)
         except CorruptFileError as error:
-            named = [handle for handle in group if str(handle.path) == error.path]
-            for handle in named or group:
-                self._work.quarantine(handle, error.reason)
-            return len(named or group)
+            named = [h for h in group if error.path in (str(h.path), h.object_key)] or group
+            if group[0].row is not None:
+                self._pass_over(named, error)
+            else:
+                for handle in named:
+                    self._work.quarantine(handle, error.reason)
+            return 0
 
     def _merge(self, group: Sequence[FileHandle]) -> int:
         """Merge files, oldest first; return how many, 0 when another worker has one of them."""
@@ -150,45 +175,54 @@ class LogMerging:
             snapshot = held.enter_context(table.snapshot())
             if not all(others) or any(table.get(*h.key) is not h for h in group):
                 return 0
-            sealed_at = dict(sealed_times(snapshot.file_list.local()))
+            sealed_at = dict(sealed_times(snapshot.file_list, self._work.settings.node))
             rules, now_ms = self._gone.current.rules, self._seams.clock.now_ms()
-            sources = [MergeSource(h.reader, sealed_at[h], rules, now_ms) for h in group]
+            sources = open_sources([(h, sealed_at[h]) for h in group], rules, now_ms)
             ends = NO_QUEUES
-            for source, handle in zip(sources, group, strict=True):
-                ends = ends.joined(source.ends_left_out(handle.number))
+            for source in sources:
+                ends = ends.joined(source.ends_left_out())
             if len(ends):
                 # Durable before the messages go; they were hidden before.
                 self._gone.keep(self._gone.current.joined(ends, ()))
-            merged = self._install(group, sources)
-        table.replace(group, [merged])
+            for source in sources:
+                ends = ends.joined(source.ends_left_out_before())
+            temporary = self._paths.temporary(FileState.COMPACTED, group[-1].number)
+            try:
+                self._write(temporary, sources, ends)
+                if group[0].row is None:
+                    written = self._install(temporary, group)
+                else:
+                    written = publish_merged(self._kind, temporary, group)
+            finally:
+                self._seams.filesystem.unlink(temporary)
+        gone = sum(handle.bytes for handle in group) - written
+        self._work.progress.count(merged_bytes=written, given_back_bytes=max(0, gone))
         return len(group)
 
-    def _install(self, group: Sequence[FileHandle], sources: Sequence[MergeSource]) -> FileHandle:
-        """Write the merged file in place of its sources; return its handle."""
+    def _install(self, temporary: Path, group: Sequence[FileHandle]) -> int:
+        """Put the merged file in place of its sources; return its bytes."""
         filesystem, newest = self._seams.filesystem, group[-1]
         target = self._paths.path_of(FileState.COMPACTED, newest.number)
-        temporary = self._paths.temporary(FileState.COMPACTED, newest.number)
-        filesystem.unlink(temporary)  # of an earlier attempt
-        self._write(temporary, group, sources)
         sync_file(filesystem, temporary)
-        verify_temporary(filesystem, temporary, lambda path: check_log_file(filesystem, path))
         old = [handle.path for handle in group if handle.path is not None]
         install(filesystem, temporary, target, old)  # durable and visible: it names its sources
         retire(filesystem, [path for path in old if path != target])
-        return open_grouped(filesystem, newest.node, newest.number, target)
+        merged = open_grouped(filesystem, newest.node, newest.number, target)
+        self._work.table.replace(group, [merged])
+        return merged.bytes
 
-    def _write(
-        self, path: Path, group: Sequence[FileHandle], sources: Sequence[MergeSource]
-    ) -> None:
+    def _write(self, path: Path, sources: Sequence[MergeSource], ends: QueueEnds) -> None:
+        """Write and verify the merged file; `ends` are those of the queues that it left out, or lacks."""
+        filesystem, group = self._seams.filesystem, [source.handle for source in sources]
         header = LogHeader(
             form=Form.GROUPED, uuid=self._seams.ids.uuid(), created_ms=self._seams.clock.now_ms(),
-            generation=sources[-1].reader.generation, page_bytes=COLD_PAGE_BYTES,
+            generation=group[-1].reader.generation, page_bytes=COLD_PAGE_BYTES,
             codec=Codec[self._work.settings.cold_codec.upper()],
         )  # fmt: skip
         extra: dict[str, Any] = {
             "begin_ms": min(handle.begin_ms for handle in group),
             "sealed_at_ms": max(handle.sealed_at_ms or 0 for handle in group),
-            **describe_parts([source.reader for source in sources]),
+            **describe_parts([source.file for source in sources]),
         }
         done = 0
 
@@ -197,13 +231,15 @@ class LogMerging:
             self._work.progress.advance(count - done, 0)
             done = count
 
-        with_room = self._seams.filesystem.open(path, writable=True, create=True, exclusive=True)
+        filesystem.unlink(path)  # of an earlier attempt
+        file = filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
-            out = AppendingFile(with_room)
+            out = AppendingFile(file)
             write_grouped(
-                [GroupedSource(source.reader.file, source.left_out) for source in sources],
-                out.write, header=header, extra=extra, on_progress=advance,
+                [source.rows for source in sources], out.write, header=header, extra=extra,
+                queue_table=ends.encode() if len(ends) else None, on_progress=advance,
             )  # fmt: skip
             out.flush()
         finally:
-            with_room.close()
+            file.close()
+        verify_temporary(filesystem, path, lambda written: check_log_file(filesystem, written))

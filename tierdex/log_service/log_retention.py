@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.rounds import Rounds
 from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError
 from tierdex.lifecycle.file_state import FileState
@@ -33,21 +34,21 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.unit import FileClaims
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileList
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.log_kind import LogKind, LogWork
     from tierdex.seams import Seams
 
 logger = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 30.0
 
-
-def sealed_times(files: Sequence[FileHandle]) -> list[tuple[FileHandle, int]]:
-    """Return the files that are sealed, given oldest first, and when, for retention: int64 ms.
+def sealed_times(files: FileList, node: str) -> list[tuple[FileHandle, int]]:
+    """Return the files of `node` that are sealed, oldest first, and when, for retention: int64 ms.
 
     None is older than those before it, whatever the clock did.
     """
-    sealed = [handle for handle in files if handle.sealed_at_ms is not None]
+    own = (handle for handle in files.iterate() if handle.node == node)
+    sealed = [handle for handle in own if handle.sealed_at_ms is not None]
     times = accumulate((handle.sealed_at_ms or 0 for handle in sealed), max)
     return list(zip(sealed, times, strict=True))
 
@@ -66,7 +67,7 @@ class LogRetention:
         self._kind = kind
         self._gone = gone
         self._claims = claims
-        self._looked_at = float("-inf")
+        self._rounds = Rounds(seams.clock)
         self._mute: set[bytes] = set()  # files that cannot say where their queues end
         self._left: list[Path] = []  # out of the table and named in the record, still in the folder
 
@@ -79,17 +80,16 @@ class LogRetention:
 
     def look_at_everything(self) -> None:
         """Look for what is due at once."""
-        self._looked_at = float("-inf")
+        self._rounds.ask()
 
     def units(self) -> Iterator[Unit]:
         """Yield what is due, now and then only."""
-        now = self._seams.clock.monotonic()
-        if now - self._looked_at < _LOOK_EVERY_S:
+        if not self._rounds.is_due:
             return
         due = self.due()
         if due or self._left:
             yield self.unit(due)
-        self._looked_at = now
+        self._rounds.end()
 
     def unit(self, due: Sequence[FileHandle]) -> Unit:
         """Return the work that lets `due` go, as far as they are there by then."""
@@ -102,14 +102,10 @@ class LogRetention:
         """
         rules, now_ms = self._gone.current.rules, self._seams.clock.now_ms()
         with self._work.table.snapshot() as snapshot:
-            own = [
-                handle
-                for handle in snapshot.file_list.iterate()
-                if handle.node == self._work.settings.node
-            ]
+            files = sealed_times(snapshot.file_list, self._work.settings.node)
             return [
                 handle
-                for handle, sealed_at in sealed_times(own)
+                for handle, sealed_at in files
                 if is_expired(rules, handle.topics, sealed_at, now_ms)
                 or (before_ms is not None and sealed_at < before_ms)
                 if handle.row is not None or self._may_go(handle)
@@ -151,6 +147,7 @@ class LogRetention:
             self._left += [handle.path for handle in local if handle.path is not None]
             if published:
                 self._kind.unlist(published)
+            self._work.progress.count(given_back_bytes=sum(handle.bytes for handle in files))
         while self._left:
             self._seams.filesystem.unlink(self._left[0])
             self._seams.filesystem.sync_folder(self._left[0].parent)

@@ -1,7 +1,7 @@
 """The manifest row of a log file: what a reader knows of it before it asks for anything.
 
-`schema` says, as JSON, what the row of an index file has no word for: the generation, and where the journal's
-batches end. Depends on fileparts, lifecycle and errors.
+`schema` says, as JSON, what the row of an index file has no word for: the generation, where the journal's
+batches end, and the sizes by which a merge is planned. Depends on fileparts, lifecycle and errors.
 """
 
 from __future__ import annotations
@@ -17,17 +17,25 @@ if TYPE_CHECKING:
     from tierdex.log_service.log_file import GroupedLogFile
 
 
+class FileSizes(NamedTuple):
+    """How much a grouped file holds, as the plan of a merge needs to know it."""
+
+    queue_count: int
+    payload_bytes: int  # of its pages before they were compressed
+    body_bytes: int
+
+
 class LogRowMore(NamedTuple):
     """What `schema` says of a log file."""
 
     generation: int
     end: Predecessor
+    sizes: FileSizes | None  # None: of a program of before, the file itself says so
 
     def encode(self) -> str:
         uuid, count, crc = self.end
-        return json.dumps(
-            {"generation": self.generation, "end": [uuid.hex(), count, crc]}, separators=(",", ":")
-        )
+        more = {"generation": self.generation, "end": [uuid.hex(), count, crc], "sizes": self.sizes}
+        return json.dumps(more, separators=(",", ":"))
 
     @classmethod
     def of(cls, row: FileRow) -> LogRowMore:
@@ -36,7 +44,12 @@ class LogRowMore(NamedTuple):
             found = json.loads(row.schema)
             uuid, count, crc = found["end"]
             end = Predecessor(bytes.fromhex(uuid), int(count), int(crc))
-            return cls(int(found["generation"]), end)
+            sizes = found.get("sizes")
+            return cls(
+                int(found["generation"]),
+                end,
+                None if sizes is None else FileSizes(*map(int, sizes)),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(row.object_key, f"its row is no log file's: {error}") from error
 
@@ -61,6 +74,6 @@ def make_log_row(reader: GroupedLogFile, object_key: str, dates: dict[str, int])
         sidecar_position=file.sidecar_position,
         tail_crc=file.footer_crc,
         topics=None,
-        schema=LogRowMore(reader.generation, reader.end_of_batches).encode(),
+        schema=LogRowMore(reader.generation, reader.end_of_batches, reader.sizes).encode(),
         kind=LOG_KIND,
     )

@@ -485,18 +485,17 @@ class MessageLog(OperatedLog):
     @with_disk_errors
     def run_compaction(self) -> int:
         """Do all work on files that is due, of the index as well; return the number of steps."""
-        writing = self._writing()
-        writing.look_at_everything()
-        table, log_index, steps = self._components.table, writing.log_index, 0
+        writing, steps = self._writing(), 0
         while True:
-            before = table.version
-            if log_index is not None:
-                log_index.catch_up()  # what is not indexed is not compacted
-            if writing.run_one():
-                steps += 1
-            elif table.version is before:  # else a worker sealed a file that was not caught up yet
-                break
-        return steps if log_index is None else steps + log_index.index.run_compaction()
+            writing.look_at_everything()
+            done = self._run_work(writing)
+            if writing.log_index is not None:
+                done += (
+                    writing.log_index.index.run_compaction()
+                )  # which publishes: more may be merged
+            if not done:
+                return steps
+            steps += done
 
     def health(self) -> list[NotReady]:
         """Return why this log, or its index, is not ready for use; empty when it is. Raises nothing.
@@ -517,6 +516,18 @@ class MessageLog(OperatedLog):
         self._reads.refresh()
 
     # -- private -----------------------------------------------------------------------------------------
+
+    def _run_work(self, writing: LogWriting) -> int:
+        """Do all work on the log's own files; return the number of steps."""
+        table, steps = self._components.table, 0
+        while True:
+            before = table.version
+            if writing.log_index is not None:
+                writing.log_index.catch_up()  # what is not indexed is not compacted
+            if writing.run_one():
+                steps += 1
+            elif table.version is before:  # else a worker sealed a file that was not caught up yet
+                return steps
 
     def _log_index(self) -> LogIndex:
         return self._writing().asked_index()

@@ -394,6 +394,7 @@ class _OwnerOpening:
             housekeeping=_worker(HOUSEKEEPING_WORKER, work, claims, housekeeping),
             retention=retention, merging=merging, scrubber=scrubber, units=local_work.units,
             chores=housekeeping, next_journal=next_journal, lock=self._lock, paths=self._paths,
+            progress=work.progress,
         )  # fmt: skip
         return components
 

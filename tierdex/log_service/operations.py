@@ -7,7 +7,7 @@ Depends on disk_errors, errors, lifecycle, logfile, value_rules and the other mo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
@@ -73,6 +73,17 @@ class OperatedLog:
                 except FileNotFoundError:
                     continue
         raise NotFoundError(f"there is no log file {file_id}")
+
+    def compaction_status(self) -> dict[str, Any]:
+        """Return the running jobs, the last error and the totals of work on the log's files.
+
+        Publication is the index's: see there. Empty for a log that was opened read-only.
+        """
+        self._components.check_open()
+        writing = self._components.writing
+        if writing is None:
+            return {}
+        return writing.progress.describe(self._components.seams.clock.monotonic())
 
     @with_disk_errors
     def timers(self) -> list[TimerHour]:

@@ -3,7 +3,7 @@
 What the row says needs no request: generation, batches, times, counts. A page that arrives damaged is fetched
 a second time before the file is called corrupt: the fault may lie in between.
 
-Depends on errors, lifecycle, logfile, fetched_ranges, log_file, log_row and read_ahead.
+Depends on errors, lifecycle, logfile, fetched_ranges, log_file, log_row, read_ahead and whole_object.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tierdex.errors import CorruptFileError
+from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.log_service.fetched_ranges import ObjectRange
 from tierdex.log_service.log_file import GroupedLogFile
 from tierdex.log_service.log_row import LogRowMore
 from tierdex.log_service.read_ahead import WINDOW_MOST
+from tierdex.log_service.whole_object import ReadsInOrder, check_object
+from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.messages import MessageBatch
 
 if TYPE_CHECKING:
@@ -29,10 +31,11 @@ if TYPE_CHECKING:
 
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.log_service.levels import Level
+    from tierdex.log_service.log_row import FileSizes
     from tierdex.log_service.read_ahead import Window
     from tierdex.log_service.reading import Reading
     from tierdex.log_service.tier import LogTails
-    from tierdex.logfile.grouped.file import GroupedFile, PageSpan, QueuePlace
+    from tierdex.logfile.grouped.file import PageSpan, QueuePlace
     from tierdex.logfile.grouped.pages import OpenPage
 
 logger = logging.getLogger(__name__)
@@ -47,7 +50,7 @@ class PublishedLogFile(GroupedLogFile):
         self._node = node
         self._tails = tails
         more = LogRowMore.of(row)
-        self._generation = more.generation
+        self._more = more
         self.end_of_batches = more.end
         self.parts = (more.end,)  # all that local files are asked for is not asked of it
 
@@ -58,7 +61,11 @@ class PublishedLogFile(GroupedLogFile):
 
     @property
     def generation(self) -> int:
-        return self._generation
+        return self._more.generation
+
+    @property
+    def sizes(self) -> FileSizes:
+        return self._more.sizes or super().sizes
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
@@ -118,6 +125,27 @@ class PublishedLogFile(GroupedLogFile):
     def _extent(self, file: GroupedFile, place: QueuePlace, offset: int) -> ObjectRange:
         """Return the pages that hold a queue from `offset` on."""
         return self._range(file.plan(place, offset, place.next_offset - offset))
+
+    def in_order(self, window_bytes: int) -> GroupedFile:
+        """Return the file to read all of it, page after page, for one thread. Raises as `file`.
+
+        An object that is gone is a CorruptFileError, which names it.
+        """
+        position = self.row.sidecar_position
+
+        def fetch(begin: int, length: int) -> bytes:
+            try:
+                return self._tails.fetch(self.row, begin, length)
+            except NotFoundError as error:
+                raise CorruptFileError(self.row.object_key, str(error)) from error
+
+        pages = ReadsInOrder(fetch, position, window_bytes)
+        tail = self.file.sidecar_bytes().data
+        return GroupedFile(tail, pages, position=position, name=self.row.object_key)
+
+    def check(self) -> list[str]:
+        """Return every broken rule of the object in the store, in words. Raises what the store raises."""
+        return check_object(self._tails.reached_store(), self.row)
 
     @property
     def item_count(self) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.errors import CorruptFileError, UnavailableError
+from tierdex.errors import UnavailableError
 from tierdex.index_service.readers.sidecar_cache import TailCache
 from tierdex.index_service.view.manifest_follower import Shelf
 from tierdex.lifecycle.file_handle import FileHandle
@@ -55,9 +55,13 @@ class LogTails(TailCache[GroupedFile]):
 
     def fetch(self, row: FileRow, position: int, length: int) -> bytes:
         """Return a range of a file's object. Raises what the store raises."""
+        return self.reached_store().get(row.object_key, position, length)
+
+    def reached_store(self) -> Store:
+        """Return the store. Raises UnavailableError while there is none."""
         if self.store is None:
             raise UnavailableError("the log has no store yet: it is being opened")
-        return self.store.get(row.object_key, position, length)
+        return self.store
 
 
 class Tier:
@@ -91,19 +95,3 @@ class Tier:
     def close(self) -> None:
         self.tails.close()
         self.tails.fetched.close()
-
-
-def open_grouped_tail(store: Store, row: FileRow) -> GroupedFile:
-    """Open a published log file to read all of it; sends one request, for its tail.
-
-    Raises what the store raises, and CorruptFileError when the object is not the row's.
-    """
-
-    def read(position: int, length: int) -> bytes:
-        return store.get(row.object_key, position, length)
-
-    tail = read(row.sidecar_position, row.bytes - row.sidecar_position)
-    file = GroupedFile(tail, read, position=row.sidecar_position, name=row.object_key)
-    if file.uuid != row.uuid or file.footer_crc != row.tail_crc:
-        raise CorruptFileError(row.object_key, "is not the file that the manifest lists")
-    return file

@@ -216,6 +216,7 @@ class _LogCollector:
         with suppress(InvalidRequestError):  # a log without an index, or opened read-only
             waiting.add_metric([], self._log.waiting_bytes())
             yield waiting
+        yield from _compaction_families(self._log.compaction_status(), "tierdex_log_compaction")
         yield from _by_state(
             "log", totals, (("files", "log files"), ("messages", "messages"), ("bytes", "bytes of log files"))
         )  # fmt: skip
@@ -261,15 +262,17 @@ _BASE_UNITS = {
 }
 
 
-def _compaction_families(status: dict[str, Any]) -> Iterable[Metric]:
+def _compaction_families(
+    status: dict[str, Any], prefix: str = "tierdex_compaction"
+) -> Iterable[Metric]:
     """Return a counter for each total of the compaction status, a gauge for each other number."""
     for name, value in status.get("totals", {}).items():
         meaning = f"what the compactor did since the start: {name}"
-        yield CounterMetricFamily(f"tierdex_compaction_{name}", meaning, value=value)
+        yield CounterMetricFamily(f"{prefix}_{name}", meaning, value=value)
     running = {f"running_{name}": value for name, value in (status.get("running") or {}).items()}
     for name, value in {**status, **running}.items():
         if isinstance(value, int | float):
             shown, factor = _BASE_UNITS.get(name, (name, 1.0))
             yield GaugeMetricFamily(
-                f"tierdex_compaction_{shown}", "from the compaction status", value=value * factor
+                f"{prefix}_{shown}", "from the compaction status", value=value * factor
             )
