@@ -482,21 +482,6 @@ class MessageLog(OperatedLog):
             writing.appender.roll("asked for")
             return True
 
-    @with_disk_errors
-    def run_compaction(self) -> int:
-        """Do all work on files that is due, of the index as well; return the number of steps."""
-        writing, steps = self._writing(), 0
-        while True:
-            writing.look_at_everything()
-            done = self._run_work(writing)
-            if writing.log_index is not None:
-                done += (
-                    writing.log_index.index.run_compaction()
-                )  # which publishes: more may be merged
-            if not done:
-                return steps
-            steps += done
-
     def health(self) -> list[NotReady]:
         """Return why this log, or its index, is not ready for use; empty when it is. Raises nothing.
 
@@ -516,18 +501,6 @@ class MessageLog(OperatedLog):
         self._reads.refresh()
 
     # -- private -----------------------------------------------------------------------------------------
-
-    def _run_work(self, writing: LogWriting) -> int:
-        """Do all work on the log's own files; return the number of steps."""
-        table, steps = self._components.table, 0
-        while True:
-            before = table.version
-            if writing.log_index is not None:
-                writing.log_index.catch_up()  # what is not indexed is not compacted
-            if writing.run_one():
-                steps += 1
-            elif table.version is before:  # else a worker sealed a file that was not caught up yet
-                return steps
 
     def _log_index(self) -> LogIndex:
         return self._writing().asked_index()

@@ -1,4 +1,4 @@
-"""The operator's verbs of an open message log: look at files and timers, verify a file, let old ones go.
+"""The operator's verbs of an open message log: files, timers, compaction, verification, expiry.
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
@@ -74,6 +74,21 @@ class OperatedLog:
                     continue
         raise NotFoundError(f"there is no log file {file_id}")
 
+    @with_disk_errors
+    def run_compaction(self) -> int:
+        """Do all work on files that is due, of the index as well; return the number of steps."""
+        writing, steps = self._writing(), 0
+        while True:
+            writing.look_at_everything()
+            done = self._run_work(writing)
+            if writing.log_index is not None:
+                done += (
+                    writing.log_index.index.run_compaction()
+                )  # which publishes: more may be merged
+            if not done:
+                return steps
+            steps += done
+
     def compaction_status(self) -> dict[str, Any]:
         """Return the running jobs, the last error and the totals of work on the log's files.
 
@@ -123,6 +138,18 @@ class OperatedLog:
         return shown
 
     # -- private -----------------------------------------------------------------------------------------
+
+    def _run_work(self, writing: LogWriting) -> int:
+        """Do all work on the log's own files; return the number of steps."""
+        table, steps = self._components.table, 0
+        while True:
+            before = table.version
+            if writing.log_index is not None:
+                writing.log_index.catch_up()  # what is not indexed is not compacted
+            if writing.run_one():
+                steps += 1
+            elif table.version is before:  # else a worker sealed a file that was not caught up yet
+                return steps
 
     def _check(self, handle: FileHandle) -> list[str]:
         if handle.state is FileState.UNSEALED:  # its own reader changes meanwhile
