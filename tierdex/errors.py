@@ -110,6 +110,13 @@ class PermissionDeniedError(TierdexError):
     """The key's scope does not cover the request."""
 
 
+def raised_anew(error: TierdexError) -> TierdexError:
+    """Return the same error as a new object, to be raised once more: tracebacks add up."""
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    return again
+
+
 class UnavailableError(TierdexError):
     """Nothing was applied or acknowledged; the same call may succeed later."""
 

@@ -17,7 +17,9 @@ from tests.patience import PATIENCE_S
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM
 from tierdex.log_service.message_log import MessageLog
 
-SMALL = {"journal_bytes": 1 << 20, "max_message_bytes": 64 << 10, "disk_reserve_bytes": 0}
+SMALL = {
+    "journal_bytes": 1 << 20, "max_message_bytes": 64 << 10, "disk_reserve_bytes": 0, "remote_interval": 0,
+}  # fmt: skip
 A = {"topic": "a", "queue_id": 0, "body": "one"}
 
 
@@ -144,7 +146,7 @@ def test_wrong_offset_is_answered_with_the_right_one(caller, topic):
     assert append(caller, one, expect_offset=0).json()["offsets"] == [0]
     refusal = assert_problem(append(caller, one, expect_offset=0), 409, "offset-mismatch")
     assert refusal["next_offset"] == 1
-    assert refusal["end_offsets"] == {"received": 1, "os": 1, "disk": 1}
+    assert refusal["end_offsets"] == {"received": 1, "os": 1, "disk": 1, "remote": 0}
     assert append(caller, one, expect_offset=1).json()["offsets"] == [1]
     response = append(caller, one, one, expect_offset=2)
     assert_problem(response, 400, "invalid-request", "expect_offset")
@@ -186,7 +188,7 @@ def test_one_bad_message_is_named_and_nothing_is_appended(caller, topic, change,
         ("topic=a", "queue_id"), ("queue_id=0", "topic"), ("topic=a&queue_id=-1", "queue_id"),
         ("topic=a&queue_id=0&offset=-1", "offset"), ("topic=a&queue_id=0&max_count=0", "max_count"),
         ("topic=a&queue_id=0&wait_ms=60001", "wait_ms"),
-        ("topic=a&queue_id=0&visible=remote", "visible"),
+        ("topic=a&queue_id=0&visible=here", "visible"),
         ("topic=a&queue_id=0&offset=9223372036854775808", "offset"), ("topic=a&queue_id=0&x=1", "x"),
     ],
 )  # fmt: skip
@@ -224,8 +226,25 @@ def test_queues_and_offsets_are_told_by_level_and_time(caller, topic, log):
     assert rest["next_queue_id"] is None
     told = caller.get("/v1/offsets", params={"topic": topic, "queue_id": 0, "timestamp": 11}).json()
     assert (told["begin_offset"], told["offset"]) == (0, 1)
-    assert told["end_offsets"] == {"received": 2, "os": 2, "disk": 2}
+    assert told["end_offsets"] == {"received": 2, "os": 2, "disk": 2, "remote": 0}
     assert caller.get("/v1/offsets?topic=nobody&queue_id=1").json()["end_offsets"]["disk"] == 0
+
+
+@pytest.mark.parametrize("form", ["json", "arrow"])
+def test_append_at_remote_is_answered_once_it_is_published(caller, topic, form):
+    append(caller, {**A, "topic": topic})
+    if form == "json":
+        response = append(caller, {**A, "topic": topic}, durability="remote")
+        assert response.json() == {"offsets": [1], "durability": "remote"}
+    else:
+        body = arrow_stream(pa.table({"topic": [topic], "queue_id": [0], "body": [b"two"]}))
+        response = caller.post("/v1/messages?durability=remote", content=body, headers=ARROW)
+        assert response.json()["durability"] == "remote"
+    append(caller, {**A, "topic": topic})
+    told = caller.get("/v1/offsets", params={"topic": topic, "queue_id": 0}).json()
+    assert (told["end_offsets"]["disk"], told["end_offsets"]["remote"]) == (3, 2)
+    assert len(read(caller, topic, visible="remote")["messages"]) == 2
+    assert not read(caller, topic, visible="remote", offset=2, wait_ms=20)["messages"]
 
 
 def test_service_without_a_log_says_so():

@@ -26,7 +26,7 @@ OF_A_SERVICE = {"log_topics"}
 def log(tmp_path_factory):
     folder = tmp_path_factory.mktemp("log")
     with MessageLog.open(
-        folder, node="n", journal_bytes=1 << 20, max_message_bytes=64 << 10
+        folder, node="n", journal_bytes=1 << 20, max_message_bytes=64 << 10, remote_interval=0
     ) as log:
         yield log
 
@@ -107,6 +107,17 @@ def test_offsets_queues_and_topics_are_those_of_the_log(client, log, topic):
     assert client.offset_at(topic, 4, 11) == log.offset_at(topic, 4, 11) == 1
 
 
+def test_remote_is_a_level_as_the_others(client, log, topic):
+    assert client.append(topic=topic, queue_id=0, body=b"x", durability="remote") == 0
+    client.append(topic=topic, queue_id=0, body=b"y")
+    assert client.end_offset(topic, 0, level="remote") == 1
+    assert client.end_offsets(topic, 0) == log.end_offsets(topic, 0)
+    assert [m.body for m in client.read(topic, 0, 0, visible="remote").messages] == [b"x"]
+    receipt = client.append_batch(topic=topic, queue_id=0, body=[], durability="remote")
+    assert (receipt.level.name, len(receipt.offsets)) == ("REMOTE", 0)
+    assert client.end_offset(topic, 0, level="remote") == 2
+
+
 def test_messages_of_a_key_come_back_with_all_they_carry(client, log, topic):
     client.append_batch(
         topic=topic, queue_id=0, body=[b"\x00", b"y", b"z"], keys=[["k"], ["k"], None],
@@ -138,7 +149,7 @@ def test_refusals_of_the_log_are_raised_as_they_are(client, topic):
     with pytest.raises(errors.OffsetMismatchError) as mismatch:
         client.append(topic=topic, queue_id=0, body=b"x", expect_offset=7)
     assert mismatch.value.next_offset == 1
-    assert mismatch.value.end_offsets == {"received": 1, "os": 1, "disk": 1}
+    assert mismatch.value.end_offsets == {"received": 1, "os": 1, "disk": 1, "remote": 0}
     with pytest.raises(errors.RequestTooLargeError):
         client.append(topic=topic, queue_id=0, body=b"x" * (65 << 10))
     for wrong in ({"queue_id": -1}, {"body": None}, {"topic": ""}, {"headers": [("a", None)]}):
@@ -192,6 +203,8 @@ def test_asynchronous_client_has_the_same_verbs_and_answers(app, log, topic):
             assert topic in await client.log_topics()
             assert await client.begin_offset(topic, 0) == 0
             assert await client.end_offset(topic, 0) == 3
+            assert await client.append(topic=topic, queue_id=0, body=b"", durability="remote") == 3
+            assert (await client.end_offsets(topic, 0))["remote"] == 4
             assert await client.offset_at(topic, 0, 0) == 0
             assert isinstance(await client.timers(), list)
 

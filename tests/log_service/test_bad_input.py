@@ -187,27 +187,13 @@ def test_wrong_question_for_a_key_is_refused_by_its_field(disk):
             ({"topic": "a", "key": "k", "max_count": 10**9}, "max_count"),
             ({"topic": "a", "key": "k", "cursor": "no cursor"}, "cursor"),
             ({"topic": "a", "key": "k", "begin": 1 << 70}, "begin"),
-            ({"topic": "a", "key": "k", "visible": "remote"}, "visible"),
+            ({"topic": "a", "key": "k", "visible": "here"}, "visible"),
             ({"topic": "a", "key": "k", "visible": 3}, "visible"),
         ]:
             with pytest.raises(InvalidRequestError, match=field):
                 log.get(**wrong)
         nobody = log.get("nobody", key="k")
         assert (nobody.messages, nobody.complete, nobody.next_cursor) == ((), True, None)
-
-
-def test_level_remote_is_refused_until_messages_are_published(disk):
-    with open_log(disk) as log:
-        for call in (
-            lambda: log.append(**GOOD, durability="remote"),
-            lambda: log.append_batch(topic="a", queue_id=0, body=[b""], durability="remote"),
-            lambda: log.flush("remote"),
-            lambda: log.end_offset("a", 0, level="remote"),
-            lambda: log.read("a", 0, 0, visible="remote"),
-        ):
-            with pytest.raises(InvalidRequestError, match="`disk` is its highest"):
-                call()
-        assert log.topics() == []
 
 
 def test_limits_count_and_bytes_but_one_message_always_comes(log):

@@ -16,7 +16,7 @@ import orjson
 
 from tierdex.client.answers import read_json
 from tierdex.client.calls import ARROW_STREAM, Call, arrow_body, json_body, query_string, read_table
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.log_service.answer import (
     AppendReceipt,
     ExpiredMessage,
@@ -236,15 +236,26 @@ def begin_offset(topic: str, queue_id: int) -> Call[int]:
 
 def end_offset(topic: str, queue_id: int, level: str) -> Call[int]:
     wanted: Level = level_of(level, "level")
-    return _offsets(
-        topic, queue_id, None, lambda told: int(told["end_offsets"][wanted.name.lower()])
-    )
+
+    def pick(told: dict[str, Any]) -> int:
+        end = told["end_offsets"][wanted.name.lower()]
+        if end is None:
+            raise UnavailableError(
+                "what is published is not known to the service: its store was not reached, or there is none"
+            )
+        return int(end)
+
+    return _offsets(topic, queue_id, None, pick)
+
+
+def end_offsets(topic: str, queue_id: int) -> Call[dict[str, int | None]]:
+    return _offsets(topic, queue_id, None, lambda told: dict(told["end_offsets"]))
 
 
 def offset_at(topic: str, queue_id: int, timestamp: int) -> Call[int]:
     return _offsets(topic, queue_id, timestamp, lambda told: int(told["offset"]))
 
 
-def _offsets(topic: str, queue_id: int, timestamp: int | None, pick: Any) -> Call[int]:
+def _offsets(topic: str, queue_id: int, timestamp: int | None, pick: Any) -> Call[Any]:
     asked = query_string({"topic": topic, "queue_id": queue_id, "timestamp": timestamp})
     return Call("GET", "/v1/offsets", lambda body: pick(read_json(body)), asked)

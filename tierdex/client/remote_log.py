@@ -170,6 +170,10 @@ class LogVerbs:
         """Return the offset behind the last message that has `level`."""
         return self._send(calls.end_offset(topic, queue_id, level))
 
+    def end_offsets(self: _Sends, topic: str, queue_id: int) -> dict[str, int | None]:
+        """Return the offset behind the last message of each level, as `MessageLog.end_offsets` does."""
+        return self._send(calls.end_offsets(topic, queue_id))
+
     def offset_at(self: _Sends, topic: str, queue_id: int, timestamp: int) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end if none has."""
         return self._send(calls.offset_at(topic, queue_id, timestamp))
@@ -332,6 +336,10 @@ class AsyncLogVerbs:
     ) -> int:
         """Return the offset behind the last message that has `level`."""
         return await self._send(calls.end_offset(topic, queue_id, level))
+
+    async def end_offsets(self: _SendsAsync, topic: str, queue_id: int) -> dict[str, int | None]:
+        """Return the offset behind the last message of each level, as `MessageLog.end_offsets` does."""
+        return await self._send(calls.end_offsets(topic, queue_id))
 
     async def offset_at(self: _SendsAsync, topic: str, queue_id: int, timestamp: int) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end if none has."""

@@ -87,6 +87,10 @@ class FileKind(Protocol):
         """Give a published file's local copy up, durably; reads of it may still be under way."""
         ...
 
+    def note_shown(self) -> None:
+        """Hear that reads went over to a published file."""
+        ...
+
 
 class Publication(NamedTuple):
     """Files of one kind on their way into the store: where they lie, and what differs."""
@@ -174,3 +178,6 @@ class IndexKind:
         self._components.note_number(handle.number)
         self._components.before_drop(handle)
         retire(self._components.filesystem, [handle.path])
+
+    def note_shown(self) -> None:
+        pass

@@ -7,7 +7,7 @@
     3 keep the sidecar      a cache, cut from the local file, which saves a later request
     4 read the manifest     the newest one, from the store: it must list the file, and us as owner
     5 unlink the local file, sync its folder     (`FileKind.drop_local_copy`)
-    6 move the handle       queries read the published file from here on
+    6 move the handle       queries read the published file from here on (`FileKind.note_shown`)
 
 A crash after 1 leaves an orphan for garbage collection, and the file is uploaded again. After a
 crash behind 2 the uuid in the manifest shows that the file is published, and the next attempt goes
@@ -141,6 +141,7 @@ def _show_published(components: CompactorComponents, kind: FileKind, handle: Fil
     components.table.move(
         handle, FileState.UPLOADED, reader=kind.reader_of(row), row=row, path=None
     )
+    kind.note_shown()
 
 
 def _drop_superseded(
@@ -152,3 +153,4 @@ def _drop_superseded(
     kind.drop_local_copy(handle)
     # In one step with showing the file that holds its entries now: every query sees one of the two.
     components.show_manifest([handle])
+    kind.note_shown()

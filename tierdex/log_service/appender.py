@@ -213,6 +213,24 @@ class Appender:
             [self._stage_or_roll(rows.slice(0, half)), self._stage_or_roll(rows.slice(half, rows.row_count))]
         )  # fmt: skip
 
+    @property
+    def active_uuid(self) -> bytes | None:
+        """The uuid of the active journal, None while none holds anything."""
+        journal = self._active.journal
+        return None if journal is None or not journal.message_count else journal.uuid
+
+    def roll_active(self, reason: str) -> bool:
+        """Have no active journal, unless this one is empty; say whether one was rolled."""
+        committer = self._committer
+        try:
+            with committer.commit_lock, committer.append_lock:
+                if self.active_uuid is None:
+                    return False
+                self.roll(reason)
+                return True
+        finally:
+            committer.hand_over()
+
     def roll(self, reason: str) -> None:
         """Write what is staged and have no active journal. Holding both locks."""
         journal = self._active.journal

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError
-from tierdex.log_service.levels import level_of
 from tierdex.log_service.mending import note_ends
 from tierdex.log_service.queue_table import QueueTable
 from tierdex.log_service.reads import ReadLimits, place_of
@@ -52,7 +51,7 @@ class CheckedReads:
         return ReadLimits(
             check_integer(max_count, "max_count", 1, _COUNT_MOST),
             check_integer(max_bytes, "max_bytes", 1, _BYTES_MOST),
-            level_of(visible, "visible"),
+            self._components.level(visible, "visible"),
             None if group is None else check_topic(group, "group"),
         )
 

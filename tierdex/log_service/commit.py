@@ -3,7 +3,7 @@
 Threads wait at the gate of a level, a lock that is opened once and that each passes on; coroutines have
 themselves called back, so one future serves all of a commit. A commit that fails opens every gate.
 
-Depends on clock and levels.
+Depends on clock, errors and levels.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tierdex.clock import Bell
+from tierdex.errors import raised_anew
 from tierdex.log_service.levels import Level
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Commit:
     def raise_error(self, level: Level) -> None:
         """Raise why the level was not reached, if it was not."""
         if self.level < level and self.error is not None:
-            raise type(self.error)(*self.error.args)  # a new one each time: tracebacks add up
+            raise raised_anew(self.error)
 
     def _take_settled(self) -> list[Callable[[Commit], object]]:
         """Open the gates that are settled, and return whom to call. Holding the lock."""

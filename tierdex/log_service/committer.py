@@ -5,6 +5,7 @@
     appends join the next commit      while one is under way
     commit    close the stage, write it          -> level `os`: waiters go on
               sync older journals, the name, the journal   -> level `disk`: waiters go on
+              `on_remote`, when somebody waits for more    -> level `remote`: `remote_commits`
     next      begins as soon as this one ends, when somebody waits; there is no timer: the sync is the window
 
 A lone caller commits itself, without a change of threads; whoever comes meanwhile waits for the thread
@@ -59,9 +60,12 @@ class Committer:
             None  # of the thread that commits; None: there is none
         )
         self.on_written: Callable[[], None] = lambda: None  # called often: it must be quick
+        # Takes a commit at `disk` that is wanted at `remote`; and waits, or works, until that is settled.
+        self.on_remote: Callable[[Commit], None] = lambda commit: None
+        self.wait_remote: Callable[[Commit], None] = lambda commit: None
         self._next = Commit()
         self._staged_since: float | None = None
-        self._arrived = {Level.OS: Bell(), Level.DISK: Bell()}
+        self._arrived = {level: Bell() for level in (Level.OS, Level.DISK, Level.REMOTE)}
         self._to_tell: dict[Level, deque[Callable[[], object]]] = {
             level: deque() for level in self._arrived
         }
@@ -88,6 +92,12 @@ class Committer:
 
     def wait(self, commit: Commit, level: Level) -> None:
         """Return once the commit has reached `level`. Raises why it did not."""
+        self._wait_here(commit, min(level, Level.DISK))
+        if level is Level.REMOTE:
+            self.wait_remote(commit)
+            commit.raise_error(level)
+
+    def _wait_here(self, commit: Commit, level: Level) -> None:
         while not commit.is_settled(level):
             # Without a thread everybody commits; with one, whoever finds nobody at it.
             if self.commit_lock.acquire(blocking=self.wake is None):
@@ -128,7 +138,7 @@ class Committer:
         except OSError as error:
             raise _write_error(error) from error
         self._staged_since = None
-        self._tell_arrived(Level.OS)
+        self.tell_arrived(Level.OS)
 
     # -- for those who read ----------------------------------------------------------------------------
 
@@ -188,11 +198,13 @@ class Committer:
             if journal is not None and closed is not None:
                 journal.write(closed)
             commit.reach(Level.OS)
-            self._tell_arrived(Level.OS)
-            if commit.wanted is Level.DISK or self._has_much_unsynced(journal):
+            self.tell_arrived(Level.OS)
+            if commit.wanted >= Level.DISK or self._has_much_unsynced(journal):
                 self._sync()
                 commit.reach(Level.DISK)
-                self._tell_arrived(Level.DISK)
+                self.tell_arrived(Level.DISK)
+            if commit.wanted is Level.REMOTE:
+                self.on_remote(commit)
         except OSError as error:
             self._fail(commit, _write_error(error))
         except TierdexError as error:
@@ -245,7 +257,8 @@ class Committer:
     def _has_much_unsynced(self, journal: Journal | None) -> bool:
         return journal is not None and journal.published - journal.synced >= _SYNC_EVERY_BYTES
 
-    def _tell_arrived(self, level: Level) -> None:
+    def tell_arrived(self, level: Level) -> None:
+        """Wake those who wait for more messages at a level: one thread a level calls it."""
         bell, self._arrived[level] = self._arrived[level], Bell()
         bell.set()
         if level is Level.OS:

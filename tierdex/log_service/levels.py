@@ -3,6 +3,7 @@
     received   in this process: lost with it
     os         written: survives the process, not a power cut
     disk       synced: survives a power cut
+    remote     in a file that is published: survives the machine
 
 Depends on errors only.
 """
@@ -20,6 +21,7 @@ class Level(IntEnum):
     RECEIVED = 0
     OS = 1
     DISK = 2
+    REMOTE = 3
 
 
 LEVELS = {level.name.lower(): level for level in Level}
@@ -28,10 +30,6 @@ LEVELS = {level.name.lower(): level for level in Level}
 def level_of(name: object, field: str) -> Level:
     """Return the level that a caller named. Raises InvalidRequestError."""
     level = LEVELS.get(name) if isinstance(name, str) else None
-    if level is not None:
-        return level
-    if name == "remote":
-        raise InvalidRequestError(
-            "a message log has no store yet: `disk` is its highest", field=field
-        )
-    raise InvalidRequestError("must be received, os or disk", field=field)
+    if level is None:
+        raise InvalidRequestError("must be received, os, disk or remote", field=field)
+    return level

@@ -14,10 +14,11 @@ from tierdex.errors import (
     ClosedError,
     InvalidRequestError,
     TierdexError,
+    raised_anew,
 )
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
 from tierdex.log_service.clean_close import note_clean_close
-from tierdex.log_service.levels import Level
+from tierdex.log_service.levels import Level, level_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.published_note import PublishedNote
     from tierdex.log_service.queue_table import QueueTable
     from tierdex.log_service.reads import LogReads
+    from tierdex.log_service.remote_commits import RemoteCommits
     from tierdex.log_service.single_appends import SingleAppends
     from tierdex.log_service.tail_reads import TailReads
     from tierdex.log_service.tier import Tier
@@ -80,17 +82,34 @@ class LogWriting:
     lock: SharedFolderLock
     paths: DataPaths
     progress: Progress
+    remote: RemoteCommits
     log_index: LogIndex | None = None
     threads: list[WorkerThread] = field(default_factory=list)
 
-    def look_at_everything(self) -> None:
-        """Make all housekeeping due at once."""
-        self.retention.look_at_everything()
-        self.merging.look_at_everything()
+    def run_all(self, table: FileTable) -> int:
+        """Do all work on files that is due, of the index as well; return the number of steps."""
+        steps = 0
+        while True:
+            self.retention.look_at_everything()
+            self.merging.look_at_everything()
+            done = self._run_own(table)
+            if self.log_index is not None:
+                done += self.log_index.index.run_compaction()  # which publishes: more may be merged
+            if not done:
+                return steps
+            steps += done
 
-    def run_one(self) -> bool:
-        """Do the first work on files that is due; False when none is. Raises its error."""
-        return self.local.run_first(self.units()) or self.housekeeping.run_first(self.chores())
+    def _run_own(self, table: FileTable) -> int:
+        """Do all work on the log's own files; return the number of steps."""
+        steps = 0
+        while True:
+            before = table.version
+            if self.log_index is not None:
+                self.log_index.catch_up()  # what is not indexed is not compacted
+            if self.local.run_first(self.units()) or self.housekeeping.run_first(self.chores()):
+                steps += 1
+            elif table.version is before:  # else a worker sealed a file that was not caught up yet
+                return steps
 
     def asked_index(self) -> LogIndex:
         """Return the index. Raises InvalidRequestError in a log that was opened without one."""
@@ -137,13 +156,30 @@ class LogComponents:
     def check_open(self) -> None:
         """Raise ClosedError, or ForkedError in a child, when no call is answered any more."""
         if self.refusal is not None:
-            raise type(self.refusal)(*self.refusal.args)
+            raise raised_anew(self.refusal)
+
+    def level(self, name: object, field: str) -> Level:
+        """Return the level that a caller named. Raises InvalidRequestError."""
+        level = level_of(name, field)
+        if level is Level.REMOTE and not self.has_store:
+            raise InvalidRequestError(
+                "`remote` needs a store, which is that of the index: open the log with `index=True`",
+                field=field,
+            )
+        return level
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the log's files are published: by the index beside it."""
+        if self.writing is None:
+            return self.open_index is not None
+        return self.writing.log_index is not None
 
     def check_accepts(self) -> None:
         """Raise when no more appends are taken: as `check_open`, or FencedError."""
         refusal = self.refusal or self.fenced
         if refusal is not None:
-            raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up
+            raise raised_anew(refusal)
 
     def close(self) -> None:
         """Make everything durable, note that, stop the threads, give files and lock back; done once."""
@@ -182,6 +218,7 @@ class LogComponents:
                 closing.callback(self._close_files)
                 if writing.log_index is not None:
                     closing.callback(writing.log_index.close)
+                closing.callback(writing.remote.close)
 
     def _close_files(self) -> None:
         with self.table.snapshot() as snapshot:

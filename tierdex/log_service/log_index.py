@@ -260,7 +260,7 @@ class LogIndex:
             local = snapshot.file_list.local()
             if any(part.uuid == covers.uuid for each in local for part in each.reader.parts):
                 return False
-        return covers.uuid in self._log.gone.current.files or self._is_published(covers.uuid)
+        return covers.uuid in self._log.gone.current.files or self.is_published(covers.uuid)
 
     def holds(self, source: Source) -> bool:
         with self.table.snapshot() as snapshot:
@@ -272,7 +272,7 @@ class LogIndex:
                         at_end = source.batch_count == end.batch_count
                         return source.batch_count < end.batch_count or (at_end and is_same)
         # A file went as a whole by its age, or was published whole, after the index had been cut to it.
-        return source.uuid in self._log.gone.current.files or self._is_published(source.uuid)
+        return source.uuid in self._log.gone.current.files or self.is_published(source.uuid)
 
     def make_durable(self) -> None:
         """Sync what was written. Raises UnavailableError: the index file is sealed later."""
@@ -281,7 +281,8 @@ class LogIndex:
             commit = committer.join(Level.DISK)
         committer.wait(commit, Level.DISK)
 
-    def _is_published(self, uuid: bytes) -> bool:
+    def is_published(self, uuid: bytes) -> bool:
+        """Say whether a file of the log is published, as far as is known."""
         return self._log.kind.is_published(uuid, self._manifests.state_of(self.node))
 
 

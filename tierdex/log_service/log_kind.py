@@ -103,6 +103,7 @@ class LogKind:
         self.log_index: LogIndex | None = None
         self.components: CompactorComponents | None = None  # of the publication; None: no store
         self.damaged: dict[bytes, str] = {}  # by uuid: files that stay as they are, and why
+        self.on_published: Callable[[], None] = lambda: None  # one more file is read from the store
 
     def is_active(self, handle: FileHandle) -> bool:
         """Say whether a journal takes appends."""
@@ -264,6 +265,14 @@ class LogKind:
         if self.log_index is not None:
             self.log_index.note_if_published(handle)
         retire(self._seams.filesystem, [handle.path])
+
+    def note_shown(self) -> None:
+        self.on_published()
+
+    def last_failure(self) -> str | None:
+        """Return why the last publication failed, None when none has."""
+        failure = None if self.components is None else self.components.progress.last_error
+        return None if failure is None else failure.error
 
     def unlist(self, handles: Sequence[FileHandle]) -> None:
         """Take published files out of the manifest, and out of the table with it."""

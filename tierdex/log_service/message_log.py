@@ -4,26 +4,26 @@ The facade checks the arguments, calls the component that does the work, and ret
 writes a data folder; any number of processes read. Any thread may call any method. Every error is a
 TierdexError. In a child of fork every call on the parent's log raises ForkedError, and `close` does nothing.
 
-Depends on disk_errors, seams, settings, value_rules, index_service.health and the other modules of this
+Depends on disk_errors, seams, settings, value_rules and the other modules of this
 folder.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
-from tierdex.errors import InvalidRequestError, OffsetMismatchError
+from tierdex.errors import InvalidRequestError, OffsetMismatchError, UnavailableError
 from tierdex.fork import forked_error, tell_child
-from tierdex.index_service.health import CLOSED, NotReady
 from tierdex.log_service.answer import AppendReceipt
 from tierdex.log_service.appender import ExpectationFailedError
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
 from tierdex.log_service.given_messages import GivenMessages
-from tierdex.log_service.levels import LEVELS, Level, level_of
+from tierdex.log_service.levels import LEVELS, Level
 from tierdex.log_service.message_columns import check_deliver_at, check_message, check_messages
 from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.pending import PendingAppend, PendingBatch
@@ -78,8 +78,8 @@ class MessageLog(OperatedLog):
         """Open the log of the data folder `data` (created when absent, unless `read_only`).
 
         With `index` keys and message IDs find their messages (`get`); a log that was written without is
-        indexed by the next opening with it. `store` holds the node's epoch and manifest (None:
-        `DATA/store`); messages are not published there yet.
+        indexed by the next opening with it. Files are published to `store` (None:
+        `DATA/store`), which holds the node's epoch and manifest as well.
 
         Any setting is a keyword (see settings.py). Raises FolderInUseError when another process writes
         there, NotFoundError for what is only read and is not there, UnsupportedFormatError for files of a
@@ -134,7 +134,7 @@ class MessageLog(OperatedLog):
         """Append one message; return its offset: 0, 1, 2, ... in each queue, without a gap.
 
         `keys` is a list of strings or one, `headers` a list of (name, bytes), `timestamp` int64 ms (None:
-        now). Returns once the message has the level `durability`: "received", "os" or "disk". With
+        now). Returns once the message has the level `durability`: "received", "os", "disk" or "remote". With
         `expect_offset` the message is appended only if that offset is next. With a `deliver_at` (ms) that is
         still to come the message waits in the log, and goes to its queue then, once: it has no offset
         yet, and -1 is returned; its `timestamp` is then `deliver_at`, unless one is given. Raises
@@ -228,8 +228,8 @@ class MessageLog(OperatedLog):
         Without a thread that commits, with a full stage, for what is not valid or has several keys: then
         call `append_nowait`, in a thread.
         """
-        level = level_of(durability, "durability")
         writing = self._writing()
+        level = self._components.level(durability, "durability")
         if writing.committer.wake is None or not writing.singles.is_loaded:
             return None
         given = GivenMessages(topic, queue_id, body, keys, message_id, None, timestamp)
@@ -268,12 +268,19 @@ class MessageLog(OperatedLog):
 
     @with_disk_errors
     def flush(self, durability: str = "disk") -> None:
-        """Bring everything that was appended to a level."""
-        level = level_of(durability, "durability")
-        committer = self._writing().committer
-        with committer.append_lock:
-            commit = committer.join(level)
-        committer.wait(commit, level)
+        """Bring everything that was appended to a level.
+
+        For "remote" the journal is rolled, at most once every `remote_interval`, for all who wait. Raises
+        UnavailableError when that is not published within `remote_timeout`: it is on disk and will be;
+        CorruptFileError when a damaged file stays here; InvalidRequestError for a log without a store.
+        """
+        writing = self._writing()
+        level = self._components.level(durability, "durability")
+        with writing.committer.append_lock:
+            commit = writing.committer.join(level)
+        writing.committer.wait(commit, level)
+        if level is Level.REMOTE:
+            writing.remote.refuse_damaged()
 
     # -- read ------------------------------------------------------------------------------------------
 
@@ -300,7 +307,7 @@ class MessageLog(OperatedLog):
         components = self._components
         if components.refusal is None and components.follower is None and not components.missing:
             level = LEVELS.get(visible)
-            if level is not None and 0.0 <= wait <= WAIT_MOST_S:
+            if level is not None and level is not Level.REMOTE and 0.0 <= wait <= WAIT_MOST_S:
                 answer = components.tail_reads.read(
                     topic, queue_id, offset, max_count, max_bytes, level
                 )
@@ -374,8 +381,28 @@ class MessageLog(OperatedLog):
 
     @with_disk_errors
     def end_offset(self, topic: str, queue_id: int, *, level: str = "disk") -> int:
-        """Return the offset behind the last message that has `level`; 0 for an unknown queue."""
-        return self._reads.bounds(topic, queue_id, level_of(level, "level"))[1]
+        """Return the offset behind the last message that has `level`; 0 for an unknown queue.
+
+        Raises UnavailableError for `remote` while the store was not reached.
+        """
+        asked = self._components.level(level, "level")
+        return self._reads.bounds(topic, queue_id, asked)[1]
+
+    @with_disk_errors
+    def end_offsets(self, topic: str, queue_id: int) -> dict[str, int | None]:
+        """Return the offset behind the last message of each level.
+
+        None for `remote` where that is not known: without a store, or while it was not reached.
+        """
+        local = (Level.RECEIVED, Level.OS, Level.DISK)
+        ends: dict[str, int | None] = {
+            level.name.lower(): self._reads.bounds(topic, queue_id, level)[1] for level in local
+        }
+        ends["remote"] = None
+        if self._components.has_store:
+            with suppress(UnavailableError):
+                ends["remote"] = self._reads.bounds(topic, queue_id, Level.REMOTE)[1]
+        return ends
 
     @with_disk_errors
     def offset_at(self, topic: str, queue_id: int, timestamp: int, *, visible: str = "disk") -> int:
@@ -395,7 +422,8 @@ class MessageLog(OperatedLog):
         For event loops: register, read, then await what the callback wakes; it must return soon and
         raise nothing. Raises ReadOnlyError in a log that was opened for reading.
         """
-        self._writing().committer.call_at_arrival(level_of(visible, "visible"), callback)
+        writing = self._writing()
+        writing.committer.call_at_arrival(self._components.level(visible, "visible"), callback)
 
     # -- keys --------------------------------------------------------------------------------------------
 
@@ -420,7 +448,7 @@ class MessageLog(OperatedLog):
         indexed yet beyond `max_count`. Raises InvalidRequestError, also in a log without an index.
         """
         self._components.check_open()
-        level = level_of(visible, "visible")
+        level = self._components.level(visible, "visible")
         log_index = self._asked_index()
         self._reads.refresh_when_due(at_once=True)
         if level is Level.RECEIVED and self._components.writing is not None:
@@ -472,30 +500,6 @@ class MessageLog(OperatedLog):
         return self._reads.queues().queues(name, first, max_count)
 
     @with_disk_errors
-    def roll(self) -> bool:
-        """Let the next append go into a new journal, unless this one is empty; say whether it does."""
-        writing = self._writing()
-        with writing.committer.commit_lock, writing.committer.append_lock:
-            journal = writing.active.journal
-            if journal is None or not journal.message_count:
-                return False
-            writing.appender.roll("asked for")
-            return True
-
-    def health(self) -> list[NotReady]:
-        """Return why this log, or its index, is not ready for use; empty when it is. Raises nothing.
-
-        The reasons: it is closed, it can take no appends (the disk is full, or fails), or its index says one.
-        """
-        refusal, writing = self._components.refusal, self._components.writing
-        if refusal is not None:
-            return [NotReady(CLOSED, str(refusal))]
-        if writing is None:
-            return []
-        reasons = writing.tending.health()
-        return reasons if writing.log_index is None else reasons + writing.log_index.health()
-
-    @with_disk_errors
     def refresh(self) -> None:
         """Look at the folder anew, in a log that was opened for reading."""
         self._reads.refresh()
@@ -513,8 +517,8 @@ class MessageLog(OperatedLog):
     def _append_one(
         self, given: GivenMessages, expect_offset: int | None, durability: str
     ) -> PendingAppend:
-        level = level_of(durability, "durability")
         writing = self._writing()
+        level = self._components.level(durability, "durability")
         if expect_offset is not None:
             check_integer(expect_offset, "expect_offset", 0, INT64_MAX)
             if given.deliver_at is not None:
@@ -537,8 +541,8 @@ class MessageLog(OperatedLog):
         return PendingAppend(int(appended.offsets[0]), appended.commit, level)
 
     def _append_batch_nowait(self, given: GivenMessages, durability: str) -> PendingBatch:
-        level = level_of(durability, "durability")
         writing = self._writing()
+        level = self._components.level(durability, "durability")
         rows = check_messages(self._settings, given, self._clock.now_ms())
         if not rows.row_count:
             with writing.committer.append_lock:
@@ -565,12 +569,9 @@ class MessageLog(OperatedLog):
         """Return the refusal, once everything below the right offset has the level."""
         self._writing().committer.wait(failed.commit, level)
         name, queue_id = given.topic, int(rows.queues.queue_ids[0])
-        ends = {
-            each.name.lower(): self._components.reads.bounds(name, queue_id, each)[1]
-            for each in Level
-        }
+        ends = self.end_offsets(name, queue_id)
         return OffsetMismatchError(
             f"offset {failed.next_offset} is next in {name!r} queue {queue_id}, not {expected}",
             next_offset=failed.next_offset,
-            end_offsets=ends,
+            end_offsets={level: end for level, end in ends.items() if end is not None},
         )

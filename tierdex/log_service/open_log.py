@@ -47,6 +47,7 @@ from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
 from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.journal_tending import JournalTending
+from tierdex.log_service.levels import Level
 from tierdex.log_service.log_components import LogComponents, LogWriting, newest_end
 from tierdex.log_service.log_kind import LogKind, LogWork
 from tierdex.log_service.log_merge import LogMerging
@@ -67,6 +68,7 @@ from tierdex.log_service.published_queues import (
 )
 from tierdex.log_service.queue_table import QueueTable
 from tierdex.log_service.reads import LogReads
+from tierdex.log_service.remote_commits import RemoteCommits
 from tierdex.log_service.single_appends import SingleAppends
 from tierdex.log_service.tail_reads import TailReads
 from tierdex.log_service.tier import Tier
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import ManifestState
     from tierdex.log_service.followed_index import FollowedIndex
+    from tierdex.log_service.log_index import LogIndex
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -376,6 +379,15 @@ class _OwnerOpening:
             yield from retention.units()
             yield from merging.units()
 
+        remote = RemoteCommits(work, kind, appender, components.check_accepts)
+        committer.on_remote, committer.wait_remote = remote.add, remote.wait
+
+        def published() -> None:
+            remote.note_published()
+            committer.tell_arrived(Level.REMOTE)
+
+        kind.on_published = published
+
         singles = SingleAppends(
             options.settings, self._queues, active, committer, components.check_accepts
         )
@@ -394,8 +406,10 @@ class _OwnerOpening:
             housekeeping=_worker(HOUSEKEEPING_WORKER, work, claims, housekeeping),
             retention=retention, merging=merging, scrubber=scrubber, units=local_work.units,
             chores=housekeeping, next_journal=next_journal, lock=self._lock, paths=self._paths,
-            progress=work.progress,
+            progress=work.progress, remote=remote,
         )  # fmt: skip
+        writing = components.writing
+        remote.advance = lambda: writing.run_all(table)
         return components
 
     def _open_index(self, choice: IndexChoice) -> None:
@@ -422,11 +436,24 @@ class _OwnerOpening:
             tending.note_written()  # what a crash kept from the index
             writing.committer.on_written = tending.note_written
             writing.threads.append(thread)
+            self._start_remote(components, writing, writing.log_index)
         timer = WorkerThread(writing.timer, clock)
         writing.timer.wake = timer.wake
         writing.threads.append(timer)
         for thread in writing.threads:
             thread.start()
+
+    def _start_remote(
+        self, components: LogComponents, writing: LogWriting, log_index: LogIndex
+    ) -> None:
+        def advance() -> None:
+            log_index.catch_up()  # what is not indexed is not compacted
+            _wake(components, LOCAL_WORKER)
+            log_index.wake_publisher()
+
+        thread = WorkerThread(writing.remote, self._seams.clock)
+        writing.remote.advance, writing.remote.wake = advance, thread.wake
+        writing.threads.append(thread)
 
 
 def _worker(

@@ -1,8 +1,9 @@
-"""The operator's verbs of an open message log: files, timers, compaction, verification, expiry.
+"""The operator's verbs of an open message log: files, timers, work that is due, health.
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
-Depends on disk_errors, errors, lifecycle, logfile, value_rules and the other modules of this folder.
+Depends on disk_errors, errors, index_service.health, lifecycle, logfile, value_rules and the other modules of
+this folder.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
+from tierdex.index_service.health import CLOSED, NotReady
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
 from tierdex.log_service.timer_hours import read_hours
@@ -75,19 +77,27 @@ class OperatedLog:
         raise NotFoundError(f"there is no log file {file_id}")
 
     @with_disk_errors
+    def roll(self) -> bool:
+        """Let the next append go into a new journal, unless this one is empty; say whether it does."""
+        return self._writing().appender.roll_active("asked for")
+
+    @with_disk_errors
     def run_compaction(self) -> int:
         """Do all work on files that is due, of the index as well; return the number of steps."""
-        writing, steps = self._writing(), 0
-        while True:
-            writing.look_at_everything()
-            done = self._run_work(writing)
-            if writing.log_index is not None:
-                done += (
-                    writing.log_index.index.run_compaction()
-                )  # which publishes: more may be merged
-            if not done:
-                return steps
-            steps += done
+        return self._writing().run_all(self._components.table)
+
+    def health(self) -> list[NotReady]:
+        """Return why this log, or its index, is not ready for use; empty when it is. Raises nothing.
+
+        The reasons: it is closed, it can take no appends (the disk is full, or fails), or its index says one.
+        """
+        refusal, writing = self._components.refusal, self._components.writing
+        if refusal is not None:
+            return [NotReady(CLOSED, str(refusal))]
+        if writing is None:
+            return []
+        reasons = writing.tending.health()
+        return reasons if writing.log_index is None else reasons + writing.log_index.health()
 
     def compaction_status(self) -> dict[str, Any]:
         """Return the running jobs, the last error and the totals of work on the log's files.
@@ -138,18 +148,6 @@ class OperatedLog:
         return shown
 
     # -- private -----------------------------------------------------------------------------------------
-
-    def _run_work(self, writing: LogWriting) -> int:
-        """Do all work on the log's own files; return the number of steps."""
-        table, steps = self._components.table, 0
-        while True:
-            before = table.version
-            if writing.log_index is not None:
-                writing.log_index.catch_up()  # what is not indexed is not compacted
-            if writing.run_one():
-                steps += 1
-            elif table.version is before:  # else a worker sealed a file that was not caught up yet
-                return steps
 
     def _check(self, handle: FileHandle) -> list[str]:
         if handle.state is FileState.UNSEALED:  # its own reader changes meanwhile

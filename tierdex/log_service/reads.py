@@ -22,6 +22,7 @@ from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, U
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
 from tierdex.log_service.gone_messages import Part
+from tierdex.log_service.levels import Level
 from tierdex.log_service.many_reads import ManyAnswers, read_together
 from tierdex.log_service.read_ahead import Reader
 from tierdex.log_service.reading import Reading
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList, FileSnapshot, FileTable
     from tierdex.log_service.gone_messages import GoneRecord
-    from tierdex.log_service.levels import Level
     from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.many_reads import Place
     from tierdex.log_service.read_ahead import ReadAhead
@@ -106,8 +106,14 @@ class _Files:
         own = [handle for handle in file_list.iterate() if handle.node == node]  # oldest first
         self.sealed = [handle for handle in own if not handle.reader.is_growing]
         self.growing = [handle for handle in own if handle.reader.is_growing]
-        self.in_order = own
+        self._in_order = own
         self.queues: dict[tuple[bytes, int], _Sealed] = {}
+
+    def at(self, level: Level) -> list[FileHandle]:
+        """Return the files that may hold messages of a level, oldest first."""
+        if level is not Level.REMOTE:
+            return self._in_order
+        return [handle for handle in self._in_order if _is_published(handle)]
 
 
 class LogReads:
@@ -154,7 +160,7 @@ class LogReads:
                 floor = None if self._gone.is_silent else self._floor_of
                 found = None
                 with suppress(*STORE_ERRORS):  # one by one they are named
-                    found = read_together(places, files.in_order, limits, floor)
+                    found = read_together(places, files.at(limits.level), limits, floor)
                 if found is not None:
                     answers.take(found)
                     left = found.others
@@ -235,7 +241,12 @@ class LogReads:
             if not sealed.unread:  # damage is looked at again
                 files.queues[topic, queue_id] = sealed
         held = list(sealed.held)
-        for handle in files.growing:
+        if (
+            level is Level.REMOTE
+        ):  # files go up in order: what is behind the last published one has not
+            while held and not _is_published(held[-1].handle):
+                held.pop()
+        for handle in files.growing if level is not Level.REMOTE else ():
             extent = handle.reader.extent(topic, queue_id, level)
             if extent is not None:
                 held.append(_Held(handle, extent))
@@ -277,6 +288,9 @@ class LogReads:
             if part.extent.first_offset > collected.next_offset:
                 missing += self._gap(collected.next_offset)
                 break
+            if limits.level is Level.REMOTE and not _is_published(part.handle):
+                missing.append(_not_published(part.handle, collected.next_offset))
+                break
             reading.following = [each.handle.reader for each in held[number + 1 :]]
             damage = collected.take(part, at, limits, reading)
             if damage is not None:
@@ -314,9 +328,15 @@ class LogReads:
 
 def _is_published_from(held: Sequence[_Held], offset: int) -> bool:
     """Say whether the next message of a queue lies in a published file."""
-    return any(
-        offset < part.extent.next_offset for part in held if part.handle.state is FileState.UPLOADED
-    )
+    return any(offset < part.extent.next_offset for part in held if _is_published(part.handle))
+
+
+def _is_published(handle: FileHandle) -> bool:
+    return handle.state is FileState.UPLOADED
+
+
+def _not_published(handle: FileHandle, offset: int) -> MissingMessages:
+    return MissingMessages(handle.file_id, "is not published: it is damaged", offset)
 
 
 class _Collected:

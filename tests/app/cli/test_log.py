@@ -104,6 +104,15 @@ def test_messages_of_a_key_are_found(run, append):
     assert "no message log" in run("log", "get", "-i", "x", "--data", "nowhere", code=1).stderr
 
 
+def test_append_at_remote_is_published_to_the_store_that_was_named(run, append, tmp_path):
+    store = ("--store", str(tmp_path / "bucket"))
+    append(*QUEUE, "x", "--durability", "remote", *store)
+    told = orjson.loads(run("log", "offsets", *QUEUE, *store, "-o", "json").stdout)
+    assert told["end_offsets"]["remote"] == 1
+    assert [m["body"] for m in messages(run("log", "read", *QUEUE, *store, "-o", "json"))] == ["x"]
+    assert not (tmp_path / "data" / "store").exists()
+
+
 def test_topics_queues_and_offsets_are_listed(run, append):
     append(*QUEUE, "a", "--timestamp", "10")
     append(*QUEUE, "b", "--timestamp", "20")
@@ -113,7 +122,7 @@ def test_topics_queues_and_offsets_are_listed(run, append):
     told = orjson.loads(run("log", "offsets", *QUEUE, "--timestamp", "11", "-o", "json").stdout)
     assert told == {
         "begin_offset": 0,
-        "end_offsets": dict.fromkeys(("received", "os", "disk"), 2),
+        "end_offsets": {"received": 2, "os": 2, "disk": 2, "remote": 0},
         "offset": 1,
     }
 

@@ -43,7 +43,7 @@ def files(
         nodes = index.nodes()
     folder = data or (None if url or store else DEFAULT_DATA)
     if url is None and folder is not None and holds_log(folder):
-        with opened_log(Target(folder), parse_settings(setting)) as log:
+        with opened_log(Target(folder, store), parse_settings(setting)) as log:
             rows += [log_file_document(file) for file in log.files()]
     if output is Form.TABLE:
         for row in rows:

@@ -16,7 +16,7 @@ from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, reporting, say
 from tierdex.app.cli.log_bench import bench
 from tierdex.app.cli.opening import DEFAULT_DATA, Target, holds_log, opened_log, parse_settings
-from tierdex.app.cli.options import Encoding, Form, LogLevel
+from tierdex.app.cli.options import Encoding, Form, Level
 from tierdex.app.cli.output import write_fields, write_rows
 from tierdex.app.times import format_time, parse_time
 from tierdex.errors import InvalidRequestError, NotFoundError
@@ -28,7 +28,7 @@ Topic = Annotated[str, typer.Option("--topic", "-t", help="Topic.")]
 QueueId = Annotated[int, typer.Option("--queue-id", "-q", help="Queue of the topic.")]
 Offset = Annotated[int, typer.Option(help="First offset.")]
 MaxCount = Annotated[int, typer.Option("--max-count", "-m", help="Most messages.")]
-Visible = Annotated[LogLevel, typer.Option(help="The level that a message needs to be seen.")]
+Visible = Annotated[Level, typer.Option(help="The level that a message needs to be seen.")]
 Written = Annotated[
     Encoding, typer.Option(help="How bodies are written; what is not UTF-8 comes as base64.")
 ]
@@ -77,8 +77,9 @@ def append(
     expect_offset: Annotated[
         int | None, typer.Option(help="Append only if this offset is next in the queue.")
     ] = None,
-    durability: Annotated[LogLevel, typer.Option(help="Level to reach.")] = LogLevel.DISK,
+    durability: Annotated[Level, typer.Option(help="Level to reach.")] = Level.DISK,
     data: options.Data = None,
+    store: options.Store = None,
     url: options.Url = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
@@ -90,7 +91,7 @@ def append(
         raise InvalidRequestError("give a BODY, --file or --lines", field="append")
     if lines is not None:
         columns = _read_lines(lines, settings)
-        with opened_log(Target(data, None, url, api_key), settings, writing=True) as log:
+        with opened_log(Target(data, store, url, api_key), settings, writing=True) as log:
             receipt = log.append_batch(**columns, durability=level)
         rows = [
             {"topic": topic, "queue_id": queue_id, "offset": _offset(offset)}
@@ -108,7 +109,7 @@ def append(
         "timestamp": None if timestamp is None else parse_time(timestamp, field="--timestamp"),
         "deliver_at": None if deliver_at is None else parse_time(deliver_at, field="--deliver-at"),
     }  # fmt: skip
-    with opened_log(Target(data, None, url, api_key), settings, writing=True) as log:
+    with opened_log(Target(data, store, url, api_key), settings, writing=True) as log:
         offset = log.append(**message, expect_offset=expect_offset, durability=level)
     row = {
         "topic": topic, "queue_id": queue_id, "offset": _offset(offset), "durability": level,
@@ -155,9 +156,10 @@ def read(
     max_bytes: Annotated[
         int, typer.Option(help="Most bytes of bodies, after the first message.")
     ] = 1 << 20,
-    visible: Visible = LogLevel.DISK,
+    visible: Visible = Level.DISK,
     encoding: Written = Encoding.TEXT,
     data: options.Data = None,
+    store: options.Store = None,
     url: options.Url = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
@@ -167,7 +169,7 @@ def read(
 
     Exit code 0 found, 3 none there, 4 incomplete.
     """
-    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         answer: ReadAnswer = log.read(
             topic, queue_id, offset,
             max_count=max_count, max_bytes=max_bytes, visible=visible.value,
@@ -210,9 +212,10 @@ def tail(
     queue_id: QueueId = 0,
     last: Annotated[int, typer.Option("--last", "-n", help="Begin so many before the end.")] = 10,
     follow: Annotated[bool, typer.Option(help="Wait for more until interrupted.")] = True,
-    visible: Visible = LogLevel.DISK,
+    visible: Visible = Level.DISK,
     encoding: Written = Encoding.TEXT,
     data: options.Data = None,
+    store: options.Store = None,
     url: options.Url = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
@@ -224,7 +227,7 @@ def tail(
     """
     if output not in (Form.TABLE, Form.NDJSON):
         raise InvalidRequestError("table or ndjson", field="--output")
-    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         end = log.end_offset(topic, queue_id, level=visible.value)
         reader = log.reader(
             topic, queue_id, max(0, end - last), visible=visible.value,
@@ -260,9 +263,10 @@ def get(
     cursor: Annotated[
         str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")
     ] = None,
-    visible: Visible = LogLevel.DISK,
+    visible: Visible = Level.DISK,
     encoding: Written = Encoding.TEXT,
     data: options.Data = None,
+    store: options.Store = None,
     url: options.Url = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
@@ -279,7 +283,7 @@ def get(
     }
     if url is None and not holds_log(data or DEFAULT_DATA):  # a question must not make one
         raise NotFoundError(f"{data or DEFAULT_DATA} holds no message log: is the path right?")
-    target = Target(data, None, url, api_key)
+    target = Target(data, store, url, api_key)
     with opened_log(target, parse_settings(setting), writing=True) as log:
         found = log.get(
             topic, key=key, message_id=message_id, max_count=max_count, cursor=cursor,
@@ -307,13 +311,14 @@ def queues(
         str | None, typer.Option("--topic", "-t", help="Topic whose queues to list.")
     ] = None,
     data: options.Data = None,
+    store: options.Store = None,
     url: options.Url = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
     """List the topics of a message log, or the queues of one and the offsets they hold."""
-    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         if topic is None:
             topics = log.topics() if url is None else log.log_topics()
             rows: list[dict[str, Any]] = [{"topic": name} for name in topics]
@@ -339,6 +344,7 @@ def offsets(
         typer.Option(help="Tell the least offset whose message is not older than this."),
     ] = None,
     data: options.Data = None,
+    store: options.Store = None,
     url: options.Url = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
@@ -346,12 +352,10 @@ def offsets(
 ) -> None:
     """Tell where a queue begins, and where it ends at each level."""
     queue = (topic, queue_id)
-    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         told: dict[str, Any] = {
             "begin_offset": log.begin_offset(*queue),
-            "end_offsets": {
-                each.value: log.end_offset(*queue, level=each.value) for each in LogLevel
-            },
+            "end_offsets": log.end_offsets(*queue),
         }
         if timestamp is not None:
             told["offset"] = log.offset_at(*queue, parse_time(timestamp, field="--timestamp"))
@@ -360,13 +364,14 @@ def offsets(
 
 def timers(
     data: options.Data = None,
+    store: options.Store = None,
     url: options.Url = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
     """List the hours in which messages with a `deliver_at` are to be delivered, and how many each."""
-    with opened_log(Target(data, None, url, api_key), parse_settings(setting)) as log:
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         rows: list[dict[str, Any]] = [hour._asdict() for hour in log.timers()]
     if output is Form.TABLE:
         for row in rows:

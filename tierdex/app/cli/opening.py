@@ -111,7 +111,7 @@ def opened_log(
 
     data = target.data or DEFAULT_DATA
     options = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
-    with MessageLog.open(data, **options) as log:
+    with MessageLog.open(data, store=target.store, **options) as log:
         yield log
 
 

@@ -27,14 +27,6 @@ class Level(StrEnum):
     REMOTE = "remote"
 
 
-class LogLevel(StrEnum):
-    """Levels of acknowledgement of a message log."""
-
-    RECEIVED = "received"
-    OS = "os"
-    DISK = "disk"
-
-
 class Encoding(StrEnum):
     """How bytes are written."""
 

@@ -115,7 +115,7 @@ class Served(NamedTuple):
             )  # fmt: skip
             if not (self.data is not None and is_reader and has_log):
                 return index, None
-            return index, MessageLog.open(self.data, **self.settings)
+            return index, MessageLog.open(self.data, store=self.store, **self.settings)
         if self.takeover or self.accept_rollback:
             raise InvalidRequestError(
                 "is not for a folder with a message log: what it holds is published nowhere yet",

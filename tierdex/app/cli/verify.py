@@ -65,7 +65,7 @@ def verify(
                 findings += [_verify_node(node) for node in index.nodes()]
                 findings += _verify_files(index)
         if has_log:
-            with opened_log(Target(Path(place)), parse_settings(setting)) as log:
+            with opened_log(Target(Path(place), store), parse_settings(setting)) as log:
                 findings += _verify_files(log)
     write_rows(output, findings, ("file_id", "sound", "problems"), whole={"files": findings})
     if not all(finding["sound"] for finding in findings):

@@ -27,9 +27,8 @@ from tierdex.app.http.models import (
     Time,
     Topic,
 )
-from tierdex.value_rules import INT32_MAX, INT64_MAX
+from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
 
-LogLevel = Literal["received", "os", "disk"]
 Encoding = Literal["text", "base64"]
 LogOffset = Annotated[
     int, Field(strict=True, ge=0, le=INT64_MAX, json_schema_extra={"format": "int64"})
@@ -88,7 +87,7 @@ class Appended(BaseModel):
     """
 
     offsets: list[LogOffset | None]
-    durability: LogLevel
+    durability: Durability
 
 
 class MessageHeader(BaseModel):
@@ -185,11 +184,15 @@ class LogQueues(BaseModel):
 
 
 class EndOffsets(BaseModel):
-    """The offset behind the last message that has each level."""
+    """The offset behind the last message that has each level.
+
+    `remote` is null where that is not known: without a store, or while it was not reached.
+    """
 
     received: LogOffset
     os: LogOffset
     disk: LogOffset
+    remote: LogOffset | None
 
 
 class LogOffsets(BaseModel):

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tierdex.app.http.message_models import Encoding, LogLevel  # noqa: TC001 - read by pydantic
+from tierdex.app.http.message_models import Encoding  # noqa: TC001 - read by pydantic
 from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA
 from tierdex.app.times import MS_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
@@ -146,7 +146,7 @@ class PutQuery(BaseModel):
 class AppendQuery(BaseModel):
     """How messages are appended."""
 
-    durability: LogLevel = Field("disk", description="the level to reach before the answer")
+    durability: Durability = Field("disk", description="the level to reach before the answer")
     expect_offset: LogOffset | None = Field(
         None,
         description="append the body's one message only if this offset is next in its queue; else 409",
@@ -175,7 +175,7 @@ class MessagesQuery(BaseModel):
     wait_ms: WaitMs | None = Field(
         None, description="of a queue: milliseconds to wait for more at its end"
     )
-    visible: LogLevel = Field("disk", description="the level that a message needs to be seen")
+    visible: Durability = Field("disk", description="the level that a message needs to be seen")
     group: Topic | None = Field(
         None,
         description="of a queue: name of a reader that reads on; published messages are fetched ahead of it "

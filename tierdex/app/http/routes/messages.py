@@ -254,9 +254,7 @@ def _offsets(log: MessageLog, query: OffsetsQuery) -> dict[str, Any]:
         "topic": query.topic,
         "queue_id": query.queue_id,
         "begin_offset": log.begin_offset(*queue),
-        "end_offsets": {
-            level: log.end_offset(*queue, level=level) for level in ("received", "os", "disk")
-        },
+        "end_offsets": log.end_offsets(*queue),
         "offset": None if query.timestamp is None else log.offset_at(*queue, query.timestamp),
     }
 
