@@ -97,6 +97,14 @@ class OpenFile(Protocol):
         """Take the file for this one alone while it is open. Raises BlockingIOError when it is in use."""
         ...
 
+    def prove_alone(self) -> None:
+        """Return when overwriting the file can be seen by nobody else, and lacks no block.
+
+        Nobody else has it open or mapped, in this process or another; it has one name; its blocks are no
+        other file's. Raises BlockingIOError when somebody has it, or the system cannot tell, and OSError.
+        """
+        ...
+
     def forget_cached(self) -> None:
         """Ask the kernel to drop clean cached pages, so that the next read comes from the device."""
         ...

@@ -13,12 +13,13 @@ import errno
 import fcntl
 import mmap
 import os
+import signal
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from tierdex.reservation import ask_for_overwriting, keeps_reserved
+from tierdex.reservation import ask_for_overwriting, keeps_reserved, own_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +102,20 @@ class LocalFile:
     @_naming_path
     def lock_alone(self) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @_naming_path
+    def prove_alone(self) -> None:
+        # Whoever opens the file under the lease waits until it is given back, and the kernel sends a signal:
+        # by default SIGIO, which ends a process. SIGURG is ignored unless the program wants it.
+        fcntl.fcntl(self._descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        try:
+            fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError as error:  # somebody has it; or no leases here, or the file of another user
+            raise BlockingIOError(errno.EAGAIN, f"no lease: {error.strerror}") from error
+        fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        if os.fstat(self._descriptor).st_nlink != 1:  # a backup by hard links
+            raise BlockingIOError(errno.EAGAIN, "it has another name")
+        own_blocks(self._descriptor)
 
     def forget_cached(self) -> None:
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -11,7 +11,8 @@ mappings::
     all others         stores go into memory of the process, and from there by `pwrite`, which says ENOSPC
 
 XFS may also share blocks, after `cp --reflink` of a file that is being written: see
-docs/operations.md. Linux only.
+docs/operations.md. A file that was copied so before it is written again gets its own (`own_blocks`).
+Linux only.
 
 Depends on nothing.
 """
@@ -19,6 +20,7 @@ Depends on nothing.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import sys
@@ -30,6 +32,7 @@ _STATFS_BYTES: Final = 256  # more than any architecture's struct; it begins wit
 _FS_IOC_GETFLAGS: Final = 0x80086601
 _FS_IOC_SETFLAGS: Final = 0x40086602
 _FS_NOCOW_FL: Final = 0x00800000
+_UNSHARE_RANGE: Final = 0x40  # FALLOC_FL_UNSHARE_RANGE of <linux/falloc.h>
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -40,6 +43,18 @@ def keeps_reserved(descriptor: int) -> bool:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return ctypes.c_long.from_buffer(buffer).value in _KEEPING
+
+
+def own_blocks(descriptor: int) -> None:
+    """Give a file blocks of its own for those that it shares with a reflink. Raises OSError (ENOSPC).
+
+    Where there are no reflinks, or stores are not shared, nothing has to be done.
+    """
+    size = os.fstat(descriptor).st_size
+    if size and _LIBC.fallocate(descriptor, _UNSHARE_RANGE, ctypes.c_long(0), ctypes.c_long(size)):
+        number = ctypes.get_errno()
+        if number != errno.EOPNOTSUPP:
+            raise OSError(number, os.strerror(number))
 
 
 def ask_for_overwriting(descriptor: int) -> None:

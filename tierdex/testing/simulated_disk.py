@@ -356,6 +356,13 @@ class _SimulatedOpenFile:
                 raise failure(errno.EAGAIN, self._path)
             self._file.users.append(self)
 
+    def prove_alone(self) -> None:
+        with self._disk.call("lease", self._path):
+            self._check()
+            file = self._file
+            if file.open_count > 1 or file.is_mapped or self._disk.tree.name_count(file) != 1:
+                raise failure(errno.EAGAIN, self._path)
+
     def forget_cached(self) -> None:
         with self._disk.call("forget", self._path):
             self._check()

@@ -115,6 +115,12 @@ class SimulatedFile:
         self._mappings.append(weakref.ref(array.base if array.base is not None else array))
         return array
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether a mapping of the file is left, its descriptor open or not."""
+        self._mappings = [mapping for mapping in self._mappings if mapping() is not None]
+        return bool(self._mappings)
+
     # -- what reaches the device ------------------------------------------------------------------
 
     def sync(self) -> None:
@@ -141,8 +147,7 @@ class SimulatedFile:
 
     def forget_cached(self) -> None:
         """Drop clean pages, so that reads show what the device holds; mapped ones stay, as on Linux."""
-        self._mappings = [mapping for mapping in self._mappings if mapping() is not None]
-        if self._mappings:
+        if self.is_mapped:
             return
         self.note_stores()
         self.log = [effect for effect in self.log if effect.state is not EffectState.LOST]

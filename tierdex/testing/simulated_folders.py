@@ -124,6 +124,16 @@ class FolderTree:
                 waiting += node.entries.values()
         return found
 
+    def name_count(self, file: SimulatedFile) -> int:
+        """Return how many names lead to a file now."""
+        waiting, count = [self.root], 0
+        while waiting:
+            for node in waiting.pop().entries.values():
+                if isinstance(node, Folder):
+                    waiting.append(node)
+                count += node is file
+        return count
+
     def after_crash(self, choose: Callable[[Effect], bool]) -> FolderTree:
         """Return a tree of new nodes with what is left when `choose` decides the uncertain effects."""
         left: dict[int, dict[str, Node]] = {}

@@ -1,6 +1,6 @@
 """The chained form of an index file: written by head insertion, looked up while it is written.
 
-    create -> append ... append -> sync -> seal          one writer
+    create, recycle -> append ... append -> sync -> seal  one writer
     recover                                              the writer's next process
     open_sealed, open_for_reading                        immutable file; beside another process' writer
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.dictionary import Dictionaries
+from tierdex.fileparts.layout import FOOTER_BYTES
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.batch_scan import held_rows, scan_anew, scan_file
 from tierdex.indexfile.chained.batch_statistics import BatchStatistics
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainedFile", "FileFullError", "Lookup", "Published"]
 
+_ZEROED_BYTES = 1 << 20  # at once
 _SPARE_ROWS = 4096  # rows beyond two an item: the longest dictionary string always fits a new file
 
 
@@ -77,28 +79,50 @@ class ChainedFile(ChainedWriter):
 
         Raises OSError (FileExistsError, disk full ...), and then leaves no file.
         """
-        header = FileHeader(
-            form=Form.CHAINED,
-            uuid=uuid,
-            schema=schema,
-            slot_count=slot_count,
-            item_capacity=item_capacity,
-            row_capacity=min(2 * item_capacity + _SPARE_ROWS, layout.ROW_COUNT_MAX),
-            created_ms=created_ms,
-        )
+        header = _new_header(uuid, schema, slot_count, item_capacity, created_ms)
         check_counts(header, path)
         file = filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
             file.ask_for_overwriting()  # while it is empty
-            file.truncate(header.full_length)
-            file.reserve(0, layout.rows_position(slot_count))
-            file.write_at(0, header.encode())
-            file.sync()
+            _begin(file, header)
             return cls._over(path, header, file, writable=True)
         except OSError:
             file.close()
             with suppress(OSError):  # the first error is the one to tell
                 filesystem.unlink(path)
+            raise
+
+    @classmethod
+    def recycle(
+        cls,
+        filesystem: FileSystem,
+        path: Path,
+        *,
+        uuid: bytes,
+        schema: Schema,
+        slot_count: int,
+        item_capacity: int,
+        created_ms: int,
+    ) -> ChainedFile:
+        """Make a new, empty file of one that is no longer needed, whose blocks it takes over.
+
+        The caller gave it, durably, a name under which nobody opens it and which recovery removes. Its old
+        rows stay where they are: whoever scans the new file refuses them, since each batch's checksum has
+        the file's uuid. Raises BlockingIOError while somebody has the file (unlink it then), OSError.
+        """
+        header = _new_header(uuid, schema, slot_count, item_capacity, created_ms)
+        check_counts(header, path)
+        file = filesystem.open(path, writable=True)
+        try:
+            file.prove_alone()
+            # Zeros where an unsealed file ends: a footer of the old life there would make it look sealed.
+            file.truncate(min(file.size(), header.full_length - FOOTER_BYTES))
+            _begin(file, header)
+            # Not synced: every opening of an unsealed file builds its slots anew.
+            _zero(file, layout.HEADER_BYTES, layout.rows_position(slot_count))
+            return cls._over(path, header, file, writable=True)
+        except BaseException:
+            file.close()
             raise
 
     @classmethod
@@ -285,3 +309,31 @@ class ChainedFile(ChainedWriter):
         if self._mapping is not None:
             self._mapping.close()
             self._mapping = None
+
+
+def _new_header(
+    uuid: bytes, schema: Schema, slot_count: int, item_capacity: int, created_ms: int
+) -> FileHeader:
+    return FileHeader(
+        form=Form.CHAINED,
+        uuid=uuid,
+        schema=schema,
+        slot_count=slot_count,
+        item_capacity=item_capacity,
+        row_capacity=min(2 * item_capacity + _SPARE_ROWS, layout.ROW_COUNT_MAX),
+        created_ms=created_ms,
+    )
+
+
+def _begin(file: OpenFile, header: FileHeader) -> None:
+    """Give an open file its length, blocks for its slots, and its header; durable on return."""
+    # The length first: a header whose file is shorter than it says would look cut.
+    file.truncate(header.full_length)
+    file.reserve(0, layout.rows_position(header.slot_count))
+    file.write_at(0, header.encode())
+    file.sync()
+
+
+def _zero(file: OpenFile, begin: int, end: int) -> None:
+    for position in range(begin, end, _ZEROED_BYTES):
+        file.write_at(position, bytes(min(_ZEROED_BYTES, end - position)))
