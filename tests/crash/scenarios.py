@@ -71,6 +71,12 @@ def small_files(count):
     return [step for _ in range(count) for step in (batch(5), roll)]
 
 
+def same_lives(count):
+    """Files of the same batches, each made of the blocks of one before: old rows lie where new ones go."""
+    life = (batch(20), batch(20), flush("disk"), tend, roll, batch(7), batch(3), compact)
+    return [step for _ in range(count) for step in life]
+
+
 SCENARIOS = {
     "put_and_flush": [single(3), batch(10), flush("disk"), single(2), flush("os"), flush("disk")],
     "put_over_files": [batch(40), batch(100), single(20), flush("disk"), batch(30), flush("disk")],
@@ -82,6 +88,7 @@ SCENARIOS = {
     "collect": [*small_files(4), compact, pass_time(4000), compact, pass_time(4000), compact, query],
     "reopen": [batch(60), single(3), reopen, batch(50), flush("disk"), reopen, query],
     "tend": [batch(60), tend, batch(60), pass_time(4000), tend, batch(4), flush("disk"), compact],
+    "recycle": [*same_lives(3), batch(20), batch(20), flush("disk"), single(4), batch(4), query],
     "remote": [single(5), flush("remote"), batch(100), flush("remote"), flush("remote")],
     "full_life": [
         batch(60), flush("disk"), batch(80), roll, compact, single(9), roll, compact, pass_time(40),

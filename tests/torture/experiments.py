@@ -31,6 +31,7 @@ from tests.torture import (
     merged_runs,
     preloaded_faults,
     real_servers,
+    recycled_files,
     simulation,
     soak,
     stopped_owners,
@@ -181,7 +182,11 @@ EXPERIMENTS = (
         dose=50_000, small_dose=600, minutes=8,
     ),
     Experiment(
-        "failing-calls", "each system call of 15 scenarios fails, once and for ever", "faults",
+        "recycled-files", "kill and power cut, files made of the blocks of others", "disk states",
+        recycled_files.end_anywhere, dose=50_000, small_dose=60, minutes=12,
+    ),
+    Experiment(
+        "failing-calls", "each system call of 16 scenarios fails, once and for ever", "faults",
         _fail_calls, dose=None, small_dose=214, minutes=20, cases=lambda: len(_every_failure()),
     ),
     Experiment(

@@ -15,6 +15,7 @@ from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
     from typing_extensions import Buffer
 
@@ -77,6 +78,8 @@ class CompactorComponents:
     show_manifest: Callable[..., None]
     next_number: Callable[[], int]  # a file number above every one known
     note_number: Callable[[int], None]  # durably, before a file of that number leaves the folder
+    # Durably, a file whose next state is durable; queries, and readers in other processes, may have it still.
+    give_up: Callable[[Path], None]
     on_loss: Callable[[str], None]  # a device lost entries that were never acknowledged at `disk`
     quarantine: Callable[[FileHandle, str], None]  # answers name a file that cannot be read
     quarantined_numbers: Callable[[], Collection[int]]  # of quarantined files

@@ -6,7 +6,7 @@ renamed (`lifecycle.transition.swap_in`), or uploaded and committed.
 
 ::
 
-    sealed/N ---> compacted/N.tmp ---> synced, verified ---> compacted/N ---> sealed/N unlinked
+    sealed/N ---> compacted/N.tmp ---> synced, verified ---> compacted/N ---> sealed/N given up
 
 Depends on indexfile, lifecycle, merged_file and the ground.
 """
@@ -97,10 +97,11 @@ def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
     swap_in(
         components.filesystem,
         target=target,
-        old=[handle.path],
+        old=(),  # it goes below, for its blocks; recovery knows both copies
         write=write,
         verify=lambda path: check_file(components.filesystem, path),
     )
+    components.give_up(handle.path)
     reader = CompactedFile.open_local(components.filesystem, target)
     components.table.move(
         handle,

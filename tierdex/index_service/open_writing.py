@@ -56,8 +56,11 @@ from tierdex.lifecycle.ownership import ClaimTerms
 from tierdex.lifecycle.paths import LOG_FOLDER
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
 from tierdex.lifecycle.store_time import StoreTime
+from tierdex.lifecycle.transition import retire
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typing_extensions import Buffer
 
     from tierdex.errors import FencedError
@@ -296,6 +299,14 @@ class _OwnerOpening:
         def keep_sidecar(row: FileRow, data: Buffer) -> object:
             return view.sidecars.keep(row, settings.node, data)
 
+        def give_up(path: Path) -> None:
+            if (
+                view.manifests.ages.forgotten
+            ):  # of which no file that somebody copies shall hold a trace
+                retire(seams.filesystem, [path])
+            else:
+                writer.reuse(path)
+
         return CompactorComponents(
             settings=settings,
             filesystem=seams.filesystem,
@@ -312,6 +323,7 @@ class _OwnerOpening:
             reader_of_row=lambda row: view.manifests.reader_of(row, settings.node),
             keep_sidecar=keep_sidecar,
             show_manifest=view.manifests.show,
+            give_up=give_up,
             on_loss=writer.note_loss,
             quarantine=self._quarantine.put,
             quarantined_numbers=self._quarantine.numbers,

@@ -94,6 +94,7 @@ class Writer:
         )
         self._budget = DiskBudget(folder)
         self._next_file = NextFile(folder)
+        self.reuse = self._next_file.reuse  # what the compactor does with a compacted file's blocks
         self._disk = GroupCommit(folder, self._retire_suspect)
         self.note_loss = self._disk.note_loss
         self.durable_ends = self._disk.durable_ends
@@ -350,6 +351,7 @@ class Writer:
         """
         self._is_asked_for_room = False
         self.puts.shut()
+        self.free_blocks_if_short()
         file = self._active.file
         if file is not None and self._refusal is None:
             reserve_ahead(file)
@@ -368,6 +370,13 @@ class Writer:
             reserve_ahead(ready, file.bytes_used // 4)
         try:
             self._disk.make_name_durable(handle.number)  # the next roll wants it so
+        except OSError as error:
+            raise disk_error(error) from error
+
+    def free_blocks_if_short(self) -> None:
+        """Keep no blocks for the next file that the disk lacks. Raises UnavailableError."""
+        try:
+            self._next_file.free_if_short()
         except OSError as error:
             raise disk_error(error) from error
 
@@ -410,7 +419,7 @@ class Writer:
             ) from error
         finally:
             with self._lock, self._next_file.lock:
-                self._next_file.drop()
+                self._next_file.close()
 
 
 def _append_to_fresh_file(

@@ -5,11 +5,15 @@ A listing is therefore repeated when a file in it has vanished. Each refresh sho
 the writer has added. A file that left the folder stays shown until the manifest, read afterwards,
 shows it as published, so that every query sees one of the two.
 
+The writer may take a compacted file's blocks for another one, but not while somebody has it open: what has
+its name once it is open is that file, and stays it.
+
 Depends on local_recovery, manifest_follower, answer and lifecycle.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from typing import TYPE_CHECKING
@@ -102,14 +106,34 @@ class FolderFollower:
             if number in look.fresh or number in look.broken:
                 continue
             try:
-                handle = open_for_reading(self._filesystem, self._node, state, number, path)
-                look.fresh[number] = handle
+                look.fresh[number] = self._open(state, number, path)
             except CorruptFileError as error:
                 look.missing.append(Missing(f"{state.value}/{path.name}", error.reason))
                 look.broken.add(number)
             except OSError as error:  # renamed, or cut by a seal, between listing and opening
                 failure = error
         return failure
+
+    def _open(self, state: FileState, number: int, path: Path) -> FileHandle:
+        """Open a file that still has its name afterwards. Raises CorruptFileError, OSError.
+
+        One that was given up between the look at its name and its opening may be another file by now.
+        """
+        try:
+            handle = open_for_reading(self._filesystem, self._node, state, number, path)
+        except CorruptFileError:
+            self._refuse_unless_there(path)
+            raise
+        try:
+            self._refuse_unless_there(path)
+        except BaseException:
+            handle.release()
+            raise
+        return handle
+
+    def _refuse_unless_there(self, path: Path) -> None:
+        if not self._filesystem.exists(path):
+            raise FileNotFoundError(errno.ENOENT, "moved while it was opened", str(path))
 
     def _show(self, look: _Look) -> list[FileHandle]:
         local = [handle for handle in look.shown.values() if handle.state in LOCAL_STATES]
