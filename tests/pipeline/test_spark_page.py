@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.docs.code_blocks import blocks_to_run, lines_not_in
 from tierdex.app.cli.commands import make_cli
-from tierdex.pipeline.log_options import _NAMES
+from tierdex.pipeline.log_options import _NAMES, _STREAM_NAMES
 from tierdex.pipeline.options import _READ_NAMES, _WRITE_NAMES
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
@@ -54,5 +54,5 @@ def run_command(line, run_cli):
 
 def test_every_option_is_on_the_page():
     page = PAGE.read_text()
-    names = (*_READ_NAMES, *_WRITE_NAMES, *_NAMES)
+    names = (*_READ_NAMES, *_WRITE_NAMES, *_NAMES, *_STREAM_NAMES)
     assert [name for name in names if f"`{name}`" not in page] == []

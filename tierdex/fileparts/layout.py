@@ -84,6 +84,7 @@ class Part(IntEnum):
     QUEUE_TABLE = 20
     QUEUE_GROUPS = 21
     HASH_GROUP = 22
+    SHARES = 23
 
 
 PART_ENTRY_FIELDS: Final = (

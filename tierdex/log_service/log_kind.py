@@ -241,7 +241,9 @@ class LogKind:
     def make_row(self, handle: FileHandle, object_key: str) -> tuple[FileRow, None]:
         """Return the file's row; the end offsets of its queues are in the file itself."""
         dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0}
-        row = make_log_row(handle.reader, object_key, dates)
+        before = self.note.end
+        follows = None if before is None else before.uuid
+        row = make_log_row(handle.reader, object_key, dates, follows)
         merged = (part.uuid for part in handle.reader.parts if part.uuid != handle.uuid)
         parts = tuple(FileRef(handle.node, uuid, handle.number) for uuid in merged)
         return replace(row, number=handle.number, topics=handle.topics, parts=parts), None

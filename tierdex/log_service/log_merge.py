@@ -235,9 +235,12 @@ class LogMerging:
         file = filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
             out = AppendingFile(file)
+            rows = [source.rows for source in sources]
             write_grouped(
-                [source.rows for source in sources], out.write, header=header, extra=extra,
-                queue_table=ends.encode() if len(ends) else None, on_progress=advance,
+                rows, out.write, header=header, extra=extra,
+                queue_table=ends.encode() if len(ends) else None,
+                shared_by=rows if group[0].row is not None else (),  # a stream may have read some
+                on_progress=advance,
             )  # fmt: skip
             out.flush()
         finally:

@@ -1,7 +1,8 @@
 """The manifest row of a log file: what a reader knows of it before it asks for anything.
 
 `schema` says, as JSON, what the row of an index file has no word for: the generation, where the journal's
-batches end, and the sizes by which a merge is planned. Depends on fileparts, lifecycle and errors.
+batches end, the sizes by which a merge is planned, and which file came before. Depends on fileparts,
+lifecycle and errors.
 """
 
 from __future__ import annotations
@@ -31,10 +32,15 @@ class LogRowMore(NamedTuple):
     generation: int
     end: Predecessor
     sizes: FileSizes | None  # None: of a program of before, the file itself says so
+    follows: bytes | None = None  # last journal of the file published before; None: not known
 
     def encode(self) -> str:
         uuid, count, crc = self.end
-        more = {"generation": self.generation, "end": [uuid.hex(), count, crc], "sizes": self.sizes}
+        more: dict[str, object] = {
+            "generation": self.generation, "end": [uuid.hex(), count, crc], "sizes": self.sizes,
+        }  # fmt: skip
+        if self.follows is not None:
+            more["follows"] = self.follows.hex()
         return json.dumps(more, separators=(",", ":"))
 
     @classmethod
@@ -44,17 +50,20 @@ class LogRowMore(NamedTuple):
             found = json.loads(row.schema)
             uuid, count, crc = found["end"]
             end = Predecessor(bytes.fromhex(uuid), int(count), int(crc))
-            sizes = found.get("sizes")
+            sizes, follows = found.get("sizes"), found.get("follows")
             return cls(
                 int(found["generation"]),
                 end,
                 None if sizes is None else FileSizes(*map(int, sizes)),
+                None if follows is None else bytes.fromhex(follows),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(row.object_key, f"its row is no log file's: {error}") from error
 
 
-def make_log_row(reader: GroupedLogFile, object_key: str, dates: dict[str, int]) -> FileRow:
+def make_log_row(
+    reader: GroupedLogFile, object_key: str, dates: dict[str, int], follows: bytes | None
+) -> FileRow:
     """Return the row of a compacted file; `dates` are `begin_ms` and `sealed_at_ms`.
 
     Number and topics are the caller's to say: here they are 0 and any.
@@ -74,6 +83,6 @@ def make_log_row(reader: GroupedLogFile, object_key: str, dates: dict[str, int])
         sidecar_position=file.sidecar_position,
         tail_crc=file.footer_crc,
         topics=None,
-        schema=LogRowMore(reader.generation, reader.end_of_batches, reader.sizes).encode(),
+        schema=LogRowMore(reader.generation, reader.end_of_batches, reader.sizes, follows).encode(),
         kind=LOG_KIND,
     )

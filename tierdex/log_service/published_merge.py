@@ -21,12 +21,14 @@ from tierdex.compactor.publish import upload_object
 from tierdex.lifecycle.manifest import FileRef
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.log_service.log_recovery import open_grouped
+from tierdex.log_service.log_row import LogRowMore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.manifest import FileRow
     from tierdex.log_service.log_kind import LogKind
 
 
@@ -42,13 +44,19 @@ def publish_merged(kind: LogKind, path: Path, group: Sequence[FileHandle]) -> in
         key = StorePaths(newest.node).file_object(node.state.number, merged.uuid)
         upload_object(components, merged, key)
         row, _ = kind.make_row(merged, key)
-        row = replace(row, parts=_parts_of(group))
+        row = replace(row, parts=_parts_of(group), schema=_schema_of(row, group[0].row))
         node.merge(row, [handle.uuid for handle in group])
         components.keep_sidecar(row, kind.sidecar(merged))
     finally:
         merged.release()
     components.show_manifest()
     return row.bytes
+
+
+def _schema_of(merged: FileRow, oldest: FileRow | None) -> str:
+    """Return what the merged row says: it follows what the oldest source did. Raises CorruptFileError."""
+    assert oldest is not None, "a published file has a row"
+    return LogRowMore.of(merged)._replace(follows=LogRowMore.of(oldest).follows).encode()
 
 
 def _parts_of(group: Sequence[FileHandle]) -> tuple[FileRef, ...]:

@@ -76,8 +76,10 @@ class PublishedNote:
         )
 
     def without(self, is_gone: Callable[[bytes], bool]) -> PublishedNote:
-        """Return the note without files that nobody asks for any more; their ends stay."""
-        return replace(self, files={u: file for u, file in self.files.items() if not is_gone(u)})
+        """Return the note without files that nobody asks for any more; their ends and the newest one stay."""
+        newest = max((file.number for file in self.files.values()), default=0)
+        files = {u: f for u, f in self.files.items() if f.number == newest or not is_gone(u)}
+        return replace(self, files=files)
 
     def number_before(self, source: Source | None) -> int:
         """Return up to which number an index has all files whole that goes as far as `source`; -1: none."""

@@ -88,13 +88,14 @@ def check_object(store: Store, row: FileRow) -> list[str]:
 def _row_faults(reader: GroupedLogFile, row: FileRow) -> list[str]:
     """Compare what the manifest says of a file with what the file says."""
     dates = {"begin_ms": row.begin_ms, "sealed_at_ms": row.sealed_at_ms}
-    told = make_log_row(reader, row.object_key, dates)
+    known = LogRowMore.of(row)
+    told = make_log_row(reader, row.object_key, dates, known.follows)
     faults = [
         f"the manifest says {name} {getattr(row, name)}, the object {getattr(told, name)}"
         for name in ("bytes", "item_count", "min_time", "max_time")
         if getattr(row, name) != getattr(told, name)
     ]
-    known, more = LogRowMore.of(row), LogRowMore.of(told)
+    more = LogRowMore.of(told)
     if known._replace(sizes=known.sizes or more.sizes) != more:
         faults.append(f"the manifest says {row.schema}, the object {told.schema}")
     return faults

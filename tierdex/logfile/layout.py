@@ -337,6 +337,21 @@ QUEUE_TABLE_FIELDS: Final = (
 QUEUE_TABLE_ROW: Final = make_dtype(QUEUE_TABLE_FIELDS)
 assert QUEUE_TABLE_ROW.itemsize == 24
 
+SHARES_HEAD_FIELDS: Final = (
+    Field(
+        "share_count",
+        "<u4",
+        "files that were merged: their uuids follow, 16 bytes each, oldest first",
+    ),
+    Field(
+        "queue_count",
+        "<u4",
+        "queues of the file; then, as zstd, the messages u4 of each, share by share",
+    ),
+)
+SHARES_HEAD: Final = make_dtype(SHARES_HEAD_FIELDS)
+assert SHARES_HEAD.itemsize == 8
+
 # ---- the documentation ------------------------------------------------------------------------------------
 
 STRUCTS: Final = {
@@ -358,6 +373,7 @@ STRUCTS: Final = {
     "Statistics (grouped form)": GROUPED_STATISTICS_FIELDS,
     "Head of a queue table": QUEUE_TABLE_HEAD_FIELDS,
     "Row of a queue table": QUEUE_TABLE_FIELDS,
+    "Head of the shares (merged file)": SHARES_HEAD_FIELDS,
     "Filter partition (grouped form)": FILTER_PARTITION_FIELDS,
     "Part table entry": PART_ENTRY_FIELDS,
     "Footer": FOOTER_FIELDS,

@@ -83,6 +83,12 @@ class QueueEnds:
         ids = np.ascontiguousarray(self._rows["queue_id"])
         return QueueColumns(names, topics, ids), self._rows["next_offset"].astype(np.int64)
 
+    def last_files(self) -> dict[bytes, int]:
+        """Return for each topic the number of the last file that held messages of any of its queues."""
+        newest = np.full(len(self._topics), -1, np.int64)
+        np.maximum.at(newest, self._rows["topic"], self._rows["last_file"])
+        return dict(zip(self._names(), newest.tolist(), strict=True))
+
     # -- bytes -----------------------------------------------------------------------------------------
 
     def encode(self) -> bytes:

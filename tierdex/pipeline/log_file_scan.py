@@ -45,7 +45,8 @@ class WantedMessages:
 
     def __init__(self, file: GroupedFile, listed: ListedFile, selection: LogSelection) -> None:
         """Raises CorruptFileError."""
-        self._file = file
+        self.file = file
+        self.topic_names = topic_names(file)
         self._selection = selection
         self.queues = file.queues()
         self.starts = np.cumsum(self.queues.counts) - self.queues.counts
@@ -81,7 +82,7 @@ class WantedMessages:
         """Return the pages of [first, last) that may have a wanted message, ascending (i8)."""
         if not self.count:
             return np.empty(0, np.int64)
-        mine = self._file.directory()[first:last]
+        mine = self.file.directory()[first:last]
         selection = self._selection
         wanted = (mine["min_time"] <= selection.end) & (mine["max_time"] >= selection.begin)
         wanted &= np.diff(self.before(self.page_starts[first : last + 1])) > 0
@@ -97,12 +98,12 @@ class WantedMessages:
         queues, rows = columns.queues, self.queues
         if len(columns) != end - first or int(queues.max()) >= len(rows):
             raise CorruptFileError(
-                self._file.path, f"page {columns.first_page} or behind it has other messages"
+                self.file.path, f"page {columns.first_page} or behind it has other messages"
             )
         ordinals = np.arange(first, end) - self.starts[queues]
         if (ordinals < 0).any() or (ordinals >= rows.counts[queues]).any():
             raise CorruptFileError(
-                self._file.path, f"page {columns.first_page} or behind it has other queues"
+                self.file.path, f"page {columns.first_page} or behind it has other queues"
             )
         place = {
             "topic": rows.topics[queues].astype(np.int32),
@@ -113,7 +114,7 @@ class WantedMessages:
         before = self.before(np.array([first, end]))
         if int(before[1] - before[0]) < len(columns):
             masks.append((ordinals >= self.low[queues]) & (ordinals < self.high[queues]))
-        selection, file = self._selection, self._file
+        selection, file = self._selection, self.file
         if selection.begin > file.min_time or selection.end < file.max_time:
             masks.append((columns.times >= selection.begin) & (columns.times <= selection.end))
         return place, np.logical_and.reduce(masks) if masks else None
@@ -162,7 +163,7 @@ def read_messages(
 
     Raises CorruptFileError, and what `fetch` raises.
     """
-    names = [name.decode() for name in topic_names(file)]
+    names = [name.decode() for name in wanted.topic_names]
     arrays = MessageArrays(columns, {"node": listed.node, "file_id": listed.file_id}, names)
     for piece in _read_pieces(file, pages, fetch):
         report.pages_read += piece.page_count

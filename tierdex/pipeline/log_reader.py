@@ -8,7 +8,8 @@
 
 A reader depends on its options alone and takes no filters of Spark, as that of entries. Damage fails the
 task: what it gives has no gap. Depends on fileparts, log_options,
-scan_report, snapshot, storage_layer, log_file_scan and remote_log; the last two are imported in tasks.
+scan_report, snapshot, storage_layer, log_file_scan, log_position and remote_log; the last three are for
+tasks.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tierdex.pipeline.log_options import LogOptions, LogSelection
+    from tierdex.pipeline.log_position import StreamPiece
     from tierdex.storage_layer.metered import MeteredStore
 
 
@@ -40,6 +42,7 @@ class LogPartition(InputPartition):
     file: ListedFile
     part: int
     parts: int
+    piece: StreamPiece | None = None  # of a stream's batch; its pages in place of the range's
 
 
 class LogReader(DataSourceReader):
@@ -87,12 +90,18 @@ class LogReader(DataSourceReader):
         self, partition: LogPartition, store: MeteredStore, report: ScanReport
     ) -> Iterator[pa.RecordBatch]:
         from tierdex.pipeline.log_file_scan import WantedMessages, page_range, read_messages
+        from tierdex.pipeline.log_position import keep_between
         from tierdex.pipeline.remote_log import open_log_file
 
         listed = partition.file
         file = open_log_file(self._options.link, store, listed.row)
         wanted = WantedMessages(file, listed, self._options.selection)
-        first, last = page_range(file, partition.part, partition.parts)
+        piece = partition.piece
+        if piece is None:
+            first, last = page_range(file, partition.part, partition.parts)
+        else:
+            first, last = piece.first_page, piece.end_page
+            keep_between(wanted, listed, piece.after, piece.until)
         pages = wanted.pages(first, last)
         report.pages_pruned = last - first - len(pages)
         report.files_read += partition.part == 0 and len(pages) > 0

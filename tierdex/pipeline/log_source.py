@@ -1,6 +1,6 @@
-"""`format("tierdex-log")` for Spark: schema and reader of message logs. No sink: offsets have one owner.
+"""`format("tierdex-log")` for Spark: schema, reader, streaming reader. No sink: offsets have one owner.
 
-Depends on log_options, log_reader and log_columns.
+Depends on log_options, log_reader, log_stream and log_columns.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tierdex.pipeline.log_reader import LogReader
+    from tierdex.pipeline.log_stream import LogStreamReader
 
 
 class TierdexLogSource(DataSource):
@@ -37,3 +38,9 @@ class TierdexLogSource(DataSource):
         from tierdex.pipeline.log_reader import LogReader
 
         return LogReader(LogOptions.parse(self.options), tuple(schema.names), self.notes_folder)
+
+    def streamReader(self, schema: StructType) -> LogStreamReader:
+        """Return the source of a streaming query."""
+        from tierdex.pipeline.log_stream import LogStreamReader
+
+        return LogStreamReader(LogOptions.parse(self.options, is_stream=True), tuple(schema.names))

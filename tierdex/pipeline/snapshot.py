@@ -81,8 +81,14 @@ class ListedFile:
 
     def shows(self, topic: str) -> bool:
         """Return whether the file may hold visible entries of `topic`."""
-        hidden = is_hidden(self.rules, topic, self.row.sealed_at_ms, self.now_ms)
-        return not hidden and may_hold(self.row.topics, topic)
+        return not self._is_past(topic) and may_hold(self.row.topics, topic)
+
+    def hides(self, topic: str) -> bool:
+        """Return whether the file may hold entries of `topic` that are hidden."""
+        return self._is_past(topic) and may_hold(self.row.topics, topic)
+
+    def _is_past(self, topic: str) -> bool:
+        return is_hidden(self.rules, topic, self.row.sealed_at_ms, self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from tierdex.logfile.columns import BinaryColumn, MessageColumns, QueueColumns
 from tierdex.logfile.dump import describe_log_file
 from tierdex.logfile.extras import Extra
 from tierdex.logfile.grouped.file import GroupedFile
+from tierdex.logfile.grouped.shares import FileShares
 from tierdex.logfile.grouped.sources import GroupedSource, JournalSource
 from tierdex.logfile.journal.file import SealedJournal
 from tierdex.logfile.layout import Codec
@@ -106,6 +107,24 @@ def test_merge_of_files_is_the_file_of_all_messages(tmp_path_factory, calls, cod
     assert everything(file, wanted) == wanted
     assert file.message_count == sum(map(len, wanted.values()))
     assert file.check() == []
+    told = FileShares.of(open_bytes(grouped_bytes(parts, header, shared_by=parts, **settings_)))
+    assert told.uuids == tuple(part.file.uuid for part in parts)
+    assert [messages_of(file, counts) for counts in told.counts] == [
+        {q: n for q, n in messages_of(part.file, part.queues.counts).items() if q[0] not in without}
+        for part in parts
+    ]
+    pair = open_bytes(grouped_bytes(parts[:2], header, shared_by=parts[:2], **settings_))
+    assert pair.check() == []
+    nested = [GroupedSource(pair, without), *parts[2:]]
+    again = FileShares.of(open_bytes(grouped_bytes(nested, header, shared_by=nested, **settings_)))
+    assert again.uuids == told.uuids
+    assert (again.counts == told.counts).all()
+
+
+def messages_of(file, counts):
+    """Return how many messages there are of each queue of a file that has any."""
+    queues = zip(file.queues().topics, file.queues().queue_ids, counts, strict=True)
+    return {(file.topics.name(topic), queue): n for topic, queue, n in queues if n}
 
 
 def append_on(journal, rows, model):

@@ -4,7 +4,7 @@ Sources come in order of time: where two have messages of a queue, the later one
 earlier one's end. The work goes in chunks of some thousand messages: a chunk is some queues of all sources,
 or a piece of one large queue of one source.
 
-Depends on header, queue_groups, sources and writer.
+Depends on errors, header, queue_groups, shares and writer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.logfile.grouped.queue_groups import QueueRows
+from tierdex.logfile.grouped.shares import join_shares
 from tierdex.logfile.grouped.writer import GroupedSummary, GroupedWriter
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.logfile.grouped.sources import Source
+    from tierdex.logfile.grouped.sources import GroupedSource, Source
     from tierdex.logfile.header import LogHeader
 
 _CHUNK_MESSAGES = 8_192  # whose rows stay in the cache between the passes over them
@@ -46,17 +47,20 @@ def write_grouped(
     filter_bits: int = 8,
     extra: Mapping[str, Any] | None = None,
     queue_table: bytes | None = None,
+    shared_by: Sequence[GroupedSource] = (),
     on_progress: Callable[[int], None] | None = None,
 ) -> GroupedSummary:
     """Write one grouped file from all sources, without the topics that each leaves out.
 
-    `header` is the new file's; `on_progress` hears how many messages were taken, and may raise. Raises
+    `header` is the new file's; `shared_by` are the sources once more when it is to tell what it has of each
+    (`shares`). `on_progress` hears how many messages were taken, and may raise. Raises
     CorruptFileError (a damaged source, or a gap between two), and what `write` raises.
     """
     plan = plan_merge(sources)
     writer = GroupedWriter(
         write, header=header, names=plan.names, queues=plan.queues, filter_bits=filter_bits,
         extra=extra, queue_table=queue_table,
+        shares=join_shares(shared_by, plan).encode() if shared_by else None,
     )  # fmt: skip
     done = 0
     for addresses, bases, _memory in _chunks(sources, plan):

@@ -140,6 +140,10 @@ class GroupedSidecar:
         """Return the verified queue table that the file carries, None when it has none."""
         return self._part(Part.QUEUE_TABLE) if Part.QUEUE_TABLE in self.footer.parts else None
 
+    def shares(self) -> Buffer | None:
+        """Return the verified part that says which files were merged into this one, None without."""
+        return self._part(Part.SHARES) if Part.SHARES in self.footer.parts else None
+
     def sidecar_bytes(self) -> np.ndarray:
         """Return the tail (u1): what `GroupedSidecar` takes."""
         return self._sidecar

@@ -78,7 +78,7 @@ class GroupedSource:
 
     def __init__(self, file: GroupedFile, left_out: Collection[bytes] = ()) -> None:
         """Raises CorruptFileError."""
-        self._file = file
+        self.file = file
         self.left_out = left_out
         self.topics = file.topics
         self.queues = file.queues()
@@ -99,7 +99,7 @@ class GroupedSource:
             start = int(self._page_starts[page])
             piece = addresses[begin - start : end - start]
             if not len(piece):
-                raise CorruptFileError(self._file.path, f"page {page} lacks message {begin}")
+                raise CorruptFileError(self.file.path, f"page {page} lacks message {begin}")
             pieces.append(piece)
             memory.append(rows)
             begin += len(piece)
@@ -109,12 +109,12 @@ class GroupedSource:
     def _page_rows(self, page: int) -> tuple[np.ndarray, np.ndarray]:
         if self._last is None or self._last[0] != page:
             if page >= len(self._page_starts):
-                raise CorruptFileError(self._file.path, "has fewer pages than messages need")
-            addresses, memory = self._file.page(page).rows()
+                raise CorruptFileError(self.file.path, "has fewer pages than messages need")
+            addresses, memory = self.file.page(page).rows()
             starts = self._page_starts
             if page + 1 < len(starts) and len(addresses) != int(starts[page + 1] - starts[page]):
                 raise CorruptFileError(
-                    self._file.path, f"page {page} has other messages than it should"
+                    self.file.path, f"page {page} has other messages than it should"
                 )
             self._last = page, addresses, memory
         return self._last[1], self._last[2]

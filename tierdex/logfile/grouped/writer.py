@@ -74,6 +74,7 @@ class GroupedWriter:
         filter_bits: int = 8,
         extra: Mapping[str, Any] | None = None,
         queue_table: bytes | None = None,
+        shares: bytes | None = None,
     ) -> None:
         """Write the header. `names` are (ends i8, bytes u1) of the topics, in order, as `queues` knows them.
 
@@ -88,7 +89,7 @@ class GroupedWriter:
         self._queues = queues
         self._filter_bits = filter_bits
         self._extra = dict(extra or {})
-        self._queue_table = queue_table
+        self._more = {Part.QUEUE_TABLE: queue_table, Part.SHARES: shares}
         self._counts = queues.counts.astype(np.uint32)
         self._topic_of = queues.topics.astype(np.uint32)
         self._totals = np.zeros((len(self._ends), 4), np.int64)
@@ -253,8 +254,7 @@ class GroupedWriter:
             (Part.DIRECTORY, [directory.tobytes()]),
             (Part.FILTER, list(fingerprints)),
         ]
-        if self._queue_table is not None:
-            parts.insert(5, (Part.QUEUE_TABLE, [self._queue_table]))
+        parts[5:5] = [(kind, [data]) for kind, data in self._more.items() if data is not None]
         return self._file.write_tail(parts, form=Form.GROUPED, item_count=self._message_count)
 
     def _encode_directory(self, min_time: int, max_time: int) -> np.ndarray:
