@@ -4,7 +4,7 @@ Everything is checked before anything is appended; a refusal names the first off
 sees it: ``messages[17].queue_id``. Nothing here runs a row in Python, but for headers
 and what is no Arrow column.
 
-Depends on value_rules, logfile and the other modules of this folder; pyarrow and numpy.
+Depends on value_rules, value_columns, logfile and the other modules of this folder; pyarrow and numpy.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from tierdex.logfile.extras import Extra, encode_extras
 from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE
 from tierdex.value_rules import (
     INT32_MAX,
-    INT64_MAX,
     INT64_MIN,
     SECONDS,
     check_integer,
     check_key,
     check_time,
     check_topic,
-    missing,
     out_of_range,
 )
 
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
     from tierdex.log_service.given_messages import GivenMessages
     from tierdex.settings import Settings
+    from tierdex.value_columns import Rows
 
 EXTRA_BYTES_MOST = 32 << 10  # so that a message with its extra fits a stage
 AT_ONCE = INT64_MIN  # the `deliver_at` of a message without one
@@ -69,38 +68,41 @@ def check_deliver_at(given: GivenMessages, count: int) -> np.ndarray:
 
     One value stands for all; a column may hold None, an Arrow one null. Raises InvalidRequestError.
     """
-    times = np.broadcast_to(
-        _integers(
-            _without_nulls(given.deliver_at), "deliver_at", count, np.dtype(np.int64), INT64_MIN, INT64_MAX
-        ),
-        count,
-    )  # fmt: skip
+    is_one = isinstance(given.deliver_at, int | np.integer)
+    if is_one:
+        check_integer(given.deliver_at, "deliver_at")
+    values, is_null = _without_nulls(given.deliver_at)
+    times = np.broadcast_to(_rows(count).times(values, "deliver_at"), count)
+    if is_null is not None:
+        times = np.where(is_null, AT_ONCE, times)
     is_wrong = ((times >= SECONDS.start) & (times < SECONDS.stop)) | (times >= DELIVER_AT_END)
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
-        is_one = isinstance(given.deliver_at, int | np.integer)
         field = "deliver_at" if is_one else f"messages[{row}].deliver_at"
         check_time(int(times[row]), field)
         raise out_of_range(int(times[row]), INT64_MIN, DELIVER_AT_END - 1, field)
     return times
 
 
-def _without_nulls(values: Any) -> Any:
-    """Return a column with AT_ONCE where it has None or null."""
+def _without_nulls(values: Any) -> tuple[Any, np.ndarray | None]:
+    """Return (a column without None and null, which rows had one)."""
     import pyarrow as pa
 
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        if not values.null_count:
+            return values, None
+        is_null = np.asarray(values.is_null())
+        if is_null.all():  # whatever its type
+            return np.zeros(len(values), np.int64), is_null
+        try:
+            return values.fill_null(pa.scalar(0, values.type)), is_null
+        except pa.ArrowException as error:
+            raise InvalidRequestError(f"must be integers: {error}", field="deliver_at") from error
     if isinstance(values, int | np.integer | np.ndarray):
-        return values
-    if not isinstance(values, pa.Array | pa.ChunkedArray):
-        return [AT_ONCE if value is None else value for value in _listed(values, "deliver_at")]
-    if not values.null_count:
-        return values
-    if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.timestamp("ms"), safe=False)
-    try:
-        return values.cast(pa.int64()).fill_null(AT_ONCE)
-    except pa.ArrowException as error:
-        raise InvalidRequestError(f"must be integers: {error}", field="deliver_at") from error
+        return values, None
+    listed = _listed(values, "deliver_at")
+    is_null = np.array([value is None for value in listed], bool)
+    return [0 if value is None else value for value in listed], is_null
 
 
 def check_messages(settings: Settings, given: GivenMessages, now_ms: int) -> AppendRows:
@@ -114,16 +116,14 @@ def check_messages(settings: Settings, given: GivenMessages, now_ms: int) -> App
     row = bodies.first_longer(settings.max_message_bytes)
     if row >= 0:
         _check_size(len(bodies.value(row)), settings.max_message_bytes, f"messages[{row}].body")
-    topics, topic_index = _topics(given.topic, count)
-    ids = _integers(given.queue_id, "queue_id", count, np.dtype(np.int32), 0, INT32_MAX)
-    if given.timestamp is None:
-        times = np.array([now_ms], np.int64)
-    else:
-        times = _integers(
-            given.timestamp, "timestamp", count, np.dtype(np.int64), INT64_MIN, INT64_MAX
-        )
+    rows = _rows(count)
+    topics, topic_index = rows.topics(given.topic)
+    names = _topic_column([topic.encode() for topic in topics])
+    index = _NO_ROWS if topic_index is None else topic_index.view(np.uint32)
+    ids = rows.integers(given.queue_id, "queue_id", np.dtype(np.int32), 0, INT32_MAX)
+    times = rows.times(now_ms if given.timestamp is None else given.timestamp, "timestamp")
     extras = _extras(settings, given, count)
-    return AppendRows(RowQueues(topics, topic_index, ids, count), bodies, times, extras)
+    return AppendRows(RowQueues(names, index, ids, count), bodies, times, extras)
 
 
 # -- columns ---------------------------------------------------------------------------------------------
@@ -147,79 +147,8 @@ def _bodies(body: Any) -> BinaryColumn:
     return BinaryColumn.from_values(listed)
 
 
-def _topics(topic: Any, count: int) -> tuple[BinaryColumn, np.ndarray]:
-    """Return the distinct topics, and the topic of each row (u4), or one 0 for all."""
-    import pyarrow as pa
-
-    if isinstance(topic, str):
-        return _topic_column([check_topic(topic, "topic").encode()]), _NO_ROWS
-    try:
-        column = (
-            topic
-            if isinstance(topic, pa.Array | pa.ChunkedArray)
-            else pa.array(_listed(topic, "topic"))
-        )
-        column.validate(full=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError) as error:
-        raise InvalidRequestError(f"must be strings: {error}", field="topic") from error
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    _check_length(len(column), count, "topic")
-    if column.null_count:
-        raise missing(f"messages[{int(np.argmax(np.asarray(column.is_null())))}].topic")
-    index = np.ascontiguousarray(column.indices, np.uint32)
-    names = column.dictionary.to_pylist()
-    for number, name in enumerate(names):
-        try:
-            check_topic(name, "topic")
-        except InvalidRequestError as error:
-            rows = np.flatnonzero(index == number)
-            if len(rows):
-                raise InvalidRequestError(
-                    error.detail, field=f"messages[{int(rows[0])}].topic"
-                ) from error
-            names[number] = "unused"  # a dictionary may hold what no row names
-    return _topic_column([name.encode() for name in names]), index
-
-
 def _topic_column(names: list[bytes]) -> BinaryColumn:
     return BinaryColumn.from_values(names, field="topic")
-
-
-def _integers(
-    values: Any, name: str, count: int, dtype: np.dtype, lowest: int, highest: int
-) -> np.ndarray:
-    """Return a column, or one value for all rows."""
-    import pyarrow as pa
-
-    if isinstance(values, int | np.integer):
-        return np.array([check_integer(values, name, lowest, highest)], dtype)
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if isinstance(values, pa.Array):
-        if values.null_count:
-            row = int(np.argmax(np.asarray(values.is_null())))
-            raise missing(f"messages[{row}].{name}")
-        if pa.types.is_timestamp(values.type):
-            values = values.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
-        values = np.asarray(values)
-    elif not isinstance(values, np.ndarray):
-        listed = _listed(values, name)
-        values = np.array(
-            [check_integer(v, f"messages[{row}].{name}", lowest, highest) for row, v in enumerate(listed)],
-            dtype,
-        )  # fmt: skip
-    if values.dtype.kind == "M":
-        values = values.astype("datetime64[ms]").astype(np.int64)
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise InvalidRequestError(f"must be integers, not {values.dtype}", field=name)
-    _check_length(len(values), count, name)
-    if count and not lowest <= int(values.min()) <= int(values.max()) <= highest:
-        row = int(np.argmax((values < lowest) | (values > highest)))
-        raise out_of_range(int(values[row]), lowest, highest, f"messages[{row}].{name}")
-    return np.ascontiguousarray(values, dtype)
 
 
 def _extras(settings: Settings, given: GivenMessages, count: int) -> BinaryColumn | None:
@@ -287,11 +216,16 @@ def _check_extras(settings: Settings, extras: BinaryColumn) -> None:
         )
 
 
+def _rows(count: int) -> Rows:
+    from tierdex.value_columns import Rows  # with pyarrow, which single messages do without
+
+    return Rows("messages", count)
+
+
 def _listed(values: Any, name: str) -> list[Any]:
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise InvalidRequestError(
-            "must be an Arrow, numpy or list column, or one value", field=name
-        )
+    from tierdex.value_columns import check_is_column
+
+    check_is_column(values, name)
     return list(values)
 
 

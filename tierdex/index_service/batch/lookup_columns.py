@@ -1,6 +1,6 @@
 """The lookups of a batch, as columns: from dicts, or from an Arrow table without a Python object a row.
 
-Depends on id_times, requests, indexfile and pyarrow.
+Depends on id_times, requests, indexfile, value_columns and pyarrow.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from tierdex.index_service.requests.entry_rules import (
     check_topic,
 )
 from tierdex.index_service.requests.lookups import NO_TOPIC, Lookups
-from tierdex.index_service.requests.put_columns import make_string_column, make_topic_column
+from tierdex.index_service.requests.put_columns import make_string_column
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, make_requests
 from tierdex.indexfile import hashing
 from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.indexfile.plain_keys import NotPlainError, PlainKeys
+from tierdex.value_columns import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,12 +276,13 @@ def lookups_of_table(settings: Settings, table: Any, max_count: int) -> Lookups:
     check_integer(max_count, "max_count", 1, settings.max_count_limit)
     kind = KIND_KEY if "key" in names else KIND_MESSAGE_ID
     name = "key" if kind == KIND_KEY else "message_id"
-    texts = make_string_column(table.column(name), name, settings.max_key_bytes, rows="lookups")
+    rows = Rows("lookups", count)
+    texts = make_string_column(table.column(name), name, settings.max_key_bytes, rows)
     column = StringColumn.from_values(texts)
     topics: list[str] = []
     topic_index = None
     if "topic" in names:
-        topics, topic_index = make_topic_column(table.column("topic"), count, rows="lookups")
+        topics, topic_index = rows.topics(table.column("topic"))
     if kind == KIND_KEY:
         hashes = hashing.key_hashes(column, topics, topic_index)
     else:

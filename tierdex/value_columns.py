@@ -1,0 +1,245 @@
+"""What a valid column is, for an index and a message log: Arrow, numpy or list, or one value for all rows.
+
+The rules of a single value are `value_rules`'; here they are held against whole columns. A refusal names the
+first wrong row as its caller sees it: ``entries[17].offset``. Python looks at single rows only to find it.
+
+Depends on errors and value_rules; numpy and pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tierdex.errors import InvalidRequestError
+from tierdex.value_rules import (
+    INT64_MAX,
+    INT64_MIN,
+    check_integer,
+    check_key,
+    check_topic,
+    missing,
+    out_of_range,
+)
+
+_UNITS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
+_INT64: Final = np.dtype(np.int64)
+
+
+class Rows(NamedTuple):
+    """The rows of one call: what the caller calls them, and how many there are."""
+
+    name: str
+    row_count: int
+
+    def field(self, row: int, column: str) -> str:
+        return f"{self.name}[{row}].{column}"
+
+    # -- texts -------------------------------------------------------------------------------------------
+
+    def strings(self, values: Any, name: str) -> Any | None:
+        """Return an Arrow string or large_string array (or None), zero-copy where `values` allows it.
+
+        A null is a row without a value. Bytes that are not UTF-8 are refused, lengths are not looked at.
+        """
+        if values is None:
+            return None
+        if isinstance(values, str):
+            values = [values] * self.row_count
+        elif is_single(values):
+            raise InvalidRequestError("must be a string", field=self.field(0, name))
+        column = self._arrow_strings(values, name)
+        if pa.types.is_null(column.type):
+            column = column.cast(pa.string())
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.large_string())
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            raise InvalidRequestError(
+                f"must be strings, not {column.type}", field=self.field(0, name)
+            )
+        return column
+
+    def topics(self, topic: Any) -> tuple[list[str], np.ndarray | None]:
+        """Return the distinct topics, and the row -> topic column (i4) when there are several."""
+        if isinstance(topic, str):
+            return [check_topic(topic, "topic")], None
+        if isinstance(topic, pa.ChunkedArray):
+            topic = topic.combine_chunks()
+        if isinstance(topic, pa.Array) and pa.types.is_dictionary(topic.type):
+            self._check_sound(topic, "topic")
+            encoded = topic
+        else:
+            column = self.strings(topic, "topic")
+            if column is None:
+                raise missing(self.field(0, "topic"))
+            encoded = column.dictionary_encode()
+        self.check_no_nulls(encoded, "topic")
+        self._check_length(len(encoded), "topic")
+        index = np.asarray(encoded.indices).astype(np.int32, copy=False)
+        names = encoded.dictionary.to_pylist()
+        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(names):
+            raise InvalidRequestError("an index is outside the dictionary", field="topic")
+        used = np.flatnonzero(np.bincount(index, minlength=len(names))).tolist()
+        for number in used:
+            try:
+                check_topic(names[number], "topic")
+            except InvalidRequestError as error:
+                row = int(np.argmax(index == number))
+                raise InvalidRequestError(error.detail, field=self.field(row, "topic")) from error
+        if len(used) == 1:
+            return [names[used[0]]], None
+        if len(used) < len(
+            names
+        ):  # a dictionary may hold what no row names, and that may be anything
+            places = np.zeros(len(names), np.int32)
+            places[used] = np.arange(len(used), dtype=np.int32)
+            names, index = [names[number] for number in used], places[index]
+        return names, index
+
+    # -- numbers -----------------------------------------------------------------------------------------
+
+    def integers(
+        self, values: Any, name: str, dtype: np.dtype, lowest: int, highest: int
+    ) -> np.ndarray:
+        """Return `values` as dtype[count], or one value as dtype[1]. Floats and bools are refused."""
+        if values is None:
+            raise missing(self.field(0, name))
+        if is_single(values):
+            return np.array([check_integer(values, self.field(0, name), lowest, highest)], dtype)
+        array = self._integer_array(values, name, dtype, lowest, highest)
+        self._check_length(len(array), name)
+        limits = np.iinfo(dtype)
+        if array.dtype != dtype or (lowest, highest) != (limits.min, limits.max):
+            self._check_bounds(array, name, lowest, highest)
+        return np.ascontiguousarray(array, dtype)
+
+    def times(self, values: Any, name: str) -> np.ndarray:
+        """Return times (int64 ms) as i8[count], or one as i8[1]. Finer ones are rounded down."""
+        if isinstance(values, pa.ChunkedArray):
+            values = _whole(values)
+        if isinstance(values, pa.Array) and pa.types.is_timestamp(values.type):
+            self.check_no_nulls(values, name)
+            values = self._milliseconds(np.asarray(values.cast(pa.int64())), values.type.unit, name)
+        elif isinstance(values, np.ndarray) and values.dtype.kind == "M":
+            if np.isnat(values).any():
+                row = int(np.argmax(np.isnat(values)))
+                raise InvalidRequestError("is no time", field=self.field(row, name))
+            values = values.astype("datetime64[ms]").astype(np.int64)
+        return self.integers(values, name, _INT64, INT64_MIN, INT64_MAX)
+
+    def check_no_nulls(self, column: Any, name: str) -> None:
+        if column.null_count:
+            row = int(np.argmax(np.asarray(column.is_null())))
+            raise missing(self.field(row, name))
+
+    # -- private -----------------------------------------------------------------------------------------
+
+    def _check_length(self, found: int, name: str) -> None:
+        if found != self.row_count:
+            raise InvalidRequestError(f"has {found} rows, there are {self.row_count}", field=name)
+
+    def _arrow_strings(self, values: Any, name: str) -> Any:
+        if not isinstance(values, pa.Array | pa.ChunkedArray):
+            return self._strings_from_python(values, name)
+        column = _whole(values)
+        self._check_sound(column, name)
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+    def _check_sound(self, column: Any, name: str) -> None:
+        """Refuse bytes that are no UTF-8 and indices that lead outside: an Arrow stream may hold any."""
+        try:
+            column.validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+            raise InvalidRequestError(
+                f"is not sound: {error}", field=self._first_bad_text(column, name)
+            ) from error
+
+    def _first_bad_text(self, column: Any, name: str) -> str:
+        """Return the field of the first text that is no UTF-8, or the column's name for other faults."""
+        binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(column.type)
+        if binary is None:
+            return name
+        raw = column.view(binary)
+        try:
+            raw.validate(full=True)
+        except pa.ArrowInvalid:
+            return name  # not even its offsets are sound: nothing of it may be read
+        for row, text in enumerate(raw):
+            try:
+                (text.as_py() or b"").decode()
+            except UnicodeDecodeError:
+                return self.field(row, name)
+        return name
+
+    def _strings_from_python(self, values: Any, name: str) -> Any:
+        if isinstance(values, np.ndarray):
+            values = values.tolist()
+        check_is_column(values, name)
+        try:
+            return pa.array(values, type=pa.string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, TypeError) as error:
+            for row, value in enumerate(values):
+                if value is not None:
+                    check_key(value, self.field(row, name), INT64_MAX)
+            raise InvalidRequestError(f"must be strings: {error}", field=name) from error
+
+    def _integer_array(
+        self, values: Any, name: str, dtype: np.dtype, lowest: int, highest: int
+    ) -> np.ndarray:
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            column = _whole(values)
+            self.check_no_nulls(column, name)
+            if not pa.types.is_integer(column.type):
+                raise InvalidRequestError(f"must be integers, not {column.type}", field=name)
+            return np.asarray(column)
+        if not isinstance(values, np.ndarray):
+            check_is_column(values, name)
+            try:
+                array = pa.array(values, type=pa.int64())
+                # Arrow takes True for 1 and 2.0 for 2: look at the types once more, in C
+                if array.null_count == 0 and set(map(type, values)) <= {int}:
+                    return np.asarray(array)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
+                array = None
+            checked = [
+                check_integer(value, self.field(row, name), lowest, highest)
+                for row, value in enumerate(values)
+            ]
+            return np.array(checked, dtype)
+        if values.ndim != 1 or values.dtype.kind not in "iu":
+            raise InvalidRequestError(f"must be integers, not {values.dtype}", field=name)
+        return values
+
+    def _milliseconds(self, ticks: np.ndarray, unit: str, name: str) -> np.ndarray:
+        """Return int64 ticks of a unit (s, ms, us, ns) as milliseconds, rounded down."""
+        if unit == "s":
+            self._check_bounds(ticks, name, INT64_MIN // 1000 + 1, INT64_MAX // 1000)
+            return ticks * 1000
+        return ticks // _UNITS[unit]
+
+    def _check_bounds(self, array: np.ndarray, name: str, lowest: int, highest: int) -> None:
+        if not len(array) or (lowest <= int(array.min()) and int(array.max()) <= highest):
+            return
+        row = int(np.argmax((array < lowest) | (array > highest)))  # the first
+        raise out_of_range(int(array[row]), lowest, highest, self.field(row, name))
+
+
+def is_single(value: object) -> bool:
+    """Say whether a value stands for every row."""
+    return isinstance(value, str | bytes | int | float) or value is None or bool(np.isscalar(value))
+
+
+def check_is_column(values: Any, name: str) -> None:
+    """Raise InvalidRequestError for what has no rows."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise InvalidRequestError(
+            "must be an Arrow, numpy or list column, or one value", field=name
+        )
+
+
+def _whole(column: Any) -> Any:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
