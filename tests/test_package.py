@@ -49,7 +49,7 @@ ERRORS = [
 INDEX_VERBS = [
     "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget", "forgettings",
     "health", "nodes", "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow",
-    "query_batch_local", "query_local", "refresh", "resume_forgetting", "roll", "run_compaction",
+    "query_batch_local", "query_local", "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
     "store_requests", "topics", "unpublished", "verify_file", "watermark",
 ]  # fmt: skip
 
@@ -77,8 +77,9 @@ def test_public_names_are_the_pinned_ones():
 
 def test_clients_have_the_verbs_of_the_index():
     # A client has nothing in memory to ask; /readyz tells a service's health, /metrics its requests to
-    # the store; peers ask each other.
-    own = {"open", "query_local", "query_batch_local", "health", "store_requests", "unpublished"}
+    # the store and what it uses; peers ask each other.
+    own = {"open", "query_local", "query_batch_local", "health", "store_requests", "resources"}
+    own |= {"unpublished"}
     verbs = set(INDEX_VERBS) - own
     for client in (tierdex.Client, tierdex.AsyncClient):
         have = {name for parent in client.__mro__ for name in vars(parent)}

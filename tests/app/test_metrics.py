@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.app.conftest import ENTRY
-from tierdex.app.http.metrics import _SECONDS, _RequestCollector
+from tierdex.app.http.metrics import _RequestCollector
+from tierdex.histogram import SECONDS
 
 SHORT_UNITS = {"s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "h", "d"}
 
@@ -65,7 +66,7 @@ def test_times_of_requests_are_those_of_prometheus_own_histogram():
     """At a bound, between two, and above all of them."""
     seconds = (0.0, 0.0005, 0.0006, 0.25, 29.0, 30.0, 31.0)
     ours, theirs = _RequestCollector(), CollectorRegistry()
-    peer = Histogram("seconds", "s", ["route"], buckets=_SECONDS, registry=theirs).labels("/x")
+    peer = Histogram("seconds", "s", ["route"], buckets=SECONDS, registry=theirs).labels("/x")
     for value in seconds:
         ours.count("/x", "GET", 200, value)
         peer.observe(value)

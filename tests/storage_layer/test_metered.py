@@ -46,6 +46,27 @@ def test_failed_request_is_a_request(store):
     assert (counts.gets, counts.failures) == (1, 1)
 
 
+def test_totals_have_the_time_of_each_verb_and_the_name_of_each_failure():
+    clock = ManualClock()
+
+    class SlowStore(MemoryStore):
+        def get(self, key, position=None, length=None):
+            clock.advance(0.2)
+            return super().get(key, position, length)
+
+    store = MeteredStore(SlowStore(), clock=clock)
+    store.put("key", b"0123")
+    store.scoped(RequestCounts()).get("key")
+    with pytest.raises(NotFoundError):
+        store.get("nothing")
+    totals = store.totals()
+    assert totals.failures == {("get", "NotFoundError"): 1}
+    assert totals.times["get"].sum == pytest.approx(0.4)
+    assert dict(totals.times["get"].buckets())["0.1"] == 0
+    assert dict(totals.times["get"].buckets())["+Inf"] == 2
+    assert (totals.bytes_read, totals.bytes_written) == (4, 4)
+
+
 def test_range_of_no_bytes_is_no_request(store):
     with store.measure() as counts:
         store.get("key", 2, 0)

@@ -13,7 +13,7 @@ from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import NotFoundError, ReadOnlyError
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.query_guard import refuse_closed
-from tierdex.storage_layer.metered import MeteredStore
+from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
 from tierdex.value_rules import check_time
 
 if TYPE_CHECKING:
@@ -77,6 +77,23 @@ class OperatedIndex:
         self._refuse_closed()
         store = self._components.store
         return store.by_purpose() if isinstance(store, MeteredStore) else {}
+
+    @with_disk_errors
+    def resources(self) -> dict[str, Any]:
+        """Return what this index uses since it was opened, for metrics.
+
+        `store`: times by verb, failures and bytes of the requests to its store (`StoreTotals`; nothing for a
+        store that was passed in); `disk`: what waits for the store and what is free (`DiskRoom`), None
+        when nothing is put here; `manifest_age_s`: seconds since what answers are made of was last read.
+        """
+        self._refuse_closed()
+        components = self._components
+        store, writing, view = components.store, components.writing, components.read_view
+        return {
+            "store": store.totals() if isinstance(store, MeteredStore) else NOTHING_ASKED,
+            "disk": None if writing is None else writing.writer.room(),
+            "manifest_age_s": max(0, view.now_ms() - view.ages.read_ms()) / 1000,
+        }
 
     def clock_skew(self) -> float | None:
         """Return how many seconds this machine's clock is ahead of the store's; None: not known.

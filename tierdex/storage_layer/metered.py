@@ -14,7 +14,7 @@ query share one `RequestCounts`::
 
     files = store.for_purpose(LOOKUPS)   # the same store; `by_purpose` counts its requests under this name
 
-Depends on base only.
+Depends on base, clock and histogram.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.clock import SystemClock
+from tierdex.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from typing_extensions import Buffer
 
+    from tierdex.clock import Clock
     from tierdex.storage_layer.base import Names, Store, StoredObject, UploadSource
 
 LIST_PAGE = 1000  # objects that one request of a listing returns at most
@@ -76,6 +80,18 @@ class RequestCounts:
             )
 
 
+class StoreTotals(NamedTuple):
+    """What a store was asked since it was opened: times by verb, failures by verb and error."""
+
+    times: dict[str, Histogram]
+    failures: dict[tuple[str, str], int]
+    bytes_read: int
+    bytes_written: int
+
+
+NOTHING_ASKED = StoreTotals({}, {}, 0, 0)
+
+
 class MeteredStore:
     """A store whose requests are counted; `open_store` returns one.
 
@@ -83,8 +99,17 @@ class MeteredStore:
     but has one more counter; only the store itself is closed.
     """
 
-    def __init__(self, inner: Store, *, decorate: Callable[[Store], Store] | None = None) -> None:
+    def __init__(
+        self,
+        inner: Store,
+        *,
+        decorate: Callable[[Store], Store] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.total = RequestCounts()
+        self._times: dict[str, Histogram] = {}  # by verb
+        self._failures: Counter[tuple[str, str]] = Counter()  # by verb and error
+        self._monotonic = (clock or SystemClock()).monotonic
         self._inner = inner
         self._decorate = decorate or _as_it_is
         self._open_scopes: tuple[RequestCounts, ...] = ()
@@ -99,6 +124,8 @@ class MeteredStore:
         view = object.__new__(MeteredStore)
         view.total = self.total
         view._inner = self._inner
+        view._times, view._failures = self._times, self._failures
+        view._monotonic = self._monotonic
         view._decorate = self._decorate
         view._open_scopes = ()
         view._own = (*self._own, counts)
@@ -124,6 +151,32 @@ class MeteredStore:
         for counted in found.values():
             other.subtract(counted)
         return {purpose: dict(counted) for purpose, counted in (found | {OTHER: +other}).items()}
+
+    def totals(self) -> StoreTotals:
+        """Return what the store was asked since it was opened.
+
+        A listing counts as one, with what its reader did between its pages.
+        """
+        with self._lock:
+            times = {verb: found.copy() for verb, found in self._times.items()}
+            failures = dict(self._failures)
+        return StoreTotals(times, failures, self.total.bytes_read, self.total.bytes_written)
+
+    @contextlib.contextmanager
+    def timed(self, verb: str) -> Iterator[None]:
+        """Take the time of one request, and count it and its failure."""
+        began = self._monotonic()
+        try:
+            yield
+        except Exception as error:
+            with self._lock:
+                self._failures[verb, type(error).__name__] += 1
+            self.count(verb, failed=True)
+            raise
+        finally:
+            seconds = self._monotonic() - began
+            with self._lock:
+                self._times.setdefault(verb, Histogram()).observe(seconds)
 
     @contextlib.contextmanager
     def measure(self) -> Iterator[RequestCounts]:
@@ -194,34 +247,34 @@ class _CountingStore:
     def get(self, key: str, position: int | None = None, length: int | None = None) -> bytes:
         if length == 0:  # answered without a request
             return self._inner.get(key, position, length)
-        with self._failure_counted("get"):
+        with self._meter.timed("get"):
             data = self._inner.get(key, position, length)
         self._meter.count("get", read=len(data))
         return data
 
     def put(self, key: str, data: Buffer) -> None:
-        with self._failure_counted("put"):
+        with self._meter.timed("put"):
             self._inner.put(key, data)
         self._meter.count("put", written=memoryview(data).nbytes)
 
     def put_if_absent(self, key: str, data: Buffer) -> None:
-        with self._failure_counted("put_if_absent"):
+        with self._meter.timed("put_if_absent"):
             self._inner.put_if_absent(key, data)
         self._meter.count("put_if_absent", written=memoryview(data).nbytes)
 
     def upload(self, key: str, source: UploadSource, length: int) -> None:
-        with self._failure_counted("upload"):
+        with self._meter.timed("upload"):
             self._inner.upload(key, source, length)
         self._meter.count("upload", written=length)
 
     def delete(self, key: str) -> None:
-        with self._failure_counted("delete"):
+        with self._meter.timed("delete"):
             self._inner.delete(key)
         self._meter.count("delete")
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
         listed = 0
-        with self._failure_counted("list"):
+        with self._meter.timed("list"):
             for entry in self._inner.list(prefix, start_after):
                 if listed % LIST_PAGE == 0:  # the first of a page: its request was sent
                     self._meter.count("list")
@@ -231,33 +284,25 @@ class _CountingStore:
             self._meter.count("list")
 
     def list_folders(self, prefix: str) -> Names:
-        with self._failure_counted("list_folders"):
+        with self._meter.timed("list_folders"):
             folders = self._inner.list_folders(prefix)
         self._meter.count("list_folders")
         return folders
 
     def head(self, key: str) -> StoredObject:
-        with self._failure_counted("head"):
+        with self._meter.timed("head"):
             found = self._inner.head(key)
         self._meter.count("head")
         return found
 
     def time_ms(self) -> int | None:
-        with self._failure_counted("time"):
+        with self._meter.timed("time"):
             found = self._inner.time_ms()
         self._meter.count("time")
         return found
 
     def close(self) -> None:
         self._inner.close()
-
-    @contextlib.contextmanager
-    def _failure_counted(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception:
-            self._meter.count(verb, failed=True)
-            raise
 
 
 def _as_it_is(store: Store) -> Store:

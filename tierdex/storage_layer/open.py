@@ -76,7 +76,7 @@ def open_store(
         credentials,
     )
     policy = make_policy()
-    return MeteredStore(backend, decorate=lambda store: RetryingStore(store, policy))
+    return MeteredStore(backend, decorate=lambda store: RetryingStore(store, policy), clock=clock)
 
 
 def _open_backend(

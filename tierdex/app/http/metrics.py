@@ -5,17 +5,22 @@ pay for them. Requests are counted by the event loop alone, in plain integers th
 prometheus_client's own counters lock each of the four values that a request changes, which took 6
 us of its 180.
 
-Depends on prometheus_client, documents, clock, errors and index_service.
+Depends on prometheus_client, documents, clock, errors, histogram and index_service.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from contextlib import suppress
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -25,6 +30,7 @@ from prometheus_client.core import (
 from tierdex.app.documents import file_document
 from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError, TierdexError
+from tierdex.histogram import Histogram
 from tierdex.index_service.health import REASONS
 
 if TYPE_CHECKING:
@@ -34,11 +40,10 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
+    from tierdex.index_service.ingest.disk_budget import DiskRoom
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.storage_layer.metered import StoreTotals
 
-_SECONDS = (
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-)  # fmt: skip
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -50,6 +55,8 @@ class Metrics:
     ) -> None:
         """`index` returns the index of now: that of a log may be opened anew."""
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
         self._requests = _RequestCollector()
         self.registry.register(self._requests)
         self.count_request = self._requests.count
@@ -120,8 +127,7 @@ class _RequestCollector:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], int] = {}
-        # By route: requests a bucket (the last one: above all bounds), and their seconds.
-        self._times: dict[str, tuple[list[int], list[float]]] = {}
+        self._times: dict[str, Histogram] = {}  # by route
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one request. Must be called on the event loop."""
@@ -129,10 +135,8 @@ class _RequestCollector:
         self._counts[series] = self._counts.get(series, 0) + 1
         times = self._times.get(route)
         if times is None:
-            times = self._times[route] = ([0] * (len(_SECONDS) + 1), [0.0])
-        buckets, total = times
-        buckets[bisect_left(_SECONDS, seconds)] += 1
-        total[0] += seconds
+            times = self._times[route] = Histogram()
+        times.observe(seconds)
 
     def describe(self) -> list[Metric]:
         return []
@@ -149,10 +153,8 @@ class _RequestCollector:
             "time from the request's head to the response's end",
             labels=["route"],
         )
-        for route, (buckets, total) in list(self._times.items()):
-            bounds = [*map(str, _SECONDS), "+Inf"]
-            shown = list(zip(bounds, accumulate(buckets), strict=True))
-            seconds.add_metric([route], buckets=shown, sum_value=total[0])
+        for route, times in list(self._times.items()):
+            seconds.add_metric([route], buckets=times.buckets(), sum_value=times.sum)
         yield seconds
 
 
@@ -174,15 +176,14 @@ class _IndexCollector:
             "index", totals, (("files", "index files"), ("items", "items"), ("bytes", "bytes of index files"))
         )  # fmt: skip
         yield _not_ready("index", self._index().health())
-        store = CounterMetricFamily(
-            "tierdex_store_requests",
-            "requests to the store, by purpose (manifests, lookups, other) and verb",
-            labels=["purpose", "verb"],
+        used = self._index().resources()
+        yield from _store_families(self._index().store_requests(), used["store"])
+        yield from _room_families(used["disk"])
+        yield GaugeMetricFamily(
+            "tierdex_manifest_age_seconds",
+            "time since the manifests that answers are made of were read",
+            value=used["manifest_age_s"],
         )
-        for purpose, verbs in sorted(self._index().store_requests().items()):
-            for verb, count in sorted(verbs.items()):
-                store.add_metric([purpose, verb], count)
-        yield store
         yield from _compaction_families(self._index().compaction_status())
 
 
@@ -220,6 +221,53 @@ class _LogCollector:
         yield from _by_state(
             "log", totals, (("files", "log files"), ("messages", "messages"), ("bytes", "bytes of log files"))
         )  # fmt: skip
+
+
+def _store_families(by_purpose: dict[str, dict[str, int]], totals: StoreTotals) -> Iterable[Metric]:
+    """Yield what the store was asked."""
+    requests = CounterMetricFamily(
+        "tierdex_store_requests",
+        "requests to the store, by purpose (manifests, lookups, other) and verb",
+        labels=["purpose", "verb"],
+    )
+    for purpose, verbs in sorted(by_purpose.items()):
+        for verb, count in sorted(verbs.items()):
+            requests.add_metric([purpose, verb], count)
+    yield requests
+    failures = CounterMetricFamily(
+        "tierdex_store_failures",
+        "requests to the store that failed; NotFoundError and AlreadyExistsError are answers, too",
+        labels=["verb", "error"],
+    )
+    for (verb, error), count in sorted(totals.failures.items()):
+        failures.add_metric([verb, error], count)
+    seconds = HistogramMetricFamily(
+        "tierdex_store_request_seconds", "time of one request to the store", labels=["verb"]
+    )
+    for verb, times in sorted(totals.times.items()):
+        seconds.add_metric([verb], buckets=times.buckets(), sum_value=times.sum)
+    yield failures
+    yield seconds
+    yield CounterMetricFamily(
+        "tierdex_store_read_bytes", "bytes read from the store", value=totals.bytes_read
+    )
+    yield CounterMetricFamily(
+        "tierdex_store_written_bytes", "bytes written to the store", value=totals.bytes_written
+    )
+
+
+def _room_families(room: DiskRoom | None) -> Iterable[Metric]:
+    """Yield how much room an owner has for puts; only the names for who puts nothing."""
+    for name, meaning in (
+        ("free", "bytes free on the disk of the data folder"),
+        ("reserve", "`disk_reserve_bytes`: puts are refused below"),
+        ("waiting", "bytes of local index files that wait for the store"),
+        ("budget", "`disk_budget_bytes`: puts are refused when more than that waits"),
+    ):
+        family = GaugeMetricFamily(f"tierdex_disk_{name}_bytes", meaning)
+        if room is not None:
+            family.add_metric([], getattr(room, f"{name}_bytes"))
+        yield family
 
 
 def _not_ready(kind: str, reasons: Iterable[NotReady]) -> GaugeMetricFamily:

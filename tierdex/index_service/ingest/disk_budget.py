@@ -5,7 +5,7 @@ Depends on put_folder and disk_errors.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.disk_errors import RETRY_AFTER_S
 from tierdex.errors import BacklogFullError
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
 
 _CHECK_S: Final = 0.25
+
+
+class DiskRoom(NamedTuple):
+    """Bytes that wait for the store and may, and bytes that are free on the disk and must be."""
+
+    waiting_bytes: int
+    budget_bytes: int
+    free_bytes: int
+    reserve_bytes: int
 
 
 class DiskBudget:
@@ -43,18 +52,24 @@ class DiskBudget:
         """Let the next check find out anew whether there is room."""
         self._checked_at = float("-inf")
 
-    def _find_excess(self) -> str | None:
+    def room(self) -> DiskRoom:
+        """Return how much is waiting and free now. Raises OSError."""
         with self._table.snapshot() as snapshot:
             waiting = sum(handle.bytes for handle in snapshot.file_list.local())
-        if waiting > self._settings.disk_budget_bytes:
-            return (
-                f"{waiting} bytes of index files wait for the store, above `disk_budget_bytes` "
-                f"({self._settings.disk_budget_bytes}); mend the store or raise the budget"
-            )
+        settings = self._settings
         free = self._filesystem.free_bytes(self._root)
-        if free < self._settings.disk_reserve_bytes:
+        return DiskRoom(waiting, settings.disk_budget_bytes, free, settings.disk_reserve_bytes)
+
+    def _find_excess(self) -> str | None:
+        room = self.room()
+        if room.waiting_bytes > room.budget_bytes:
             return (
-                f"{free} bytes are free on the disk of {self._root}, below "
-                f"`disk_reserve_bytes` ({self._settings.disk_reserve_bytes}); free some space"
+                f"{room.waiting_bytes} bytes of index files wait for the store, above "
+                f"`disk_budget_bytes` ({room.budget_bytes}); mend the store or raise the budget"
+            )
+        if room.free_bytes < room.reserve_bytes:
+            return (
+                f"{room.free_bytes} bytes are free on the disk of {self._root}, below "
+                f"`disk_reserve_bytes` ({room.reserve_bytes}); free some space"
             )
         return None

@@ -36,7 +36,7 @@ from tierdex.errors import ClosedError, InvalidRequestError, UnavailableError
 from tierdex.index_service.health import CLOSED, FENCED, NO_FILE, NotReady
 from tierdex.index_service.ingest.active_file import ActiveFile
 from tierdex.index_service.ingest.direct_puts import DirectPuts
-from tierdex.index_service.ingest.disk_budget import DiskBudget
+from tierdex.index_service.ingest.disk_budget import DiskBudget, DiskRoom
 from tierdex.index_service.ingest.group_commit import GroupCommit
 from tierdex.index_service.ingest.item_columns import item_count, items_of_columns, sliced
 from tierdex.index_service.ingest.next_file import NextFile, reserve_ahead
@@ -317,6 +317,10 @@ class Writer:
         with self._lock:
             self._budget.look_again()
             self.puts.shut()
+
+    def room(self) -> DiskRoom:
+        """Return what waits for the store and what is free on the disk. Raises OSError."""
+        return self._budget.room()
 
     def health(self) -> list[NotReady]:
         """Return why puts are refused until somebody mends it; empty when they are not."""
