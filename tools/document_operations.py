@@ -13,6 +13,7 @@ from tierdex.app.http.metrics import Metrics
 from tierdex.app.http.problems import kind_of
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.log_service.message_log import MessageLog
+from tierdex.resolving.show_settings import ShowSettings
 from tierdex.settings import Settings
 from tools.generated_parts import fill, table
 
@@ -34,6 +35,7 @@ def generate(root: Path) -> dict[Path, str]:
     parts = {
         "settings": settings_tables(Settings),
         "server-settings": settings_tables(ServerSettings),
+        "show-settings": settings_tables(ShowSettings),
         "errors": errors_table(),
         "metrics": metrics_table(),
     }

@@ -21,7 +21,7 @@ from tierdex.settings import Settings
 class Caller:
     """An app with its parts, and requests to it without a socket."""
 
-    def __init__(self, index, keys=None, limits=None, log=None, **settings) -> None:
+    def __init__(self, index, keys=None, limits=None, log=None, messages=None, **settings) -> None:
         self.index = index
         self.log = io.BytesIO()  # the lines
         self.app = create_app(
@@ -30,6 +30,7 @@ class Caller:
             keys,
             limits=limits or Settings(),
             log=log,
+            messages=messages,
             logger=make_logger(self.log),
         )
 

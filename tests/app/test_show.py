@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.app.recording_index import RecordingIndex
+from tests.app.shown_rows import shown_row
 from tierdex.app.load.loader import Loader, LoadOptions
 from tierdex.app.load.register import LoadRegister
-from tierdex.app.show import show_entry
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
 
@@ -29,23 +29,23 @@ def index():
 
 def show(register, index, **wanted):
     (entry,) = index.query("o", **wanted).entries
-    return show_entry(FILES, register, entry, **wanted)
+    return shown_row(register, entry, **wanted)
 
 
 def test_csv_line_is_shown_by_key_and_by_message_id(tmp_path, register, index):
     path = tmp_path / "x.csv"
     path.write_text('a,b,id\nA,1,m1\nB,2,"m\n2"\n')
     Loader(index, register=register).load(path, OPTIONS)
-    assert show(register, index, key="B2").text == b'B,2,"m\n2"'
-    assert show(register, index, message_id="m\n2").text == b'B,2,"m\n2"'
+    assert show(register, index, key="B2").body == b'B,2,"m\n2"'
+    assert show(register, index, message_id="m\n2").body == b'B,2,"m\n2"'
 
 
 def test_jsonl_line_is_shown(tmp_path, register, index):
     path = tmp_path / "x.jsonl"
     path.write_text('{"a":"A","b":1,"id":"m1"}\n{"a":"B","b":"2"}\n')
     Loader(index, register=register).load(path, OPTIONS)
-    assert show(register, index, key="A1").text == b'{"a":"A","b":1,"id":"m1"}'
-    assert show(register, index, key="B2").text == b'{"a":"B","b":"2"}'
+    assert show(register, index, key="A1").body == b'{"a":"A","b":1,"id":"m1"}'
+    assert show(register, index, key="B2").body == b'{"a":"B","b":"2"}'
 
 
 def test_parquet_row_is_shown_as_json(tmp_path, register, index):
@@ -54,16 +54,16 @@ def test_parquet_row_is_shown_as_json(tmp_path, register, index):
     pq.write_table(table, path, row_group_size=1)
     Loader(index, register=register).load(path, OPTIONS)
     shown = show(register, index, key="B2")
-    assert json.loads(shown.text) == {"a": "B", "b": 2, "id": "m2", "other": [2]}
-    assert shown.path == path
+    assert json.loads(shown.body) == {"a": "B", "b": 2, "id": "m2", "other": [2]}
+    assert str(path) in shown.where
 
 
 def test_right_one_of_two_files_under_one_topic_is_shown(tmp_path, register, index):
     for name, letter in (("x.csv", "X"), ("y.csv", "Y")):
         (tmp_path / name).write_text(f"a,b,id\n{letter},1,m{letter}\n")
         Loader(index, register=register).load(tmp_path / name, OPTIONS)
-    assert show(register, index, key="X1").text == b"X,1,mX"
-    assert show(register, index, key="Y1").text == b"Y,1,mY"
+    assert show(register, index, key="X1").body == b"X,1,mX"
+    assert show(register, index, key="Y1").body == b"Y,1,mY"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_changed_file_shows_nothing_and_says_why(tmp_path, register, index, chan
     Loader(index, register=register).load(path, OPTIONS)
     change(path)
     shown = show(register, index, key="A1")
-    assert shown.text is None
+    assert shown.body is None
     assert reason in shown.reason
 
 

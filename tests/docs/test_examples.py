@@ -14,6 +14,7 @@ PAGES = (
     ROOT / "docs" / "operations.md",
     ROOT / "docs" / "message_log.md",
     ROOT / "docs" / "follow.md",
+    ROOT / "docs" / "show.md",
 )
 BLOCKS = [block for page in PAGES if page.exists() for block in blocks_to_run(page)]
 

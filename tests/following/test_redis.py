@@ -76,3 +76,12 @@ def test_what_cannot_be_followed_says_why(index, stream, redis):
     assert "hunter" not in str(caught.value)
     with pytest.raises(InvalidRequestError, match="HOST:PORT/DB/STREAM"):
         run_once(index, "redis://host/stream")
+
+
+def test_once_ends_at_a_stream_whose_last_entries_were_deleted(index, stream):
+    address, client, name = stream
+    client.xadd(name, {"id": "a"}, id="1-1")
+    client.xdel(name, client.xadd(name, {"id": "b"}, id="2-1"))
+    assert run_once(index, address).messages == 1
+    client.xadd(name, {"id": "c"}, id="2-2")
+    assert run_once(index, address).messages == 1

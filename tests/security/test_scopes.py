@@ -20,6 +20,7 @@ from tierdex.ids import SeededIds
 from tierdex.log_service.message_log import MessageLog
 
 NONE, READ, WRITE, ADMIN = Scope.NONE, Scope.READ, Scope.WRITE, Scope.ADMIN
+MESSAGE = Scope.MESSAGE
 MATRIX = {
     ("GET", "/"): NONE,
     ("GET", "/console/{name}"): NONE,
@@ -69,7 +70,7 @@ QUERIES = {
     ("GET", "/v1/offsets"): "?topic=orders&queue_id=0",
 }
 CALLERS = {
-    "nobody": NONE, "read": READ, "write": WRITE, "admin": ADMIN, "removed": None,
+    "nobody": NONE, "read": READ, "message": MESSAGE, "write": WRITE, "admin": ADMIN, "removed": None,
     "forged": None, "other id": None, "cut": None, "basic": None, "empty": None,
 }  # fmt: skip
 
@@ -91,7 +92,7 @@ def service(tmp_path_factory):
     path = tmp_path_factory.mktemp("keys") / "keys.json"
     clock = ManualClock()
     keys = KeyFile(LocalFileSystem(), path, clock=clock, ids=SeededIds(3))
-    made = {scope: keys.create(scope) for scope in (READ, WRITE, ADMIN)}
+    made = {scope: keys.create(scope) for scope in (READ, MESSAGE, WRITE, ADMIN)}
     removed = keys.create(ADMIN)
     keys.remove(removed.split("_")[1])
     clock.advance(2)
@@ -99,6 +100,7 @@ def service(tmp_path_factory):
     headers = {
         "nobody": None,
         "read": f"Bearer {made[READ]}",
+        "message": f"Bearer {made[MESSAGE]}",
         "write": f"bearer {made[WRITE]}",
         "admin": f"Bearer {admin}",
         "removed": f"Bearer {removed}",
@@ -149,7 +151,7 @@ def test_caller_reaches_exactly_what_its_scope_covers(service, route, caller):
     elif has is None or (has is NONE):
         expected = 401
     else:
-        expected = 200 if has >= needed else 403
+        expected = 200 if has.covers(needed) else 403
     assert response.status_code == expected, response.text
     if expected == 401:
         assert b"entries" not in response.content
@@ -165,7 +167,7 @@ def test_anonymous_scope_reaches_exactly_what_it_covers(scope):
     for (method, path), needed in MATRIX.items():
         filled = path.replace("{file_id:file_id}", FILE["file_id"]).replace("{name}", "console.js")
         status = tierdex_service.request(method, filled).status_code
-        assert (status == 403) == (needed > Scope[scope.upper()]), (method, path, status)
+        assert (status == 403) == (not Scope[scope.upper()].covers(needed)), (method, path, status)
         assert status != 401
 
 

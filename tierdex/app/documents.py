@@ -59,6 +59,8 @@ def answer_document(answer: Answer) -> dict[str, Any]:
     }
     if answer.explain is not None:
         document["explain"] = answer.explain.to_dict()
+    if answer.lost:
+        document["lost"] = [lost._asdict() for lost in answer.lost]
     return document
 
 

@@ -1,12 +1,12 @@
 """API keys and their scopes. A key is shown once; the key file holds its SHA-256.
 
 A key reads ``tdx_<id>_<secret>``. The id (8 hex digits) finds the row; the secret is 32 random
-bytes, which cannot be guessed, so a plain hash protects it. Scopes are ordered, and each includes
-the ones before it::
+bytes, which cannot be guessed, so a plain hash protects it. The scopes::
 
-    read   look entries, topics and watermarks up, read metrics
-    write  read, and put entries
-    admin  write, and files, compaction, roll, expire, verify
+    read     look entries, topics and watermarks up, read metrics
+    message  read, and see the messages that entries point at
+    write    read, and put entries
+    admin    all of it, and files, compaction, roll, expire, verify
 
 The file `keys.json` lies in the data folder and is replaced as a whole. A running service reads it
 again when it changes: a new key is accepted at once, a removed key for at most one more second. A
@@ -20,8 +20,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 from contextlib import contextmanager
-from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
@@ -50,13 +50,27 @@ _PATIENCE_S = 10.0  # a change takes milliseconds
 _PAUSE_S = 0.02
 
 
-class Scope(IntEnum):
-    """The rights of a caller. A greater scope includes the smaller ones."""
+class Scope(Enum):
+    """The rights of a caller."""
 
     NONE = 0
     READ = 1
     WRITE = 2
     ADMIN = 3
+    MESSAGE = 4
+
+    def covers(self, needed: Scope) -> bool:
+        """Say whether a caller of this scope may do what needs another one."""
+        return needed in (self, Scope.NONE) or needed in _INCLUDED[self]
+
+
+_INCLUDED: Final[dict[Scope, frozenset[Scope]]] = {
+    Scope.NONE: frozenset(),
+    Scope.READ: frozenset(),
+    Scope.MESSAGE: frozenset({Scope.READ}),
+    Scope.WRITE: frozenset({Scope.READ}),
+    Scope.ADMIN: frozenset({Scope.READ, Scope.MESSAGE, Scope.WRITE}),
+}
 
 
 def parse_scope(name: str) -> Scope:
@@ -64,7 +78,7 @@ def parse_scope(name: str) -> Scope:
     try:
         return Scope[name.upper()]
     except KeyError:
-        raise InvalidRequestError("one of read, write, admin", field="scope") from None
+        raise InvalidRequestError("one of read, message, write, admin", field="scope") from None
 
 
 class StoredKey(NamedTuple):

@@ -1,136 +1,129 @@
-"""`--show`: what an entry points at: a message of a log, or the bytes of a file on this machine.
+"""`LoadedRows`: rows of files of this machine: loaded ones, and those that entries name.
 
-The row is parsed again the way it was loaded, and its key or message ID is compared with the one that
-was looked up. A file that was changed or replaced since the load therefore shows no wrong row.
+A row is parsed again the way it was loaded, so that its names are those that indexed it. A file that was
+changed or replaced since the load therefore shows no wrong row.
 
-Depends on show_source and app.load.
+Depends on app.load, resolving, following, errors, filesystem, index_service, numpy and pyarrow.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from tierdex.app.load.columns import Template
 from tierdex.app.load.csv_rows import CsvFormat, parse_block
 from tierdex.app.load.jsonl_rows import parse_jsonl_block
-from tierdex.app.load.parquet_rows import read_parquet_row
 from tierdex.app.load.records import Block
-from tierdex.app.show_source import read_named_row
 from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.following.records import Record
+from tierdex.resolving.file_rows import FileRows, json_of_row
+from tierdex.resolving.object_file import opened_file
+from tierdex.resolving.parquet_row import read_parquet_row
+from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
+from tierdex.resolving.rule import Names, Rule
 
 if TYPE_CHECKING:
     from tierdex.app.load.register import LoadedFile, LoadRegister
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.answer import Entry
+    from tierdex.resolving.resolver import Wanted
 
 
-class Shown(NamedTuple):
-    """The bytes of one entry, or (`text` None) why there are none."""
+class LoadedRows:
+    """Lines of CSV or JSONL, Parquet rows as JSON. See `Resolver`.
 
-    path: Path | None
-    text: bytes | None
-    reason: str | None
-
-
-def show_entry(
-    filesystem: FileSystem,
-    register: LoadRegister,
-    entry: Entry,
-    *,
-    key: str | None = None,
-    message_id: str | None = None,
-) -> Shown:
-    """Return the bytes an entry points at: a line of CSV or JSONL, a Parquet row as JSON.
-
-    `key` or `message_id` is what was looked up; the row must have it. Raises CorruptFileError when
-    the register is damaged, OSError.
+    With `named` it also reads files that entries name and nobody registered: rows indexed in place. That
+    is for a user at this machine, not for a service: an entry may name any path.
     """
-    wanted = key if key is not None else message_id
-    known = register.of_topic(entry.topic)
-    reason = f"no local file was loaded under topic {entry.topic!r}"
-    for loaded in known:
-        templates = loaded.keys if key is not None else (loaded.message_id,)
-        path = Path(loaded.path)
-        if not filesystem.exists(path):
-            reason = f"{path} is gone"
-            continue
-        try:
-            text, table = _read_row(filesystem, loaded, path, entry)
-        except (InvalidRequestError, pa.ArrowInvalid) as error:
-            reason = f"{path} was changed since it was loaded: {error}"
-            continue
-        if table is None:
-            continue
-        if any(_value(template, table) == wanted for template in templates if template):
-            return Shown(path, text, None)
-        reason = f"the row in {path} has another key: the file was changed since it was loaded"
-    if entry.source is not None and all(entry.source != loaded.path for loaded in known):
-        return _show_named(filesystem, entry, wanted)
-    return Shown(None, None, reason)
+
+    name = "loaded files"
+
+    def __init__(self, filesystem: FileSystem, register: LoadRegister, *, named: bool) -> None:
+        self._filesystem = filesystem
+        self._register = register
+        self._named = FileRows(filesystem, "a file", _path_of, Rule()) if named else None
+
+    def where(self, entry: Entry) -> str:
+        if entry.source is not None:
+            return FileRows(self._filesystem, "", _path_of, Rule()).where(entry)
+        return f"a file loaded under {entry.topic!r}, offset {entry.offset}"
+
+    def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
+        """Return the row of the one of the files that has it. Raises CorruptFileError, OSError."""
+        known = self._register.of_topic(entry.topic)
+        reason: Exception = InvalidRequestError(
+            f"no local file was loaded under topic {entry.topic!r}"
+        )
+        if entry.source is not None and all(entry.source != loaded.path for loaded in known):
+            if self._named is None:
+                raise reason
+            return self._named.fetch(entry, wanted)
+        if (entry.size or 0) > wanted.max_bytes:
+            raise TooLargeError(entry.size)
+        for loaded in known:
+            path = Path(loaded.path)
+            try:
+                found = self._row(loaded, path, entry)
+            except NotFoundError as error:
+                reason = error
+                continue
+            except (InvalidRequestError, pa.ArrowInvalid) as error:
+                reason = ChangedError(f"{path} was changed since it was loaded: {error}")
+                continue
+            if found is None:
+                continue
+            if found.names.holds(wanted.key, wanted.message_id):
+                return found
+            reason = ChangedError(
+                f"the row in {path} has another key: the file was changed since it was loaded"
+            )
+        raise reason
+
+    def close(self) -> None:
+        pass
+
+    def _row(self, loaded: LoadedFile, path: Path, entry: Entry) -> Found | None:
+        """Return a row; None when the entry is not of this file."""
+        if loaded.kind == "parquet":
+            place = entry.location or {}
+            if entry.source != loaded.path or "row" not in place:
+                return None
+            with opened_file(self._filesystem, str(path)) as file:
+                table = read_parquet_row(file, int(place["row_group"]), int(place["row"]))
+            return _found(loaded, json_of_row(table), table)
+        if entry.offset is None or not entry.size:
+            return None
+        with opened_file(self._filesystem, str(path)) as file:
+            text = file.read_at(entry.offset, entry.size)
+        if len(text) != entry.size:
+            raise InvalidRequestError("it is shorter")
+        block = Block(
+            text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
+        )
+        wanted = _columns(loaded)
+        if loaded.kind == "csv":
+            form = CsvFormat(loaded.delimiter, loaded.null_values)
+            return _found(
+                loaded, text, parse_block(block, list(loaded.columns), wanted, form).table
+            )
+        return _found(loaded, text, parse_jsonl_block(block, wanted).table)
 
 
-def show_message(
-    log: Any, entry: Entry, *, key: str | None = None, message_id: str | None = None
-) -> Shown:
-    """Return the message that an entry of a log's index points at, if it is the one looked up.
-
-    `log` is a `MessageLog` or a `Client`. Raises what `read` raises.
-    """
-    try:
-        answer = log.read(entry.topic, entry.queue_id, entry.offset, max_count=1)
-    except NotFoundError as error:  # a service without a log
-        return Shown(None, None, str(error))
-    if not len(answer) or answer.first_offset != entry.offset:
-        reason = answer.missing[0].reason if answer.missing else "retention has taken it"
-        return Shown(None, None, f"the message cannot be shown: {reason}")
-    (message,) = answer.messages
-    if key not in message.keys and message_id != message.message_id:
-        return Shown(None, None, "the message has another key of the same hash")
-    return Shown(None, message.body, None)
+def _path_of(entry: Entry) -> str:
+    source = entry.source or ""
+    if "://" in source or not Path(source).is_absolute():
+        raise InvalidRequestError(f"{source} is no file of this machine: see resolvers.toml")
+    return source
 
 
-def _show_named(filesystem: FileSystem, entry: Entry, wanted: str | None) -> Shown:
-    """Show a row whose entry names its source, where no load was registered."""
-    assert entry.source is not None
-    try:
-        text, reason = read_named_row(filesystem, entry, wanted or "")
-    except (InvalidRequestError, pa.ArrowInvalid) as error:
-        text, reason = None, f"{entry.source} was changed since it was indexed: {error}"
-    return Shown(Path(entry.source), text, reason)
-
-
-def _read_row(
-    filesystem: FileSystem, loaded: LoadedFile, path: Path, entry: Entry
-) -> tuple[bytes, pa.Table | None]:
-    """Return a row's bytes and columns; no columns when the entry is not of this file."""
-    if loaded.kind == "parquet":
-        place = entry.location or {}
-        if entry.source != loaded.path or "row" not in place:
-            return b"", None
-        table = read_parquet_row(path, int(place["row_group"]), int(place["row"]))
-        return orjson.dumps(table.to_pylist()[0], default=str), table
-    if entry.offset is None or not entry.size:
-        return b"", None
-    file = filesystem.open(path)
-    try:
-        text = file.read_at(entry.offset, entry.size)
-    finally:
-        file.close()
-    if len(text) != entry.size:
-        raise InvalidRequestError("it is shorter")
-    block = Block(
-        text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
-    )
-    wanted = _columns(loaded)
-    if loaded.kind == "csv":
-        form = CsvFormat(loaded.delimiter, loaded.null_values)
-        return text, parse_block(block, list(loaded.columns), wanted, form).table
-    return text, parse_jsonl_block(block, wanted).table
+def _found(loaded: LoadedFile, text: bytes, table: pa.Table) -> Found:
+    keys = {_value(template, table) for template in loaded.keys}
+    ids = {_value(loaded.message_id, table)} if loaded.message_id else set()
+    return Found(Record(0, 0, 0, None, text), Names(keys, ids))
 
 
 def _columns(loaded: LoadedFile) -> list[str]:

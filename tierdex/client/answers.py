@@ -18,12 +18,14 @@ from tierdex.index_service.answer import (
     Entry,
     Explain,
     FileExplain,
+    LostOffsets,
     Missing,
     Stage,
     Unasked,
 )
 from tierdex.index_service.file_info import FileInfo, NodeInfo
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
+from tierdex.index_service.shown_message import ShownMessage
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")
 _common_values = itemgetter(*_COMMON)
@@ -89,6 +91,10 @@ def answer_of(document: dict[str, Any]) -> Answer:
     """Return the answer that a JSON object describes; members of newer services are left out."""
     explain = document.get("explain")
     return Answer(
+        lost=tuple(
+            LostOffsets(**{name: item[name] for name in LostOffsets._fields})
+            for item in document.get("lost") or ()
+        ),
         entries=[_entry(entry) for entry in document["entries"]],
         complete=document["complete"],
         missing=[Missing(item["file"], item["reason"]) for item in document["missing"]],
@@ -109,7 +115,10 @@ def file_of(document: dict[str, Any]) -> FileInfo:
 def _entry(document: dict[str, Any]) -> Entry:
     if len(document) == len(_COMMON):
         return Entry(*_common_values(document))
-    return Entry(**{name: document[name] for name in Entry._fields if name in document})
+    given = {name: document[name] for name in Entry._fields if name in document}
+    if given.get("message") is not None:
+        given["message"] = ShownMessage.from_dict(given["message"])
+    return Entry(**given)
 
 
 def _explain(document: dict[str, Any]) -> Explain:

@@ -210,12 +210,19 @@ class Client(_Connection, LogVerbs):
         fresh_within: float | None = None,
         id_time: str | None = None,
         proof: bool = False,
+        message: bool = False,
+        max_message_bytes: int | None = None,
+        message_timeout: float | None = None,
     ) -> Answer:
-        """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
+        """Find the messages of one key or message ID; times are milliseconds or RFC 3339.
+
+        With `message` each entry has its `message`, or why there is none, within the two limits.
+        """
         call = calls.query(
             topic=topic, key=key, message_id=message_id, begin=begin, end=end,
             max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
-            fresh_within=fresh_within, id_time=id_time, proof=proof,
+            fresh_within=fresh_within, id_time=id_time, proof=proof, message=message,
+            max_message_bytes=max_message_bytes, message_timeout=message_timeout,
         )  # fmt: skip
         return self._send(call)
 
@@ -418,12 +425,19 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         fresh_within: float | None = None,
         id_time: str | None = None,
         proof: bool = False,
+        message: bool = False,
+        max_message_bytes: int | None = None,
+        message_timeout: float | None = None,
     ) -> Answer:
-        """Find the messages of one key or message ID; times are milliseconds or RFC 3339."""
+        """Find the messages of one key or message ID; times are milliseconds or RFC 3339.
+
+        With `message` each entry has its `message`, or why there is none, within the two limits.
+        """
         call = calls.query(
             topic=topic, key=key, message_id=message_id, begin=begin, end=end,
             max_count=max_count, cursor=cursor, explain=explain, on_error=on_error,
-            fresh_within=fresh_within, id_time=id_time, proof=proof,
+            fresh_within=fresh_within, id_time=id_time, proof=proof, message=message,
+            max_message_bytes=max_message_bytes, message_timeout=message_timeout,
         )  # fmt: skip
         return await self._send(call)
 

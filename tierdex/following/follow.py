@@ -12,7 +12,9 @@ from tierdex.following.extraction import Extraction
 from tierdex.following.follower import Follower, FollowPlan
 from tierdex.following.kept_messages import KeepingTarget
 from tierdex.following.open_source import open_source
+from tierdex.following.positions import FollowedSource
 from tierdex.following.selectors import Selector
+from tierdex.following.sources.options import Address
 from tierdex.following.target import IndexTarget
 from tierdex.log_service.message_log import MessageLog
 from tierdex.seams import Seams
@@ -77,6 +79,8 @@ def follow(
         once,
         on_missing,
         accept_other_log,
+        # the archive of a message log has the messages itself, at offsets of its own
+        _followed(source, opened, options, keys, message_id) if into is index else None,
     )
     target: Target = (
         KeepingTarget(into, plan.topic)
@@ -84,3 +88,19 @@ def follow(
         else IndexTarget(into, plan.topic)
     )
     return Follower(opened, target, extraction, plan, seams)
+
+
+def _followed(
+    source: str | Source,
+    opened: Source,
+    options: Mapping[str, str] | None,
+    keys: Sequence[str],
+    message_id: str | None,
+) -> FollowedSource | None:
+    """Return where the log is, without secrets; None for a source that has no address."""
+    if not isinstance(source, str):
+        return None
+    address = Address.parse(source, options)
+    return FollowedSource(
+        opened.name, list(keys), message_id, address.plain_options, address.has_secrets
+    )

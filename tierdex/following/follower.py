@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from tierdex.following.extraction import Extracted, Extraction
+    from tierdex.following.positions import FollowedSource
     from tierdex.following.records import Bounds, RecordBatch
     from tierdex.following.source import Source
     from tierdex.following.target import Target
@@ -55,6 +56,7 @@ class FollowPlan:
 
     With `once` it ends at the end that the log had when it began. `on_missing` "fail" stops at a record
     without a wanted key. `accept_other_log` begins anew where the source is another log than before.
+    `followed` is kept for those who show the messages.
     """
 
     topic: str
@@ -63,6 +65,7 @@ class FollowPlan:
     once: bool = False
     on_missing: OnMissing = "skip"
     accept_other_log: bool = False
+    followed: FollowedSource | None = None
     max_records: int = 20_000
     look_interval_s: float = 5.0
     save_interval_s: float = 5.0
@@ -208,6 +211,7 @@ class Follower:
         self._target.sync()
         saved = self._saved
         saved.source, saved.identity = self._source.name, self._identity
+        saved.followed = self._plan.followed
         for partition, position in self._positions.items():
             row = saved.partitions.setdefault(partition, PartitionPosition(position))
             row.next, row.watermark = position, self._target.watermark(partition)

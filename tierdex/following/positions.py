@@ -64,6 +64,20 @@ class PartitionPosition:
         self.gaps = [*self.gaps, gap][-_GAPS_KEPT:]
 
 
+@dataclass(frozen=True)
+class FollowedSource:
+    """Where a topic's log is and by what it was indexed, for who shows its messages. It holds no secret.
+
+    `has_secrets`: the log was opened with a login or an option that is not told here.
+    """
+
+    source: str
+    keys: list[str]
+    message_id: str | None
+    options: dict[str, str]
+    has_secrets: bool = False
+
+
 @dataclass
 class TopicPositions:
     """The positions of one topic; `identity` tells its log from another one."""
@@ -71,6 +85,7 @@ class TopicPositions:
     source: str = ""
     identity: str = ""
     partitions: dict[int, PartitionPosition] = field(default_factory=dict)
+    followed: FollowedSource | None = None
 
 
 def behind_of(watermark: int | None, *, repeats_last: bool) -> int | None:
@@ -87,17 +102,14 @@ class PositionFile:
 
     def load(self, topic: str) -> TopicPositions:
         """Return a topic's positions, none when it was never followed. Raises CorruptFileError."""
-        rows = self._read().get(topic)
-        if rows is None:
-            return TopicPositions()
-        try:
-            return _decode(rows)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._corrupt(error) from error
+        return self.topics().get(topic) or TopicPositions()
 
     def topics(self) -> dict[str, TopicPositions]:
         """Return the positions of every topic. Raises CorruptFileError."""
-        return {topic: self.load(topic) for topic in self._read()}
+        try:
+            return {topic: _decode(rows) for topic, rows in self._read().items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._corrupt(error) from error
 
     def save(self, topic: str, positions: TopicPositions) -> None:
         """Replace a topic's positions, durably. Raises OSError, CorruptFileError."""
@@ -131,4 +143,8 @@ def _decode(rows: dict[str, Any]) -> TopicPositions:
         int(number): PartitionPosition(**{**row, "gaps": [Gap(**gap) for gap in row["gaps"]]})
         for number, row in rows["partitions"].items()
     }
-    return TopicPositions(rows["source"], rows["identity"], partitions)
+    followed = rows.get("followed")  # a file of before does not say it
+    return TopicPositions(
+        rows["source"], rows["identity"], partitions,
+        None if followed is None else FollowedSource(**followed),
+    )  # fmt: skip

@@ -3,13 +3,16 @@
 The embedded `Index` and the remote clients return the same classes. Times are int64 milliseconds
 since the epoch, sizes bytes.
 
-Depends on nothing.
+Depends on shown_message only.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from tierdex.index_service.shown_message import ShownMessage
 
 
 class Entry(NamedTuple):
@@ -30,14 +33,27 @@ class Entry(NamedTuple):
     location: dict[str, Any] | None = None  # only for schemas other than the message schema
     source: str | None = None
     hash_function: str | None = None  # set when the key itself was not verified by a 64-bit hash
+    message: ShownMessage | None = None  # where it was asked for
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are set, for JSON."""
         shown = self._asdict()
-        for name in ("location", "source", "hash_function"):
+        for name in ("location", "source", "hash_function", "message"):
             if shown[name] is None:
                 del shown[name]
+        if self.message is not None:
+            shown["message"] = self.message.to_dict()
         return shown
+
+
+class LostOffsets(NamedTuple):
+    """Offsets [begin, end) that a followed log lost before they were read; `noticed` int64 ms."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
+    noticed: int
 
 
 class Missing(NamedTuple):
@@ -116,6 +132,8 @@ class Answer:
     why): then "no entries" does not mean "was never sent". `next_cursor` is set when there may be
     more. Everything acknowledged anywhere before `as_of` (ms) was looked at; what was acknowledged
     since may be missing, and `unasked` names the nodes that hold some of it, for all that is known.
+
+    `lost` are messages of a followed log that were gone before anybody could index them.
     """
 
     entries: list[Entry]
@@ -125,6 +143,7 @@ class Answer:
     as_of: int = 0
     explain: Explain | None = None
     unasked: tuple[Unasked, ...] = ()
+    lost: tuple[LostOffsets, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -137,4 +156,6 @@ class Answer:
         }
         if self.explain is not None:
             shown["explain"] = self.explain.to_dict()
+        if self.lost:
+            shown["lost"] = [each._asdict() for each in self.lost]
         return shown

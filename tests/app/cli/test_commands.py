@@ -110,7 +110,7 @@ def test_loaded_row_is_shown(run, tmp_path):
     result = run("query", "-t", "orders", "-k", "A-2", "--show")
     assert "A-2,2000,milk" in result.stdout
     shown = orjson.loads(run("query", "-t", "orders", "-k", "A-1", "--show", "-o", "json").stdout)
-    assert shown["entries"][0]["shown"] == "A-1,1000,tea"
+    assert shown["entries"][0]["message"]["body"] == "A-1,1000,tea"
 
 
 def test_inspect_and_verify_tell_a_sound_file_from_a_damaged_one(run, put, tmp_path):

@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.app.recording_index import RecordingIndex
+from tests.app.shown_rows import shown_row
 from tierdex.app.demo.demo_data import DEMO_OPTIONS, LAST_MESSAGE_ID, load_demo, unpack_demo
 from tierdex.app.demo.flight_messages import FlightMessages
 from tierdex.app.load.loader import Loader
 from tierdex.app.load.register import LoadRegister
-from tierdex.app.show import show_entry
 from tierdex.filesystem import LocalFileSystem
 from tierdex.log_service.message_log import MessageLog
 
@@ -93,8 +93,8 @@ def test_flights_agree_with_a_plain_reading_of_the_file(tmp_path, flights_csv):
     tails = Counter(put.key for put in index.puts if not put.message_id)
     assert tails == Counter(row["tailnum"] for row in rows if row["tailnum"] != "NA")
     (entry,) = index.query(message_id="2013-01-01-UA1545-EWR-0515").entries
-    shown = show_entry(FILES, register, entry, message_id="2013-01-01-UA1545-EWR-0515")
-    assert shown.text.startswith(b"2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR")
+    shown = shown_row(register, entry, message_id="2013-01-01-UA1545-EWR-0515")
+    assert shown.body.startswith(b"2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR")
 
 
 def test_flights_are_kept_as_messages_and_found_without_their_file(tmp_path, flights_csv):

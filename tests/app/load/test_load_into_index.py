@@ -4,9 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.app.shown_rows import shown_row
 from tierdex.app.load.loader import Loader, LoadOptions
 from tierdex.app.load.register import LoadRegister
-from tierdex.app.show import show_entry
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.index import Index
 
@@ -40,8 +40,8 @@ def test_csv_line_is_found_and_shown(tmp_path, index, register, published):
         publish(index)
     (entry,) = index.query("orders", key="ORDER-777").entries
     assert entry.timestamp == 1_700_000_777_000
-    shown = show_entry(FILES, register, entry, key="ORDER-777")
-    assert shown.text == b"ORDER-777,1700000777"
+    shown = shown_row(register, entry, key="ORDER-777")
+    assert shown.body == b"ORDER-777,1700000777"
 
 
 @pytest.mark.parametrize("published", [False, True], ids=["local", "published"])
@@ -55,8 +55,8 @@ def test_parquet_row_is_found_and_shown(tmp_path, index, register, published):
     (entry,) = index.query("orders", key="ORDER-777").entries
     assert entry.source == str(path)
     assert (entry.location["row_group"], entry.location["row"]) == (2, 177)
-    shown = show_entry(FILES, register, entry, key="ORDER-777")
-    assert shown.text == b'{"id":"ORDER-777","n":777}'
+    shown = shown_row(register, entry, key="ORDER-777")
+    assert shown.body == b'{"id":"ORDER-777","n":777}'
 
 
 def test_file_loaded_twice_answers_once(tmp_path, index):

@@ -1,11 +1,11 @@
 """Opens the index or message log that a command works on: a data folder, a store, or a service.
 
-Depends on client, index_service, lifecycle and log_service.
+Depends on client, index_service, lifecycle, log_service, app.load, show and resolving.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierdex.client.remote import Client
+    from tierdex.index_service.answer import LostOffsets
+    from tierdex.resolving.message_fetcher import MessageFetcher
+    from tierdex.resolving.show_settings import ShowSettings
 
 DEFAULT_DATA = Path("data")
 
@@ -113,6 +116,44 @@ def opened_log(
     options = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
     with MessageLog.open(data, store=target.store, **options) as log:
         yield log
+
+
+def show_settings(settings: dict[str, Any]) -> ShowSettings:
+    """Return the settings of showing messages; take those among `settings` out of it."""
+    from tierdex.resolving.show_settings import ShowSettings, load_show_settings
+
+    names = [name for name in settings if name in ShowSettings.model_fields]
+    return load_show_settings(**{name: settings.pop(name) for name in names})
+
+
+@contextmanager
+def opened_messages(target: Target, showing: ShowSettings) -> Iterator[MessageFetcher]:
+    """Open what fetches the messages of a data folder's entries, and close it at the end.
+
+    Files that entries name are read as well: the user is at this machine.
+    """
+    from tierdex.app.load.register import LoadRegister
+    from tierdex.app.show import LoadedRows
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.resolving.message_fetcher import MessageFetcher
+
+    data = target.data or DEFAULT_DATA
+    rows = LoadedRows(LocalFileSystem(), LoadRegister(LocalFileSystem(), data), named=True)
+    with ExitStack() as closing:
+        log = None
+        if holds_log(data):
+            log = closing.enter_context(opened_log(target._replace(data=data), {}))
+        yield closing.enter_context(MessageFetcher(data, showing, log=log, others=rows))
+
+
+def lost_offsets(target: Target, topic: str | None) -> tuple[LostOffsets, ...]:
+    """Return what the followed log of a topic lost unread, of every topic for None."""
+    from tierdex.clock import SystemClock
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.resolving.followed_rules import FollowedRules
+
+    data = target.data or DEFAULT_DATA
+    return FollowedRules(LocalFileSystem(), data, SystemClock()).lost(topic)
 
 
 def holds_log(data: Path) -> bool:

@@ -35,9 +35,10 @@ class Encoding(StrEnum):
 
 
 class ScopeName(StrEnum):
-    """Scopes of a key; each includes the ones before it."""
+    """Scopes of a key: message and write include read, admin includes all."""
 
     READ = "read"
+    MESSAGE = "message"
     WRITE = "write"
     ADMIN = "admin"
 

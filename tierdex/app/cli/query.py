@@ -1,11 +1,10 @@
 """`tierdex query`: look a key or a message ID up.
 
-Depends on app.load, show, times and the other modules of this folder.
+Depends on times, errors, index_service and the other modules of this folder.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +13,12 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, say
 from tierdex.app.cli.opening import (
-    DEFAULT_DATA,
     Target,
-    holds_log,
+    lost_offsets,
     opened_for_reading,
-    opened_log,
+    opened_messages,
     parse_settings,
+    show_settings,
 )
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows, write_table
@@ -27,8 +26,6 @@ from tierdex.app.times import format_time, parse_time
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tierdex.index_service.answer import Answer, Entry
 
 COLUMNS = ("time", "topic", "queue_id", "offset", "size", "state", "node", "file_id")
@@ -89,24 +86,36 @@ def query(
 
     Exit code 0 found, 3 not found, 4 incomplete.
     """
-    values = {
+    values: dict[str, Any] = {
         "begin": None if begin is None else parse_time(begin, field="--begin"),
         "end": None if end is None else parse_time(end, field="--end"),
     }
     if proof and output is not Form.JSON:
         raise InvalidRequestError("is JSON: add -o json", field="--proof")
-    target = Target(data, store, url, api_key, rocketmq)
-    with opened_for_reading(target, parse_settings(setting)) as index:
+    target, settings = Target(data, store, url, api_key, rocketmq), parse_settings(setting)
+    showing = show_settings(settings) if show else None
+    if target.url is not None:  # the service shows what it may
+        values["message"] = show
+    with opened_for_reading(target, settings) as index:
         answer: Answer = index.query(
             topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
             explain=explain, on_error=on_error, fresh_within=fresh_within, id_time=id_time, proof=proof,
         )  # fmt: skip
-    shown = _shown(target, answer.entries, key, message_id) if show else None
-    _write(output, answer, shown)
+    if target.url is None:
+        answer.lost = lost_offsets(target, topic)
+        if showing is not None:
+            with opened_messages(target, showing) as messages:
+                answer = messages.with_messages(answer, key=key, message_id=message_id)
+    _write(output, answer, with_messages=show)
     if answer.explain is not None and output is not Form.JSON:
         _write_explain(answer)
     if answer.next_cursor is not None and output is not Form.JSON:
         say(f"there may be more: --cursor {answer.next_cursor}")
+    for name, queue_id, first, behind, noticed in answer.lost:
+        say(
+            f"the followed log lost offsets {first} to below {behind} of {name} {queue_id} before they "
+            f"were indexed (seen {format_time(noticed)})"
+        )
     if not (answer.complete and answer.entries):
         _tell_age(answer)
     if not answer.complete:
@@ -127,12 +136,12 @@ def _tell_age(answer: Answer) -> None:
         )
 
 
-def _write(form: Form, answer: Answer, shown: list[str] | None) -> None:
+def _write(form: Form, answer: Answer, *, with_messages: bool) -> None:
     document = answer.to_dict()
     rows: list[dict[str, Any]] = document["entries"]
     for number, row in enumerate(rows):
-        if shown is not None:
-            row["shown"] = shown[number]
+        if with_messages and form is Form.CSV:
+            row["shown"] = _shown_text(answer.entries[number])
         if form is Form.TABLE:
             row["time"] = format_time(row["timestamp"])
     has_location = any("location" in row for row in rows)
@@ -142,37 +151,30 @@ def _write(form: Form, answer: Answer, shown: list[str] | None) -> None:
     if form is Form.TABLE and not rows:
         say("not found" if answer.complete else "nothing in what could be asked")
         return
-    if shown is not None and form is Form.CSV:
+    if with_messages and form is Form.CSV:
         columns = (*columns, "shown")
     write_rows(form, rows, columns, whole=document)
-    if shown is not None and form is Form.TABLE:
-        for text in shown:
-            typer.echo(text)
+    if with_messages and form is Form.TABLE:
+        for entry in answer.entries:
+            typer.echo(_shown_text(entry))
 
 
-def _shown(
-    target: Target, entries: Sequence[Entry], key: str | None, message_id: str | None
-) -> list[str]:
-    """Return what entries point at: messages of the log that the folder or service has, else rows."""
-    from tierdex.app.load.register import LoadRegister
-    from tierdex.app.show import show_entry, show_message
-    from tierdex.filesystem import LocalFileSystem
-
-    folder = target.data or DEFAULT_DATA
-    with ExitStack() as closing:
-        if target.url is not None or holds_log(folder):
-            log = closing.enter_context(opened_log(target._replace(data=folder), {}))
-            found = [show_message(log, entry, key=key, message_id=message_id) for entry in entries]
-        else:
-            files = LocalFileSystem()
-            rows = LoadRegister(files, folder)
-            found = [
-                show_entry(files, rows, each, key=key, message_id=message_id) for each in entries
-            ]
-    return [
-        f"({each.reason})" if each.text is None else each.text.decode(errors="backslashreplace")
-        for each in found
-    ]
+def _shown_text(entry: Entry) -> str:
+    """Return a message as text for a terminal or a cell: decoded, or in hex, or why there is none."""
+    message = entry.message
+    assert message is not None
+    if message.outcome != "shown":
+        return f"({message.outcome}: {message.reason})"
+    lines = [] if message.reason is None else [f"({message.reason})"]
+    if message.masked:
+        lines.append(f"(masked: {', '.join(message.masked)})")
+    if message.text is not None:
+        lines.append(message.text)
+    elif message.body is None:
+        lines.append("(no value)")
+    else:
+        lines.append(message.body.hex(" "))
+    return "\n".join(lines)
 
 
 def _write_explain(answer: Answer) -> None:

@@ -1,6 +1,7 @@
 """`tierdex serve`: the HTTP service.
 
-Depends on app.http, index_service, log_service and the other modules of this folder.
+Depends on app.http, app.load, show, index_service, log_service, resolving and the other modules
+of this folder.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import KeysPath, open_key_file
-from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings
+from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings, show_settings
 from tierdex.app.cli.options import ScopeName
 from tierdex.errors import InvalidRequestError
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tierdex.app.keys import KeyFile
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.resolving.message_fetcher import MessageFetcher
+    from tierdex.resolving.show_settings import ShowSettings
 
 
 def serve(
@@ -53,6 +56,7 @@ def serve(
     """
     settings = parse_settings(setting)
     server = server_settings(host, port, allow_anonymous, settings)
+    showing = show_settings(settings)
     if read_only:
         if data is None and store is None:
             raise InvalidRequestError("give the store that is read", field="--store")
@@ -64,6 +68,7 @@ def serve(
         take_over,
         accept_rollback,
         log=server.log,
+        showing=showing,
     )
     run(served, server, open_key_file(data, keys))
 
@@ -100,6 +105,23 @@ class Served(NamedTuple):
     takeover: bool = False
     accept_rollback: bool = False
     log: bool | None = None
+    showing: ShowSettings | None = None
+
+    def open_messages(self, log: MessageLog | None = None) -> MessageFetcher:
+        """Open what fetches messages of entries. Raises InvalidRequestError for a bad `resolvers.toml`.
+
+        Files that entries name are not read, only those that were loaded here.
+        """
+        from tierdex.app.load.register import LoadRegister
+        from tierdex.app.show import LoadedRows
+        from tierdex.filesystem import LocalFileSystem
+        from tierdex.resolving.message_fetcher import MessageFetcher
+
+        rows = None
+        if self.data is not None:
+            files = LocalFileSystem()
+            rows = LoadedRows(files, LoadRegister(files, self.data), named=False)
+        return MessageFetcher(self.data, self.showing, log=log, others=rows)
 
     def open(self) -> tuple[Index | None, MessageLog | None]:
         """Open it: the one that writes, or both for reading. Raises what the openings raise."""
@@ -140,10 +162,12 @@ def run(
 
     check_exposure(server, keys)  # before the folder is locked and recovered
     limits = load_settings(**served.settings)
+    served.open_messages().close()  # a `resolvers.toml` that cannot be is refused before, too
     index, log = served.open()
+    messages = served.open_messages(log)
     # In a thread: the first requests wait for the kernels they call, and for no others.
     threading.Thread(target=_load_kernels, name="tierdex-warm-up", daemon=True).start()
-    serve_index(index, server, keys, limits=limits, log=log, announce=announce)
+    serve_index(index, server, keys, limits=limits, log=log, messages=messages, announce=announce)
 
 
 def _load_kernels() -> None:

@@ -9,8 +9,8 @@
       FastAPI               routes: the scope's dependency, parameters, body; errors to problems
         a route             its work; it calls the index off the event loop
 
-The caller of `create_app` opens and closes index and log. Nothing in a request names a path, a URL or a
-bucket.
+The caller of `create_app` opens and closes index, log and `messages`. Nothing in a request names a path,
+a URL or a bucket.
 
 Depends on fastapi, app.console, routes, logs and the other modules of this folder.
 """
@@ -34,7 +34,8 @@ from tierdex.app.http.middleware import Admission, RequestLog
 from tierdex.app.http.openapi import describe_service
 from tierdex.app.http.problems import HTTP_KINDS, HttpRefusalError, answer_error
 from tierdex.app.http.readiness import Readiness
-from tierdex.app.http.routes import admin, entries, messages
+from tierdex.app.http.routes import admin, entries
+from tierdex.app.http.routes import messages as log_routes
 from tierdex.app.http.routes import service as about
 from tierdex.app.http.server_settings import load_server_settings
 from tierdex.app.http.service import Service, record_of
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.resolving.message_fetcher import MessageFetcher
     from tierdex.settings import Settings
 
 
@@ -68,13 +70,15 @@ def create_app(
     *,
     limits: Settings | None = None,
     log: MessageLog | None = None,
+    messages: MessageFetcher | None = None,
     logger: JsonLogger | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> FastAPI:
     """Return the application. `limits` are the settings with which index and log were opened.
 
-    Without `index` the one of `log` is served, which the log itself writes.
+    Without `index` the one of `log` is served, which the log itself writes. `messages` fetches the messages
+    of entries; without it `message=true` is refused.
 
     `add_middleware` of the application puts CORS or tracing around all routes.
     """
@@ -91,6 +95,7 @@ def create_app(
         clock=clock or SystemClock(),
         ids=ids or SystemIds(),
         log=log,
+        messages=messages,
         arrivals=None if log is None else Arrivals(log, settings.max_waits),
     )
 
@@ -114,7 +119,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
-    for router in (entries.router, messages.router, admin.router, about.router, console_router()):
+    for router in (entries.router, log_routes.router, admin.router, about.router, console_router()):
         # Not `include_router`: it would match each request twice, and hide the methods of a path.
         app.router.routes.extend(router.routes)
     budget = app.state.body_budget = BodyBudget(settings.max_bodies_bytes)

@@ -32,6 +32,7 @@ from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError, TierdexError
 from tierdex.histogram import Histogram
 from tierdex.index_service.health import REASONS
+from tierdex.index_service.shown_message import OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.index_service.ingest.disk_budget import DiskRoom
+    from tierdex.index_service.shown_message import ShownMessage
     from tierdex.log_service.message_log import MessageLog
     from tierdex.storage_layer.metered import StoreTotals
 
@@ -75,6 +77,17 @@ class Metrics:
         self._found, self._absent, self._incomplete = map(
             lookups.labels, ("found", "absent", "incomplete")
         )
+        self._shown = Counter(
+            "tierdex_messages_shown", "messages fetched to be shown, by outcome", ["outcome"],
+            registry=self.registry,
+        )  # fmt: skip
+        for outcome in OUTCOMES:
+            self._shown.labels(outcome)
+        self._shown_bytes = Counter(
+            "tierdex_message_bytes_shown",
+            "bytes of messages that were shown",
+            registry=self.registry,
+        )
         started = Gauge(
             "tierdex_start_time_seconds", "when this began to count", registry=self.registry
         )
@@ -98,6 +111,10 @@ class Metrics:
     def count_lookups(self, lookups: int, *, found: bool, complete: bool) -> None:
         outcome = self._incomplete if not complete else self._found if found else self._absent
         outcome.inc(lookups)
+
+    def count_shown(self, message: ShownMessage) -> None:
+        self._shown.labels(message.outcome).inc()
+        self._shown_bytes.inc(len(message.body or b""))
 
     def show_in_flight(self, count: Callable[[], int]) -> None:
         """Let `count` tell the number of requests being served, at each scrape."""

@@ -156,6 +156,47 @@ class PutAnswer(BaseModel):
     durability: Durability
 
 
+class ShownHeader(BaseModel):
+    """A header of a message, or a field."""
+
+    name: str
+    value: str
+
+
+class ShownMessage(BaseModel):
+    """The message that an entry points at, or why there is none.
+
+    `key`, `body` and header values are as `encoding` says; `text` is the body as people read it: JSON set
+    out in lines, or plain text. `decoded` names what was undone, `masked` the places that are `***`.
+    """
+
+    outcome: Literal[
+        "shown", "gone", "mismatch", "unavailable", "too_large", "withheld", "unresolved"
+    ]
+    reason: str | None
+    where: str | None
+    timestamp: Int64 | None
+    size: int | None
+    encoding: Literal["text", "base64"]
+    key: str | None
+    headers: list[ShownHeader]
+    body: str | None
+    form: Literal["json", "text", "binary"] | None
+    text: str | None
+    decoded: list[str]
+    masked: list[str]
+
+
+class LostOffsets(BaseModel):
+    """Offsets from `begin` to below `end` that a followed log lost before they were indexed."""
+
+    topic: str
+    queue_id: int
+    begin: Int64
+    end: Int64
+    noticed: Int64
+
+
 class Entry(BaseModel):
     """The location of a message. `location` and `source` are for files of other schemas only."""
 
@@ -170,6 +211,7 @@ class Entry(BaseModel):
     location: dict[str, Any] | None = None
     source: str | None = None
     hash_function: str | None = None
+    message: ShownMessage | None = None
 
 
 class Missing(BaseModel):
@@ -219,6 +261,7 @@ class Answer(BaseModel):
     as_of: Int64
     unasked: list[Unasked]
     explain: Explain | None = None
+    lost: list[LostOffsets] | None = None
 
 
 class Lookup(TypedDict, total=False):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Finds any message of a log by its key or message ID. Times are int64 milliseconds since the "
     "epoch, ranges inclusive; integers are exact 64-bit numbers. Every error is a problem "
-    "(RFC 9457). HEAD is answered wherever GET is. Scopes are read < write < admin, each includes the "
-    "ones before it; while a service has no keys it serves its own machine only, without a key."
+    "(RFC 9457). HEAD is answered wherever GET is. The scopes message and write each include read, admin "
+    "includes all; while a service has no keys it serves its own machine only, without a key."
 )
 _MEANINGS = {
     400: "a value, name or combination is wrong: `field` names it, nothing was applied",

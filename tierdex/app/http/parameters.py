@@ -113,6 +113,17 @@ class EntriesQuery(BaseModel):
     proof: Annotated[bool, BeforeValidator(_truth)] = Field(
         False, description="with `explain`: what in the store said no, to be checked by others"
     )
+    message: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False,
+        description="with each entry its message, fetched from its log: needs the scope `message`",
+    )
+    max_message_bytes: MaxMessageBytes | None = Field(
+        None, description="with `message`: longest message to fetch; none, and at most: the setting"
+    )
+    message_timeout: Seconds | None = Field(
+        None,
+        description="with `message`: seconds to wait for messages; none, and at most: the setting",
+    )
     id_time: str | None = Field(
         None,
         description="a message ID of this form narrows the times: `uuidv7`, `ulid`, `snowflake:EPOCH_MS`, "

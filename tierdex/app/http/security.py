@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from tierdex.app.http.parameters import refuse_other_parameters
-from tierdex.app.http.service import header_of, record_of
+from tierdex.app.http.service import RequestRecord, header_of, record_of
 from tierdex.app.keys import Scope
 from tierdex.errors import AuthenticationError, PermissionDeniedError
 
@@ -34,7 +34,7 @@ class RequireScope(SecurityBase):
         self.parameters = parameters  # None: any, none of them read
         self.scheme_name = "key"
         self.model = HTTPBearer(
-            description="a key of `tierdex keys create --scope read|write|admin`"
+            description="a key of `tierdex keys create --scope read|message|write|admin`"
         )
 
     async def __call__(self, request: Request) -> None:
@@ -57,10 +57,16 @@ class RequireScope(SecurityBase):
             row = service.keys.identify(key.strip())
             record.key_id = row.id
             scope = row.scope
-        if scope < self.scope:
-            raise PermissionDeniedError(f"this needs a key of scope {self.scope.name.lower()}")
+        record.scope = scope
+        need_scope(record, self.scope)
         if self.parameters is not None:
             refuse_other_parameters(request, self.parameters)
+
+
+def need_scope(record: RequestRecord, scope: Scope) -> None:
+    """Raise PermissionDeniedError where the caller's scope does not cover this one."""
+    if not record.scope.covers(scope):
+        raise PermissionDeniedError(f"this needs a key of scope {scope.name.lower()}")
 
 
 def require(scope: Scope, query: type[BaseModel] | None = None, *, any_query: bool = False) -> Any:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tierdex.app.keys import KeyFile
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.resolving.message_fetcher import MessageFetcher
     from tierdex.settings import Settings
 
 _HARD_STOP_MARGIN_S = 4.0  # for closing the index
@@ -70,10 +71,13 @@ def serve(
     *,
     limits: Settings,
     log: MessageLog | None = None,
+    messages: MessageFetcher | None = None,
     announce: Callable[[str], None] = lambda _url: None,
 ) -> None:
-    """Serve until a signal arrives, then close index and log. Raises OSError when the port is taken."""
-    app = create_app(index, _within_open_files(settings), keys, limits=limits, log=log)
+    """Serve until a signal arrives, then close what is served. Raises OSError when the port is taken."""
+    app = create_app(
+        index, _within_open_files(settings), keys, limits=limits, log=log, messages=messages
+    )
     serve_app(app, announce=announce)
 
 
@@ -105,6 +109,8 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
     try:
         server.run(sockets=[listener])
     finally:
+        if service.messages is not None:
+            service.messages.close()  # it reads the log
         if service.own_index is not None:
             service.own_index.close()
         if service.log is not None:

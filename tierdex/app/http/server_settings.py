@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tierdex.settings import MIB, load
 
-ScopeName = Literal["read", "write", "admin"]
+ScopeName = Literal["read", "message", "write", "admin"]
 
 
 class ServerSettings(BaseSettings):

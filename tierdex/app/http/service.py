@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.resolving.message_fetcher import MessageFetcher
     from tierdex.settings import Settings
 
 _QUICK_THREADS = 40
@@ -53,6 +54,7 @@ class Service:
     clock: Clock
     ids: IdSource
     log: MessageLog | None = None
+    messages: MessageFetcher | None = None
     arrivals: Arrivals | None = None  # of the log: there is one with it
     # Calls that may wait long for the store have threads of their own, so that they never delay a
     # lookup or a put.
@@ -101,6 +103,13 @@ class Service:
             raise NotFoundError("this service has no message log: start it with `--set log=true`")
         return self.log
 
+    @property
+    def message_fetcher(self) -> MessageFetcher:
+        """What fetches the messages of entries. Raises NotFoundError when the service has none."""
+        if self.messages is None:
+            raise NotFoundError("this service shows no messages")
+        return self.messages
+
     async def in_thread(self, call: Callable[..., Any], *arguments: Any, slow: bool = False) -> Any:
         """Run a call of the index off the event loop.
 
@@ -122,6 +131,7 @@ class RequestRecord:
     status: int = 0  # 0: no answer has begun
     bytes: int = 0  # of the answer's body
     key_id: str | None = None  # of the caller's API key
+    scope: Scope = Scope.NONE  # of the caller
     problem: str | None = None
 
 

@@ -52,17 +52,6 @@ def read_parquet_rows(path: Path, wanted: list[str]) -> Iterator[Rows]:
                 first += batch.num_rows
 
 
-def read_parquet_row(path: Path, row_group: int, row: int) -> pa.Table:
-    """Return one row, all columns. Raises InvalidRequestError when there is no such row."""
-    with pyarrow.parquet.ParquetFile(path) as file:
-        if not 0 <= row_group < file.metadata.num_row_groups:
-            raise InvalidRequestError(f"{path} has no row group {row_group}", field="row_group")
-        table = file.read_row_group(row_group)
-    if not 0 <= row < table.num_rows:
-        raise InvalidRequestError(f"row group {row_group} has no row {row}", field="row")
-    return table.slice(row, 1)
-
-
 def _make_rows(path: Path, batch: pa.RecordBatch, group: int, first: int, done_bytes: int) -> Rows:
     location = {
         "source": str(path),

@@ -67,6 +67,16 @@ class Address:
             f"{self.kind}://{self.hosts}/{self.path}" if self.hosts else f"{self.kind}:{self.path}"
         )
 
+    @property
+    def plain_options(self) -> dict[str, str]:
+        """The options that are no secrets."""
+        return {name: value for name, value in self.options.items() if not _SECRET.search(name)}
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether a login or a secret option was given."""
+        return self.user is not None or len(self.plain_options) < len(self.options)
+
     def without_secrets(self, text: str) -> str:
         """Return a text of a client library with every secret of this address blotted out."""
         for secret in sorted(self._secrets(), key=len, reverse=True):

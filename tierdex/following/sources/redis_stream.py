@@ -71,6 +71,7 @@ class RedisSource:
             socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S, protocol=2,
         )  # fmt: skip
         self._positions: dict[int, int] = {}
+        self._ends: dict[int, int] = {}  # as of the last look
 
     def identity(self) -> str:
         return ""
@@ -100,6 +101,7 @@ class RedisSource:
             said = dict(zip(told[::2], told[1::2], strict=True))
             end = _behind(said[b"last-generated-id"])
             found[partition] = Bounds(self._first(key, position), end)
+            self._ends[partition] = end
         return found
 
     def open(self, positions: Mapping[int, int], wanted: Parts) -> None:
@@ -116,7 +118,7 @@ class RedisSource:
             "STREAMS", *keys, *after,
         )  # fmt: skip
         if not answer:
-            return None
+            return self._behind_deleted(order)
         partition_of = dict(zip(keys, order, strict=True))
         columns = _Columns(self._value)
         for key, entries in answer:
@@ -124,6 +126,12 @@ class RedisSource:
         batch = columns.batch()
         self._positions.update(batch.positions)
         return batch
+
+    def _behind_deleted(self, order: Sequence[int]) -> RecordBatch | None:
+        """Pass what was deleted: nothing came, so nothing is left below the ends that were seen before."""
+        moved = {p: end for p in order if (end := self._ends.get(p, 0)) > self._positions[p]}
+        self._positions.update(moved)
+        return RecordBatch.without_records(moved) if moved else None
 
     def fetch(self, partition: int, offset: int) -> Record | None:
         if not 0 <= partition < len(self._streams) or offset < 0:

@@ -142,7 +142,7 @@ class LocalQueries:
                 if times is None or times[0] <= timestamp <= times[1]:
                     fields = (
                         names[(tag_above - 1) & TOPIC_MASK] if topic is None else topic,
-                        queue_id, offset, size, timestamp, file_id, state, node, None, None, None,
+                        queue_id, offset, size, timestamp, file_id, state, node, None, None, None, None,
                     )  # fmt: skip
                     entries.append(_new_tuple(Entry, fields))  # half of what `Entry` takes
                     numbers.append(number)
@@ -174,6 +174,7 @@ class LocalQueries:
         answer.entries, answer.complete, answer.missing = entries, True, []
         answer.next_cursor, answer.as_of, answer.explain = None, freshness.as_of, None
         answer.unasked = freshness.unasked
+        answer.lost = ()
         return answer
 
     @staticmethod

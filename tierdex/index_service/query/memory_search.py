@@ -190,7 +190,7 @@ class MemorySearch:
         entries = []
         for source, file, few in self._found:
             names = file.dictionaries.strings(TOPIC_DICTIONARY)
-            rest = (*source.place, None, None, None)
+            rest = (*source.place, None, None, None, None)
             entries += [
                 _new_tuple(
                     Entry, (names[tag & TOPIC_MASK], queue_id, offset, size, timestamp, *rest)

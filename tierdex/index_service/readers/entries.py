@@ -76,7 +76,7 @@ def entries_of(
         else [names[number] for number in (rows["tag"] & TOPIC_MASK).tolist()],
         *(rows[name].tolist() for name in ("queue_id", "offset", "size", "timestamp")),
     )
-    same = (*place, None, None, hash_function)
+    same = (*place, None, None, hash_function, None)
     return list(map(_entry_of, zip(*columns, *map(repeat, same), strict=False)))
 
 
@@ -92,6 +92,6 @@ def _make_entry(
     numbers = [fields.get(name) for name in ("queue_id", "offset", "size")]
     source = fields.get("source")
     made: Entry = _entry_of(
-        (location[0], *numbers, timestamp, *place, fields, source, hash_function)
+        (location[0], *numbers, timestamp, *place, fields, source, hash_function, None)
     )
     return made

@@ -4,17 +4,17 @@ In JSON a message whose body or header is not UTF-8 is written in base64 whateve
 so: nothing is replaced or left out. The schema of an Arrow stream has all but the messages in its
 metadata, as a JSON object named `answer`.
 
-Depends on arrow_stream and log_service.
+Depends on arrow_stream, shown_message and log_service.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from tierdex.app.http.codecs.arrow_stream import write_stream
+from tierdex.index_service.shown_message import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,25 +50,19 @@ def messages_stream(answer: ReadAnswer) -> memoryview:
 def message_document(message: Message, encoding: str) -> dict[str, Any]:
     """Return one message as a JSON object."""
     values = [message.body, *(value for _, value in message.headers)]
-    if encoding == "text":
-        try:
-            written = [value.decode() for value in values]
-        except UnicodeDecodeError:
-            encoding = "base64"
-    if encoding == "base64":
-        written = [b64encode(value).decode() for value in values]
+    encoding, texts = written(values, encoding)
     return {
         "topic": message.topic,
         "queue_id": message.queue_id,
         "offset": message.offset,
         "timestamp": message.timestamp,
-        "body": written[0],
+        "body": texts[0],
         "encoding": encoding,
         "keys": list(message.keys),
         "message_id": message.message_id,
         "headers": [
             {"name": name, "value": value}
-            for (name, _), value in zip(message.headers, written[1:], strict=True)
+            for (name, _), value in zip(message.headers, texts[1:], strict=True)
         ],
         "deliver_at": message.deliver_at,
     }

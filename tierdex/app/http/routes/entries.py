@@ -5,6 +5,7 @@ Depends on documents, app.http, codecs, app.keys and index_service.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query
@@ -36,8 +37,8 @@ from tierdex.app.http.models import (
 )
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.parameters import EntriesQuery, LookupsQuery, PutQuery, WatermarkQuery
-from tierdex.app.http.security import require
-from tierdex.app.http.service import json_response, service_of
+from tierdex.app.http.security import need_scope, require
+from tierdex.app.http.service import json_response, record_of, service_of
 from tierdex.app.keys import Scope
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.requests.entry_rules import check_integer
@@ -75,9 +76,18 @@ router = APIRouter(tags=["entries"], generate_unique_id_function=operation_id)
     responses=refusals(410),
 )
 async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()]) -> Response:
-    """Look one key or message ID up."""
+    """Look one key or message ID up; with `message` also fetch the messages.
+
+    A message that cannot be shown says why, and its entry is answered all the same.
+    """
     service = service_of(request)
     asked = vars(query).copy()
+    limits = {name: asked.pop(name) for name in ("max_message_bytes", "message_timeout")}
+    if asked.pop("message"):
+        need_scope(record_of(request), Scope.MESSAGE)
+        service.message_fetcher  # noqa: B018 - refused before anything is looked up
+    elif refused := next((name for name, value in limits.items() if value is not None), None):
+        raise InvalidRequestError("is for `message=true`", field=refused)
     if query.max_count is None:
         asked["max_count"] = service.settings.default_max_count
     # A key in local files is answered on the event loop; a query of the store takes a thread.
@@ -86,6 +96,16 @@ async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()])
     if answer is None:
         answer = await service.in_thread(lambda: service.index_to_query.query(**asked))
     service.metrics.count_lookups(1, found=bool(answer.entries), complete=answer.complete)
+    if service.messages is not None:
+        answer.lost = service.messages.lost(query.topic)
+    if query.message and answer.entries:
+        answer = await service.in_thread(
+            partial(
+                service.message_fetcher.with_messages, answer, key=query.key,
+                message_id=query.message_id, note=service.metrics.count_shown, **limits,
+            ),
+            slow=True,
+        )  # fmt: skip
     return json_response(answer_document(answer))
 
 

@@ -36,8 +36,8 @@ from tierdex.app.http.message_models import (
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.parameters import AppendQuery, MessagesQuery, OffsetsQuery, QueuesQuery
 from tierdex.app.http.routes.entries import NDJSON
-from tierdex.app.http.security import require
-from tierdex.app.http.service import json_response, service_of
+from tierdex.app.http.security import need_scope, require
+from tierdex.app.http.service import json_response, record_of, service_of
 from tierdex.app.keys import Scope
 from tierdex.errors import InvalidRequestError
 
@@ -155,6 +155,8 @@ async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()
     """
     service = service_of(request)
     log = service.message_log
+    if query.topic is not None:
+        _refuse_masked(request, service, query.topic)
     if query.key is None and query.message_id is None:
         return await _queue_messages(request, service, query)
     _refuse(query, _OF_QUEUE, "is for a queue, not for a key")
@@ -163,8 +165,16 @@ async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()
         end=query.end, max_count=query.max_count or _FOUND_MOST, cursor=query.cursor, visible=query.visible,
     )  # fmt: skip
     found: FoundMessages = await service.in_thread(find)
+    for message in found:
+        _refuse_masked(request, service, message.topic)
     service.metrics.count_read(len(found))
     return json_response(found_document(found, query.encoding))
+
+
+def _refuse_masked(request: Request, service: Service, topic: str) -> None:
+    """Raise PermissionDeniedError where bodies of the topic are masked: here they come as they are."""
+    if service.messages is not None and service.messages.has_masks(topic):
+        need_scope(record_of(request), Scope.ADMIN)
 
 
 def _refuse(query: MessagesQuery, names: Iterable[str], why: str) -> None:

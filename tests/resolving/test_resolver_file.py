@@ -1,0 +1,65 @@
+"""`resolvers.toml`: what it takes, and that what is wrong is named without telling a value."""
+
+from __future__ import annotations
+
+import pytest
+
+from tierdex.errors import InvalidRequestError
+from tierdex.filesystem import LocalFileSystem
+from tierdex.resolving.message_fetcher import MessageFetcher
+from tierdex.resolving.resolver_file import read_resolver_file
+
+FILES = LocalFileSystem()
+
+
+def read(tmp_path, text):
+    path = tmp_path / "resolvers.toml"
+    path.write_text(text)
+    return read_resolver_file(FILES, path)
+
+
+def test_masks_of_a_topic_are_added_to_those_of_all(tmp_path):
+    file = read(tmp_path, '[default]\nmask=["$.a"]\n[topics.t]\nmask=["$.b"]\ncompression="gzip"\n')
+    assert file.showing("t").mask == ["$.a", "$.b"]
+    assert file.showing("t").compression == "gzip"
+    assert file.showing("other").mask == ["$.a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[topics.t]\npassword='hunter2'", "topics.t.password"),
+        ("[topics.t]\nmask=['hunter2 {key}']", "mask"),
+        ("[topics.t]\nkeys=['{hunter2']", "keys"),
+        ("[topics.t]\ncompression='hunter2'", "topics.t.compression"),
+        ("[topics.t]\nsource=7", "topics.t.source"),
+        ("[topics.t", "TOML"),
+    ],
+)
+def test_what_cannot_be_is_named(tmp_path, text, said):
+    with pytest.raises(InvalidRequestError, match=said):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("source", ["hunter2", "file:", "KAFKA://x/y"])
+def test_source_that_cannot_be_is_refused_at_the_start(tmp_path, source):
+    (tmp_path / "resolvers.toml").write_text(f"[topics.t]\nsource='{source}'\n")
+    with pytest.raises(InvalidRequestError, match=r"topics\.t\.source"):
+        MessageFetcher(tmp_path)
+
+
+def test_unknown_registry_option_is_said_where_the_message_would_stand(tmp_path):
+    (tmp_path / "r.conf").write_text("pasword=hunter2\n")
+    (tmp_path / "data.jsonl").write_text('{"id": "A"}\n')
+    (tmp_path / "resolvers.toml").write_text(
+        f"[topics.t]\nsource='file:{tmp_path}/data.jsonl'\nregistry='http://127.0.0.1:1'\n"
+        "registry_config='r.conf'\n"
+    )
+    from tierdex.index_service.answer import Entry
+
+    entry = Entry("t", 0, 0, 11, 5, "f", "unsealed", "n")
+    with MessageFetcher(tmp_path) as messages:
+        (message,) = messages.fetch([entry], "A", None)
+    assert message.outcome == "unresolved"
+    assert "pasword" in message.reason
+    assert "hunter2" not in message.reason

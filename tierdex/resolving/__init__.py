@@ -1,0 +1,1 @@
+"""From an entry to the message itself: where each topic's messages are, fetching, decoding, masking."""

@@ -1,0 +1,120 @@
+"""Messages that are parts of files: a range of bytes, a line, a row of a Parquet file.
+
+An entry of a message names offset and size, and its topic's plan the file; an entry of a file names the
+file itself, as `source`: then the plan says below which folder or bucket it must lie.
+
+Depends on errors, following, object_file, parquet_row, resolver, rule, index_service, orjson and pyarrow.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+import orjson
+
+from tierdex.errors import InvalidRequestError
+from tierdex.following.records import Record
+from tierdex.resolving.object_file import opened_file
+from tierdex.resolving.parquet_row import read_parquet_row
+from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from tierdex.filesystem import FileSystem
+    from tierdex.index_service.answer import Entry
+    from tierdex.resolving.resolver import Wanted
+    from tierdex.resolving.rule import Rule
+
+
+class FileRows:
+    """Rows of files, of which `address_of` tells the path or URL of an entry's. See `Resolver`."""
+
+    def __init__(
+        self, filesystem: FileSystem, name: str, address_of: Callable[[Entry], str], rule: Rule
+    ) -> None:
+        self.name = name
+        self._filesystem = filesystem
+        self._address_of = address_of
+        self._rule = rule
+
+    def where(self, entry: Entry) -> str:
+        place = entry.location or {}
+        if "row" in place:
+            at = f"row group {place['row_group']}, row {place['row']}"
+        else:
+            at = f"offset {place.get('offset', entry.offset)}"
+        return f"{entry.source or self.name}, {at}"
+
+    def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
+        record = Record(0, 0, 0, None, self._bytes_of(entry, wanted.max_bytes))
+        return Found(record, self._rule.names_of(record), self._rule)
+
+    def close(self) -> None:
+        pass
+
+    def _bytes_of(self, entry: Entry, max_bytes: int) -> bytes:
+        place = entry.location or {"offset": entry.offset, "size": entry.size}
+        with opened_file(self._filesystem, self._address_of(entry)) as file:
+            if "row" in place:
+                try:
+                    row = read_parquet_row(file, int(place["row_group"]), int(place["row"]))
+                except InvalidRequestError as error:
+                    raise ChangedError(f"the file was changed: {error.detail}") from None
+                data = json_of_row(row)
+                if len(data) > max_bytes:
+                    raise TooLargeError(len(data))
+                return data
+            if "offset" not in place or "size" not in place:
+                raise InvalidRequestError("the entry names no place in a file", field="location")
+            size = int(place["size"])
+            if size > max_bytes:
+                raise TooLargeError(size)
+            data = file.read_at(int(place["offset"]), size)
+        if len(data) != size:
+            raise ChangedError("the file was changed: it is shorter")
+        return data
+
+
+def one_file(path: str) -> Callable[[Entry], str]:
+    """Return the address of messages in one file, or one a queue where the path has ``{queue_id}``."""
+    return lambda entry: path.replace("{queue_id}", str(entry.queue_id))
+
+
+def below(root: str) -> Callable[[Entry], str]:
+    """Return the address that an entry names itself, which must lie below `root`.
+
+    Raises InvalidRequestError for another one.
+    """
+    url, question, parameters = root.partition("?")
+    url = url.rstrip("/").replace("s3a://", "s3://", 1) + "/"
+
+    def address_of(entry: Entry) -> str:
+        source = (entry.source or "").replace("s3a://", "s3://", 1)
+        scheme, colon, path = source.rpartition("://")
+        is_plain = "?" not in source and "#" not in source
+        clean = scheme + colon + posixpath.normpath(path)
+        if not is_plain or clean != source or not source.startswith(url):
+            raise InvalidRequestError(f"the entry's file is not below {url}", field="source")
+        return source + question + parameters
+
+    return address_of
+
+
+def json_of_row(row: pa.Table) -> bytes:
+    """Return a row as a JSON object."""
+    return orjson.dumps(row.to_pylist()[0], default=_plain)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            from base64 import b64encode
+
+            return b64encode(value).decode()
+    return str(value)

@@ -1,0 +1,68 @@
+"""Messages of a log that others keep: any source that can be followed, asked for one record at a time.
+
+A source serves one thread. Idle ones wait here for the next caller; one that raised is closed.
+
+Depends on following, resolver, rule and index_service.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tierdex.resolving.resolver import Found, TooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.following.source import Source
+    from tierdex.index_service.answer import Entry
+    from tierdex.resolving.resolver import Wanted
+    from tierdex.resolving.rule import Rule
+
+
+class FollowedLog:
+    """The messages of one source. See `Resolver`.
+
+    `shows_headers` is false where headers repeat what the value says: a field of the value that is masked
+    would be seen there.
+    """
+
+    def __init__(
+        self,
+        open_source: Callable[[], Source],
+        name: str,
+        rule: Rule,
+        *,
+        shows_headers: bool = True,
+    ) -> None:
+        """`open_source` connects to nothing yet."""
+        self.name = name
+        self._open = open_source
+        self._rule = rule
+        self.shows_headers = shows_headers
+        self._idle: deque[Source] = deque()
+
+    def where(self, entry: Entry) -> str:
+        return f"{self.name}, partition {entry.queue_id}, offset {entry.offset}"
+
+    def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
+        if entry.size > wanted.max_bytes:
+            raise TooLargeError(entry.size)
+        source = self._idle.pop() if self._idle else self._open()
+        try:
+            record = source.fetch(entry.queue_id, entry.offset)
+        except BaseException:
+            source.close()
+            raise
+        self._idle.append(source)
+        if record is None:
+            return None
+        names = self._rule.names_of(record)
+        shown = record if self.shows_headers else replace(record, headers=())
+        return Found(shown, names, self._rule)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()

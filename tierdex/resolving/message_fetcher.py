@@ -1,0 +1,219 @@
+"""`MessageFetcher`: puts the messages themselves into an answer, fetched in parallel within bounds.
+
+::
+
+    entries --> resolver of the topic --> fetch, at most `message_fetches` of one log at a time
+            --> decode --> is what was looked up in it, by the rule that indexed it? --> mask --> shown
+
+Whatever goes wrong with a message is said where it would stand, and its entry is in the answer all the
+same. What has not come after `message_timeout` is `unavailable`; the thread that waits for it is one of its
+log's own few, so a log that hangs holds up no other.
+
+Depends on errors, seams, index_service and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotInTimeError
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import InvalidRequestError, NotFoundError, TierdexError
+from tierdex.index_service.shown_message import ShownMessage
+from tierdex.resolving.resolver import ChangedError, TooLargeError, Wanted
+from tierdex.resolving.show_settings import load_show_settings
+from tierdex.resolving.topic_resolvers import TopicResolvers
+from tierdex.seams import Seams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import Self
+
+    from tierdex.index_service.answer import Answer, Entry, LostOffsets
+    from tierdex.index_service.shown_message import Outcome
+    from tierdex.resolving.decoding import Readable
+    from tierdex.resolving.resolver import Found, Resolver
+    from tierdex.resolving.show_settings import ShowSettings
+
+
+class MessageFetcher:
+    """Fetches the messages of entries. Safe to share between threads; close it at the end."""
+
+    def __init__(
+        self,
+        data: Path | None,
+        settings: ShowSettings | None = None,
+        *,
+        log: Any = None,
+        others: Resolver | None = None,
+        seams: Seams | None = None,
+    ) -> None:
+        """`data` is the data folder, `log` its open message log. It connects when it is first asked.
+
+        `others` fetches messages of topics that nobody else knows. Raises InvalidRequestError for a
+        `resolvers.toml` that cannot be, OSError.
+        """
+        self._settings = settings or load_show_settings()
+        self._seams = seams or Seams.of()
+        self._topics = TopicResolvers(self._settings.resolvers, data, log, others, self._seams)
+        self._lock = threading.Lock()
+        self._threads: dict[int, ThreadPoolExecutor] = {}
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the resolvers, once their running fetches have ended. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            threads, self._threads = self._threads, {}
+        for each in threads.values():
+            each.shutdown(wait=True, cancel_futures=True)
+        self._topics.close()
+
+    def lost(self, topic: str | None) -> tuple[LostOffsets, ...]:
+        """Return what the followed log of a topic lost unread; None: of every topic."""
+        return self._topics.followed.lost(topic)
+
+    def has_masks(self, topic: str) -> bool:
+        """Say whether parts of the topic's messages are masked."""
+        return self._topics.has_masks(topic)
+
+    def with_messages(
+        self,
+        answer: Answer,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        max_message_bytes: int | None = None,
+        message_timeout: float | None = None,
+        note: Callable[[ShownMessage], None] | None = None,
+    ) -> Answer:
+        """Return the answer with `message` in each of its entries.
+
+        `key` or `message_id` is what was looked up. The limits are lowered by these, never raised.
+        `note` is called with each message.
+        """
+        messages = self.fetch(answer.entries, key, message_id, max_message_bytes, message_timeout)
+        if note is not None:
+            for message in messages:
+                note(message)
+        entries = [e._replace(message=m) for e, m in zip(answer.entries, messages, strict=True)]
+        return replace(answer, entries=entries)
+
+    def fetch(
+        self,
+        entries: Sequence[Entry],
+        key: str | None,
+        message_id: str | None,
+        max_message_bytes: int | None = None,
+        message_timeout: float | None = None,
+    ) -> list[ShownMessage]:
+        """Return the message of each entry, in order."""
+        settings = self._settings
+        most = min(settings.max_message_bytes, max_message_bytes or settings.max_message_bytes)
+        patience = min(settings.message_timeout, message_timeout or settings.message_timeout)
+        wanted = Wanted(key, message_id, most)
+        give_up = self._seams.clock.monotonic() + patience
+        started: list[Future[ShownMessage] | ShownMessage] = []
+        room = settings.max_shown_bytes
+        for entry in entries:
+            room -= entry.size or 0
+            if room < 0:
+                why = f"the messages before it have {settings.max_shown_bytes} bytes: ask for fewer"
+                started.append(ShownMessage("too_large", why, size=entry.size))
+            else:
+                started.append(self._start(entry, wanted))
+        messages, room = [], settings.max_shown_bytes
+        for entry, each in zip(entries, started, strict=True):
+            message = (
+                each if isinstance(each, ShownMessage) else self._awaited(entry, each, give_up)
+            )
+            room -= len(message.body or b"") + len(message.text or "")
+            if room < 0 and message.body is not None:
+                message = ShownMessage("too_large", "the answer is full", message.where)
+            messages.append(message)
+        return messages
+
+    def _start(self, entry: Entry, wanted: Wanted) -> Future[ShownMessage] | ShownMessage:
+        try:
+            resolver = self._topics.resolver(entry.topic)
+        except (NotFoundError, InvalidRequestError, OSError) as error:
+            return ShownMessage("unresolved", str(error))
+        with self._lock:
+            if self._is_closed:
+                return ShownMessage("unavailable", "the service is stopping")
+            threads = self._threads.get(id(resolver))
+            if threads is None:
+                count = self._settings.message_fetches
+                threads = ThreadPoolExecutor(count, thread_name_prefix="tierdex-message")
+                self._threads[id(resolver)] = threads
+            return threads.submit(self._fetched, resolver, entry, wanted)
+
+    def _awaited(self, entry: Entry, started: Future[ShownMessage], give_up: float) -> ShownMessage:
+        try:
+            return started.result(max(0.0, give_up - self._seams.clock.monotonic()))
+        except NotInTimeError:
+            started.cancel()
+            where = self._topics.resolver(entry.topic).where(entry)
+            return ShownMessage("unavailable", "its log did not answer in time", where)
+
+    def _fetched(self, resolver: Resolver, entry: Entry, wanted: Wanted) -> ShownMessage:
+        where = resolver.where(entry)
+
+        def none(outcome: Outcome, reason: str, size: int | None = None) -> ShownMessage:
+            return ShownMessage(outcome, reason, where, size=size)
+
+        try:
+            decoder = self._topics.decoder(entry.topic, resolver)
+            found = resolver.fetch(entry, wanted)
+            if found is None:
+                return none("gone", f"gone from the log: it was at {where}")
+            readable = decoder.read(found.record.value, wanted.max_bytes)
+            if not _is_it(found, readable, wanted):
+                return none("mismatch", _MISMATCH)
+            return decoder.shown(found.record, readable, where)
+        except TooLargeError as error:
+            return none("too_large", f"has {error.size} bytes or more", error.size)
+        except ChangedError as error:
+            return none("mismatch", str(error))
+        except NotFoundError as error:
+            return none("gone", str(error))
+        except InvalidRequestError as error:
+            return none("unresolved", str(error))
+        except TierdexError as error:
+            return none("unavailable", str(error))
+        except OSError as error:  # its text may name paths of this machine
+            return none("unavailable", error.strerror or type(error).__name__)
+
+
+_MISMATCH = (
+    "what is there now has another key: the log was made anew, this is another log, or two keys "
+    "have one hash"
+)
+
+
+def _is_it(found: Found, readable: Readable, wanted: Wanted) -> bool:
+    """Say whether a message has the name that was looked up, by the rule that indexed it.
+
+    Where no rule is known, the name must occur somewhere in the message.
+    """
+    record = found.record
+    holds = found.names.holds(wanted.key, wanted.message_id)
+    if not holds and found.rule is not None and readable.decoded and readable.json is not None:
+        decoded = replace(record, value=readable.json.encode())
+        holds = found.rule.names_of(decoded).holds(wanted.key, wanted.message_id)
+    if holds is not None:
+        return holds
+    raw = wanted.text.encode("utf-8", "surrogatepass")
+    parts = [record.key or b"", record.value or b"", *(value for _, value in record.headers)]
+    return any(raw in part for part in parts) or wanted.text in (
+        readable.json or readable.text or ""
+    )

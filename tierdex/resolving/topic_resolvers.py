@@ -1,0 +1,173 @@
+"""Which resolver a topic has, and how its messages are decoded: by `resolvers.toml`, the log, the followers.
+
+::
+
+    resolvers.toml names the topic's source     --> that
+    the folder has a message log                --> the log
+    the topic was followed (following.json)     --> the log that it was followed from
+    else                                        --> `others`: loaded files; none
+
+Depends on errors, seams, following and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.following.open_source import open_source
+from tierdex.following.sources.options import Address, read_options
+from tierdex.resolving.decoding import Decoder
+from tierdex.resolving.file_rows import FileRows, below, one_file
+from tierdex.resolving.followed_log import FollowedLog
+from tierdex.resolving.followed_rules import FollowedRules
+from tierdex.resolving.own_log import OwnLog
+from tierdex.resolving.resolver_file import (
+    FILE_NAME,
+    TopicPlan,
+    options_of,
+    read_resolver_file,
+)
+from tierdex.resolving.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierdex.following.positions import FollowedSource
+    from tierdex.resolving.registry import Registry
+    from tierdex.resolving.resolver import Resolver
+    from tierdex.resolving.resolver_file import Showing
+    from tierdex.resolving.schemas import Schemas
+    from tierdex.seams import Seams
+
+
+class TopicResolvers:
+    """The resolvers and decoders of a service or a folder. Safe to share between threads.
+
+    It owns the resolvers that it makes, not the log and `others`.
+    """
+
+    def __init__(
+        self, path: Path | None, data: Path | None, log: Any, others: Resolver | None, seams: Seams
+    ) -> None:
+        """Read the file at `path`, or that of the data folder. Raises InvalidRequestError, OSError."""
+        if path is not None and not seams.filesystem.exists(path):
+            raise InvalidRequestError(f"there is no file {path}", field="resolvers")
+        path = path or (None if data is None else data / FILE_NAME)
+        self._seams = seams
+        self._folder = Path() if path is None else path.parent
+        self._file = read_resolver_file(seams.filesystem, path or Path(FILE_NAME))
+        for topic, plan in self._file.topics.items():
+            if plan.source is not None:
+                _check_address(f"topics.{topic}.source", plan.source)
+        self.followed = FollowedRules(seams.filesystem, data, seams.clock)
+        self._own = None if log is None else OwnLog(log)
+        self._others = others
+        self._lock = threading.Lock()
+        self._made: dict[tuple[str, Any], Resolver] = {}
+        self._decoders: dict[tuple[str, bool], Decoder] = {}
+        self._registries: dict[str, Registry] = {}
+
+    def resolver(self, topic: str) -> Resolver:
+        """Return the topic's resolver.
+
+        Raises NotFoundError when there is none, InvalidRequestError for one that cannot be made.
+        """
+        plan = self._file.topics.get(topic)
+        if plan is not None and plan.source is not None:
+            return self._make(topic, plan)
+        if self._own is not None:
+            return self._own
+        followed = self.followed.source_of(topic)
+        if followed is not None:
+            return self._make(topic, followed)
+        if self._others is not None:
+            return self._others
+        raise NotFoundError(f"nobody said where messages of {topic!r} are: see {FILE_NAME}")
+
+    def decoder(self, topic: str, resolver: Resolver) -> Decoder:
+        """Return how bodies of the topic are read. Raises InvalidRequestError."""
+        repeats = isinstance(resolver, FollowedLog) and not resolver.shows_headers
+        with self._lock:
+            known = self._decoders.get((topic, repeats))
+            if known is None:
+                showing = self._file.showing(topic)
+                if repeats:  # a field that is masked as a header stands in the value as well
+                    fields = [each.partition(":") for each in showing.mask]
+                    more = [f"$['{field}']" for kind, _, field in fields if kind == "header"]
+                    showing = showing.model_copy(update={"mask": [*showing.mask, *more]})
+                known = Decoder(showing, self._schemas(showing))
+                self._decoders[(topic, repeats)] = known
+            return known
+
+    def has_masks(self, topic: str) -> bool:
+        """Say whether parts of the topic's messages are masked."""
+        return bool(self._file.showing(topic).mask)
+
+    def close(self) -> None:
+        """Close what was made here."""
+        with self._lock:
+            for resolver in self._made.values():
+                resolver.close()
+            for registry in self._registries.values():
+                registry.close()
+            self._made, self._registries, self._decoders = {}, {}, {}
+
+    def _make(self, topic: str, plan: TopicPlan | FollowedSource) -> Resolver:
+        key = (topic, repr(plan))
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = self._made_of(topic, plan)
+            return self._made[key]
+
+    def _made_of(self, topic: str, plan: TopicPlan | FollowedSource) -> Resolver:
+        filesystem = self._seams.filesystem
+        rule = Rule.parse(plan.keys, plan.message_id)
+        text = plan.source
+        assert text is not None
+        kind, _, rest = text.partition(":")
+        if kind in ("file", "files"):
+            address_of = one_file(rest) if kind == "file" else below(rest)
+            return FileRows(filesystem, rest.partition("?")[0], address_of, rule)
+        options: Mapping[str, str] = plan.options
+        if isinstance(plan, TopicPlan):
+            options = options_of(filesystem, self._folder, plan)
+        elif plan.has_secrets:
+            raise InvalidRequestError(
+                f"its log wants a login: give the topic's source in {FILE_NAME}", field=topic
+            )
+        address = Address.parse(text, options)
+        repeats = address.kind == "folder" or (
+            address.kind.startswith("redis") and not address.options.get("value")
+        )
+        return FollowedLog(
+            lambda: open_source(text, options, self._seams), address.shown, rule,
+            shows_headers=not repeats,
+        )  # fmt: skip
+
+    def _schemas(self, showing: Showing) -> Schemas | None:
+        if showing.registry is None:
+            return None
+        from tierdex.resolving.registry import Registry
+        from tierdex.resolving.schemas import Schemas
+
+        url, config = showing.registry, showing.registry_config
+        if url not in self._registries:
+            filesystem = self._seams.filesystem
+            said = {} if config is None else read_options(filesystem, self._folder / config)
+            self._registries[url] = Registry(url, said, self._seams.clock)
+        return Schemas(self._registries[url])
+
+
+def _check_address(field: str, text: str) -> None:
+    kind, colon, rest = text.partition(":")
+    if kind in ("file", "files"):
+        if not colon or not rest:
+            raise InvalidRequestError("names no file: file:PATH, files:FOLDER", field=field)
+        return
+    try:
+        Address.parse(text)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(error.detail, field=field) from None
