@@ -13,6 +13,7 @@ from tierdex import Index
 STEPS = {
     "make the source": "TierdexDataSource({'path': '/tmp/x'}).schema()",
     "plan a scan": "TierdexDataSource({'path': sys.argv[1]}).reader(schema).partitions()",
+    "plan a scan of logs": "TierdexLogSource({'path': sys.argv[1]}).reader(schema).partitions()",
     "make a writer": "TierdexDataSource({'path': sys.argv[1]}).writer(SCHEMA, False)",
     "commit": "TierdexDataSource({'path': sys.argv[1]}).writer(SCHEMA, False).commit([])",
 }
@@ -20,6 +21,7 @@ CODE = """
 import sys
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tierdex.pipeline.data_source import TierdexDataSource
+from tierdex.pipeline.log_source import TierdexLogSource
 schema = StructType([StructField("offset", LongType())])
 numbers = ("queue_id", "offset", "size", "timestamp")
 SCHEMA = StructType(

@@ -6,7 +6,7 @@
                                         spark.read / spark.readStream .format("tierdex-log")
     build  index_table                  DataFrames, and files that stay in place -> index files
     entries  lookup  fetch_rows         keys -> entries -> the rows they point at
-    messages                            the messages that logs have published
+    messages  index_log                 the messages that logs have published; an index of them
     key_is                              the condition that a row is an entry of these keys
     merge  verify  collect_garbage      maintain a store
     last_scan                           what the last scan or lookup considered, pruned, requested
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tierdex.pipeline.build_job import build
     from tierdex.pipeline.entry_scan import entries
     from tierdex.pipeline.key_predicate import key_is
+    from tierdex.pipeline.log_index_job import index_log
     from tierdex.pipeline.lookup_job import lookup
     from tierdex.pipeline.merge_job import collect_garbage, merge
     from tierdex.pipeline.message_scan import messages
@@ -40,6 +41,7 @@ _HOMES = {  # no module has the name of a function: importing it would hide the 
     "collect_garbage": "merge_job",
     "entries": "entry_scan",
     "fetch_rows": "row_fetch",
+    "index_log": "log_index_job",
     "index_table": "table_index",
     "key_is": "key_predicate",
     "last_scan": "scan_report",
@@ -56,6 +58,7 @@ __all__ = [
     "collect_garbage",
     "entries",
     "fetch_rows",
+    "index_log",
     "index_table",
     "key_is",
     "last_scan",

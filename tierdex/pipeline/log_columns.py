@@ -10,6 +10,7 @@
 | `body` | binary | empty where the message was forgotten: its offset stays |
 | `file_id` | string | |
 | `deliver_at` | bigint | of a message that was held until then; on request |
+| `size` | int | bytes of the body; on request |
 
 Depends on errors and logfile; names Spark's types as DDL only.
 """
@@ -41,8 +42,11 @@ LOG_COLUMN_DDL: Final = {
     "body": "binary",
     "file_id": "string",
     "deliver_at": "bigint",
+    "size": "int",
 }
-DEFAULT_LOG_COLUMNS: Final = tuple(name for name in LOG_COLUMN_DDL if name != "deliver_at")
+DEFAULT_LOG_COLUMNS: Final = tuple(
+    name for name in LOG_COLUMN_DDL if name not in {"deliver_at", "size"}
+)
 _OF_EXTRAS: Final = frozenset({"keys", "headers", "message_id", "deliver_at"})
 _HEADER: Final = pa.struct([("name", pa.string()), ("value", pa.binary())])
 _ARROW_TYPES: Final = {
@@ -66,6 +70,11 @@ def log_ddl_of(columns: Sequence[str]) -> str:
     return ", ".join(f"`{name}` {LOG_COLUMN_DDL[name]}" for name in columns)
 
 
+def log_schema_of(columns: Sequence[str]) -> Any:
+    """Return the Arrow schema of columns, as Spark names and types them."""
+    return pa.schema([(name, _ARROW_TYPES[LOG_COLUMN_DDL[name]]) for name in columns])
+
+
 def needs_extras(columns: Sequence[str]) -> bool:
     return not _OF_EXTRAS.isdisjoint(columns)
 
@@ -77,7 +86,7 @@ class MessageArrays:
         self, columns: Sequence[str], constants: dict[str, str], topics: Sequence[str]
     ) -> None:
         """`constants` has `node` and `file_id`; `topics` are the file's, by index."""
-        self.schema = pa.schema([(name, _ARROW_TYPES[LOG_COLUMN_DDL[name]]) for name in columns])
+        self.schema = log_schema_of(columns)
         self._constants = constants
         self._topics = pa.array(topics, pa.string())
 
@@ -104,6 +113,8 @@ class MessageArrays:
             return pa.array(columns.times)
         if name == "body":
             return _texts(pa.binary(), columns.body_ends, columns.bodies)
+        if name == "size":
+            return pa.array(np.diff(columns.body_ends))
         if name == "deliver_at":
             return pa.array(extras.deliver_at, mask=extras.deliver_at == np.iinfo(np.int64).min)
         if name == "message_id":

@@ -15,7 +15,7 @@ Depends on errors, fileparts, logfile, log_columns, log_options and scan_report.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,13 @@ from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.logfile.grouped.columns import ExtraColumns, PageColumns, read_columns
 from tierdex.logfile.layout import TIMER_TOPIC
 from tierdex.pipeline.log_columns import MessageArrays, needs_extras
+from tierdex.pipeline.log_options import LogSelection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tierdex.logfile.grouped.file import GroupedFile, PageSpan
     from tierdex.logfile.grouped.queue_groups import QueueRows
-    from tierdex.pipeline.log_options import LogSelection
     from tierdex.pipeline.scan_report import ScanReport
     from tierdex.pipeline.snapshot import ListedFile
 
@@ -118,6 +118,49 @@ class WantedMessages:
         if selection.begin > file.min_time or selection.end < file.max_time:
             masks.append((columns.times >= selection.begin) & (columns.times <= selection.end))
         return place, np.logical_and.reduce(masks) if masks else None
+
+
+class ChosenMessages(WantedMessages):
+    """Single messages of a file, wherever they are. One lookup's."""
+
+    def __init__(self, file: GroupedFile, listed: ListedFile) -> None:
+        """Raises CorruptFileError."""
+        super().__init__(file, listed, LogSelection())
+        self._chosen = np.empty(0, np.int64)
+
+    def find(
+        self, topics: Any, queue_ids: np.ndarray, offsets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return which places (i8) are of messages that the file shows, and their places among all of it."""
+        coded = topics.dictionary_encode()
+        known = [self.file.topics.find(name.encode()) for name in coded.dictionary.to_pylist()]
+        names = np.array([*known, -1], np.int64)[np.asarray(coded.indices)]
+        keys = (names << 32) | queue_ids
+        rows = self.queues
+        queues = np.minimum(np.searchsorted(rows.keys, keys), max(0, len(rows) - 1))
+        ordinals = offsets - rows.first_offsets[queues]
+        is_here = (rows.keys[queues] == keys) & (names >= 0)
+        is_here &= (ordinals >= self.low[queues]) & (ordinals < self.high[queues])
+        found = np.flatnonzero(is_here)
+        return found, (self.starts[queues] + ordinals)[found]
+
+    def choose(self, messages: np.ndarray) -> np.ndarray:
+        """Want these messages alone; return them sorted, each once, as they are read."""
+        self._chosen = np.unique(messages)
+        return self._chosen
+
+    def chosen_pages(self) -> np.ndarray:
+        """Return the pages that they lie in, ascending (i8)."""
+        found = np.searchsorted(self.page_starts, self._chosen, side="right") - 1
+        return np.unique(found)
+
+    def select(self, columns: PageColumns) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        place, _ = super().select(columns)
+        first = int(self.page_starts[columns.first_page])
+        low, high = np.searchsorted(self._chosen, [first, first + len(columns)])
+        mask = np.zeros(len(columns), bool)
+        mask[self._chosen[low:high] - first] = True
+        return place, mask
 
 
 def _wanted(

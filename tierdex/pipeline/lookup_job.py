@@ -13,7 +13,7 @@ brought by the driver and travels with the job. What a lookup costs is the pages
 times files. All of a key's files are asked by one task, so `max_count` stops early there.
 
 Depends on lookup_task, snapshot, remote_file, indexfile, arrow_columns, job_store, lookup_batch,
-lookup_file, scan_report and storage_layer.
+lookup_file, log_index_node, message_join, scan_report and storage_layer.
 """
 
 from __future__ import annotations
@@ -27,9 +27,16 @@ from tierdex.errors import FILE_ERRORS, InvalidRequestError
 from tierdex.indexfile.hashing import MESSAGE_ID_TOPIC
 from tierdex.pipeline.arrow_columns import COLUMN_DDL
 from tierdex.pipeline.job_store import StoreLink
+from tierdex.pipeline.log_index_node import log_node_of
 from tierdex.pipeline.lookup_batch import ORDER
 from tierdex.pipeline.lookup_file import FileHead
 from tierdex.pipeline.lookup_task import COMPLETE, LookupJob, LookupTask
+from tierdex.pipeline.message_join import (
+    PLACE_COLUMNS,
+    MessageJoin,
+    check_messages,
+    with_messages,
+)
 from tierdex.pipeline.remote_file import RemoteFile
 from tierdex.pipeline.scan_report import (
     ScanReport,
@@ -39,7 +46,7 @@ from tierdex.pipeline.scan_report import (
     note_plan,
     session_folder,
 )
-from tierdex.pipeline.snapshot import take_snapshot
+from tierdex.pipeline.snapshot import take_log_snapshot, take_snapshot
 from tierdex.storage_layer.metered import RequestCounts
 
 if TYPE_CHECKING:
@@ -68,6 +75,7 @@ def lookup(
     columns: Sequence[str] | None = None,
     nodes: Sequence[str] | None = None,
     partitions: int | None = None,
+    with_body: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> Any:
     """Return `keys_df` with the entries of each row: its columns, then the entry's.
@@ -79,10 +87,14 @@ def lookup(
     columns (see arrow_columns). ``on_error="partial"`` leaves files that cannot be read out and adds a
     column `complete`, false where such a file might have had an answer.
 
+    ``with_body=True`` joins the messages of logs: columns `headers` and `body`, null of a message that has
+    expired. An entry whose message has another key of the same hash is none; rows come in any order.
+
     Lazy, but the snapshot is taken now. Raises InvalidRequestError, and what the store raises.
     """
-    wanted = tuple(columns) if columns is not None else _default_columns(keys_df)
-    job_of = _check(keys_df, how, max_count, on_error, wanted)
+    asked = tuple(columns) if columns is not None else _default_columns(keys_df)
+    job_of = _check(keys_df, how, max_count, on_error, asked)
+    wanted = _with_places(keys_df, asked) if with_body else asked
     link = StoreLink.of(store_url, options)
     snapshot = take_snapshot(link.open(), nodes)
     count = partitions or max(1, spark.sparkContext.defaultParallelism)
@@ -106,7 +118,32 @@ def lookup(
     names = [f"`{name}`" for name in keys_df.columns]
     prepared = _with_order(keys_df, job.by_id, count).select(*names, ORDER)
     schema = _result_schema(keys_df, wanted, is_partial=on_error == "partial")
-    return prepared.mapInArrow(answer, schema)
+    found = prepared.mapInArrow(answer, schema)
+    if not with_body:
+        return found
+    # After the entries: what they point at was published before them.
+    name = "message_id" if job.by_id else "key"
+    join = MessageJoin(link, _log_files(link, nodes), name, wanted, job.is_left)
+    return with_messages(found, join, asked, count)
+
+
+def _with_places(keys_df: Any, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the entry's columns with those that say where its message is. Raises InvalidRequestError."""
+    check_messages(keys_df.columns)
+    known = {*asked, *keys_df.columns}
+    return (*asked, *(name for name in PLACE_COLUMNS if name not in known))
+
+
+def _log_files(link: StoreLink, nodes: Sequence[str] | None) -> dict[str, list[ListedFile]]:
+    """Return the published log files of each node that has any; of `nodes`, and of the logs they index."""
+    store = link.open()
+    found: dict[str, list[ListedFile]] = {}
+    for file in take_log_snapshot(store)[0]:
+        found.setdefault(file.node, []).append(file)
+    if nodes is None:
+        return found
+    named = {log_node_of(node, found) for node in nodes}
+    return {node: files for node, files in found.items() if node in named}
 
 
 def _default_columns(keys_df: Any) -> tuple[str, ...]:
