@@ -21,7 +21,6 @@ from tierdex.errors import (
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.header import decode_log_header
-from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
@@ -171,29 +170,6 @@ def test_offset_below_the_begin_is_answered_from_the_begin_and_says_so(disk):
         assert [m.body for m in answer.messages] == [b"3", b"4", b"5"]
         assert not log.read("a", 0, 3).from_begin
         assert log.begin_offset("a", 0) == 3
-
-
-def test_wrong_question_for_a_key_is_refused_by_its_field(disk):
-    with open_log(disk, index=True, store=MemoryStore(), item_capacity=48, slot_count=16) as log:
-        log.append(**GOOD)
-        for wrong, field in [
-            ({}, "key"),
-            ({"topic": "a"}, "key"),
-            ({"key": "k"}, "topic"),
-            ({"topic": "a", "key": "k", "message_id": "m"}, "message_id|key"),
-            ({"topic": "a", "key": 7}, "key"),
-            ({"topic": "a", "key": "k" * 70_000}, "key"),
-            ({"topic": "a", "key": "k", "max_count": 0}, "max_count"),
-            ({"topic": "a", "key": "k", "max_count": 10**9}, "max_count"),
-            ({"topic": "a", "key": "k", "cursor": "no cursor"}, "cursor"),
-            ({"topic": "a", "key": "k", "begin": 1 << 70}, "begin"),
-            ({"topic": "a", "key": "k", "visible": "here"}, "visible"),
-            ({"topic": "a", "key": "k", "visible": 3}, "visible"),
-        ]:
-            with pytest.raises(InvalidRequestError, match=field):
-                log.get(**wrong)
-        nobody = log.get("nobody", key="k")
-        assert (nobody.messages, nobody.complete, nobody.next_cursor) == ((), True, None)
 
 
 def test_limits_count_and_bytes_but_one_message_always_comes(log):

@@ -3,7 +3,7 @@
 Bodies go as Arrow, or as base64 in a request with one message; answers come as Arrow, so that a read gives
 the same `ReadAnswer` as the embedded log, over the same columns.
 
-Depends on calls, answers, log_service, logfile and pyarrow.
+Depends on calls, answers, log_service, logfile, value_rules and pyarrow.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tierdex.log_service.levels import Level, level_of
 from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
 from tierdex.logfile.messages import MessageBatch
+from tierdex.value_rules import INT64_MAX, INT64_MIN, out_of_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,9 @@ def append(given: GivenMessages, expect_offset: int | None, durability: str) -> 
         raise InvalidRequestError(f"must be bytes: {error}", field="body") from error
     if given.keys is not None:
         message["keys"] = [given.keys] if isinstance(given.keys, str) else list(given.keys)
+    for name, value in message.items():
+        if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+            raise out_of_range(value, INT64_MIN, INT64_MAX, name)  # JSON here has no larger ones
     body = json_body({"messages": [{**message, "encoding": "base64"}]})
     asked = query_string({"durability": durability, "expect_offset": expect_offset})
     return Call("POST", PATH, _first_offset, asked, body, is_read=False)

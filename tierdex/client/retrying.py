@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from tierdex.errors import TierdexError, UnavailableError
+from tierdex.errors import InvalidRequestError, TierdexError, UnavailableError
 
 if TYPE_CHECKING:
     from tierdex.ids import IdSource
@@ -52,6 +52,8 @@ def typed(error: Exception) -> Exception:
     """Return a TierdexError for an error of the transport; any other error unchanged."""
     if isinstance(error, TierdexError):
         return error
-    if isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
+    if isinstance(error, httpx2.InvalidURL):
+        return InvalidRequestError(f"cannot be sent: {error}")
+    if isinstance(error, httpx2.HTTPError):
         return UnavailableError(f"no answer from the service: {str(error) or type(error).__name__}")
     return error

@@ -153,6 +153,10 @@ def test_refusals_say_what_to_do(run, append):
     assert "BODY" in append(*QUEUE, code=2).stderr
     assert "--header" in append(*QUEUE, "x", "--header", "none", code=2).stderr
     assert "queue_id" in append("-t", "orders", "-q", "-1", "x", code=2).stderr
+    assert "deliver-at" in append(*QUEUE, "x", "--deliver-at", "1700000000", code=2).stderr
+    assert "offset" in run("log", "read", *QUEUE, "--offset", str(-(1 << 70)), code=2).stderr
+    assert "--last" in run("log", "tail", *QUEUE, "-n", "-5", "--no-follow", code=2).stderr
+    assert messages(run("log", "read", *QUEUE, "-o", "json", code=3)) == []
     assert "no message log" in run("log", "read", *QUEUE, "--data", "nowhere", code=1).stderr
 
 

@@ -210,7 +210,9 @@ def _write(
 def tail(
     topic: Topic,
     queue_id: QueueId = 0,
-    last: Annotated[int, typer.Option("--last", "-n", help="Begin so many before the end.")] = 10,
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=0, help="Begin so many before the end.")
+    ] = 10,
     follow: Annotated[bool, typer.Option(help="Wait for more until interrupted.")] = True,
     visible: Visible = Level.DISK,
     encoding: Written = Encoding.TEXT,
