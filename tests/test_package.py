@@ -40,7 +40,7 @@ ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
     "CorruptFileError", "CursorExpiredError", "FencedError", "FloorError", "FolderInUseError",
     "ForkedError", "IllegalTransitionError", "IncompleteAnswerError", "InvalidRequestError",
-    "LostManifestError", "NodeInUseError", "NotFoundError",
+    "LossyTakeoverError", "LostManifestError", "NodeInUseError", "NotFoundError",
     "OffsetMismatchError", "OffsetsReusedError",
     "OwnershipError", "PermissionDeniedError", "ReadOnlyError", "RequestTooLargeError",
     "StoreRefusedError", "StoreTimeoutError", "StoreUnavailableError", "TierdexError",
@@ -57,8 +57,9 @@ INDEX_VERBS = [
 LOG_VERBS = [
     "append", "append_at_once", "append_batch", "append_batch_nowait", "append_nowait", "begin_offset",
     "call_when_more", "catch_up", "close", "compaction_status", "deliver_due", "end_offset", "end_offsets",
-    "expire", "file", "files", "flush", "get", "health", "offset_at", "open", "queues", "read", "read_arrow",
-    "read_many", "reader", "refresh", "roll", "run_compaction", "timers", "topics", "verify_file",
+    "expire", "file", "files", "flush", "get", "hand_over", "health", "offset_at", "open", "queues", "read",
+    "read_arrow", "read_many", "reader", "refresh", "roll", "run_compaction", "timers", "topics",
+    "unpublished_count", "verify_file",
     "waiting_bytes",
 ]  # fmt: skip
 

@@ -19,6 +19,7 @@
     │   ├── FolderInUseError(holder)        another process writes in this data folder
     │   ├── NodeInUseError(node)            its owner is alive: choose another node, or take it over
     │   ├── FencedError                     another owner took the node over: stop, then `tierdex adopt`
+    │   ├── LossyTakeoverError(node)        the log's old disk is not here: bring it, or say what is given up
     │   ├── ReadOnlyError                   this index was opened read-only
     │   └── ForkedError                     this process is a fork of the one that opened it: open it again
     ├── ConflictError                       a conditional write lost
@@ -56,6 +57,7 @@ __all__ = [
     "IllegalTransitionError",
     "IncompleteAnswerError",
     "InvalidRequestError",
+    "LossyTakeoverError",
     "LostManifestError",
     "NodeInUseError",
     "NotFoundError",
@@ -173,6 +175,18 @@ class NodeInUseError(OwnershipError):
 
 class FencedError(OwnershipError):
     """A newer owner took the node over. The older one only answers: it puts and deletes nothing."""
+
+
+class LossyTakeoverError(OwnershipError):
+    """The log's node was not handed over, and what its owner acknowledged may lie on its disk alone.
+
+    Nothing was done. Open it with the old data folder; or with ``takeover="lossy"``, where what was not
+    published is given up, and its offsets are given anew under a higher generation.
+    """
+
+    def __init__(self, message: str, *, node: str = "") -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class ReadOnlyError(OwnershipError):

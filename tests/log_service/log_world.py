@@ -22,6 +22,7 @@ SMALL = {
     "background": False,
     "index": False,
 }
+LEVELS = (Level.OS, Level.DISK, Level.REMOTE)  # that outlive a kill, a power cut, the disk
 Queue = tuple[str, int]
 _PROCESSES = itertools.count()  # no two of them make the same uuids
 
@@ -32,8 +33,8 @@ def open_log(disk: SimulatedFileSystem, *, now_ms=0, **settings) -> MessageLog:
     It is `now_ms` at the earliest.
     """
     return MessageLog.open(
-        DATA, filesystem=disk, clock=disk_clock(disk, now_ms), ids=SeededIds(next(_PROCESSES)), node="n",
-        disk_reserve_bytes=0, **(SMALL | settings),
+        DATA, filesystem=disk, clock=disk_clock(disk, now_ms), ids=SeededIds(next(_PROCESSES)),
+        disk_reserve_bytes=0, **({"node": "n"} | SMALL | settings),
     )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ class Model:
     handed: dict[Queue, list[bytes | None]] = field(default_factory=dict)
     gone: dict[Queue, int] = field(default_factory=dict)
     acknowledged: dict[Level, dict[Queue, int]] = field(
-        default_factory=lambda: {Level.OS: {}, Level.DISK: {}}
+        default_factory=lambda: {level: {} for level in LEVELS}
     )
 
     def hand_over(self, queue: Queue, body: bytes) -> int:
@@ -73,13 +74,13 @@ class Model:
 
     def acknowledge(self, level: Level) -> None:
         """Note that everything handed over so far has a level."""
-        for lower in (Level.OS, Level.DISK):
+        for lower in LEVELS:
             if lower <= level:
                 self.acknowledged[lower] = {queue: len(held) for queue, held in self.handed.items()}
 
     def acknowledge_queues(self, level: Level, queues) -> None:
         """Note that everything of these queues has a level."""
-        for lower in (Level.OS, Level.DISK):
+        for lower in LEVELS:
             if lower <= level:
                 for queue in queues:
                     self.acknowledged[lower][queue] = len(self.handed[queue])

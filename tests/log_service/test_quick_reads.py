@@ -138,7 +138,7 @@ def plain(answer) -> tuple:
 
 
 @pytest.mark.parametrize("make", STATES, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("visible", LEVELS)
+@pytest.mark.parametrize("visible", [level for level in LEVELS if level != "remote"])
 def test_quick_reads_say_what_the_general_path_says(make, visible):
     log = make()
     reads = log._components.reads

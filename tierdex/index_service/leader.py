@@ -2,7 +2,8 @@
 
 ::
 
-    open     node claimed --> log recovered --> index cut to what the log has    `recover`, `holds`
+    open     node may be claimed, and is    `check_claim`
+             node claimed --> log recovered --> index cut to what the log has    `recover`, `holds`
     entry    pwrite of a group commit --> index batch, which notes it
     seal     log synced --> index file sealed                   `make_durable`
     publish  log file listed --> index files that cover it      `publication`, `may_publish`
@@ -54,6 +55,13 @@ class Leader(Protocol):
     @property
     def table(self) -> FileTable:
         """The log's files."""
+        ...
+
+    def check_claim(self, view: View, state: ManifestState, is_ours: bool) -> None:
+        """Hear what is about to be claimed, and whether this folder had it last.
+
+        Raises LossyTakeoverError, OwnershipError when the log cannot go on from there; then nothing is.
+        """
         ...
 
     def recover(self, view: View, state: ManifestState | None) -> Shelf:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.background import WorkerThread
@@ -52,6 +53,7 @@ from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
 from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.lifecycle.gap import drop_behind_a_gap
+from tierdex.lifecycle.manifest import LOG_KIND
 from tierdex.lifecycle.ownership import ClaimTerms
 from tierdex.lifecycle.paths import LOG_FOLDER
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
@@ -150,6 +152,7 @@ class _OwnerOpening:
                 takeover_after_s=settings.takeover_after,
                 takeover=claiming.takeover,
                 accept_rollback=claiming.accept_rollback,
+                check=_refuse_log if leader is None else partial(leader.check_claim, view),
             ),
         )
         view.manifests.show_beside(LocalFiles(settings.node, self._claim.owns, lambda: None))
@@ -396,3 +399,13 @@ class _OwnerOpening:
         for thread in self._threads:
             if thread.name in names:
                 thread.wake()
+
+
+def _refuse_log(state: ManifestState, is_ours: bool) -> None:
+    """Refuse a node that has a message log, which writes its index itself."""
+    if state.files_of(LOG_KIND):
+        raise InvalidRequestError(
+            f"node {state.node} has a message log, which writes its index itself: open it with "
+            "MessageLog.open, or this index with `read_only`",
+            field="node",
+        )

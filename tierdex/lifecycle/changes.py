@@ -106,6 +106,19 @@ def remove_files(
     return Change(remove=dict.fromkeys(listed, reason)) if listed else None
 
 
+def carry_notes(state: ManifestState, row: FileRow, gone: Iterable[bytes] = ()) -> Change | None:
+    """List a log's notes in place of those before, and remove the expired files `gone` with it.
+
+    Raises FloorError.
+    """
+    if state.knows(row.uuid):
+        return None
+    check_floor(state, (row,))
+    before = dict.fromkeys(state.files_of(row.kind), RemoveReason.MERGED)
+    listed = (uuid for uuid in gone if uuid in state.files)
+    return Change(add=(row,), remove={**before, **dict.fromkeys(listed, RemoveReason.EXPIRED)})
+
+
 def add_batch(
     state: ManifestState, query_id: str, batch_id: int, rows: Sequence[FileRow]
 ) -> Change | None:

@@ -49,6 +49,7 @@ Uuid = bytes  # 16 bytes; the alias also keeps the type's name apart from rows' 
 CHECKPOINTS_REMEMBERED_MAX: Final = 64
 INDEX_KIND: Final = "index"
 LOG_KIND: Final = "log"  # the messages of a log, grouped by queue
+NOTES_KIND: Final = "notes"  # what the log's folder noted of itself: at most one a node
 NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 

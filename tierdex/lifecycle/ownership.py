@@ -100,10 +100,15 @@ class NoMemory:
 NO_MEMORY: Final = NoMemory()
 
 
+def _permit(state: ManifestState, is_ours: bool) -> None:
+    """Permit every claim."""
+
+
 class ClaimTerms(NamedTuple):
     """How a node may be claimed, and by whom.
 
-    `voice` tells what is published; None: of an owner without a folder.
+    `voice` tells what is published; None: of an owner without a folder. `check` is called with the state
+    that is to be claimed, and whether it is ours already: it may raise, before anything is committed.
 
     A living owner is one that gave a sign within `takeover_after_s` seconds: its node is taken only with
     `takeover`. `accept_rollback` takes it also when the store knows less of the node than before.
@@ -114,6 +119,7 @@ class ClaimTerms(NamedTuple):
     takeover_after_s: float = 0.0
     takeover: bool = False
     accept_rollback: bool = False
+    check: Callable[[ManifestState, bool], None] = _permit
 
 
 class OwnedNode:
@@ -157,6 +163,7 @@ class OwnedNode:
                 return None
             if not (terms.takeover or terms.accept_rollback or memory.holds(state.owner)):
                 _check_silent(log, state, ids, terms.takeover_after_s)
+            terms.check(state, state.owner == NO_OWNER or memory.holds(state.owner))
             through, outstanding = _inherit(log, memory, voice, has_all=terms.accept_rollback)
             if outstanding:
                 extra = {"node": log.node, "outstanding": dict(outstanding)}
@@ -184,6 +191,11 @@ class OwnedNode:
     @property
     def log(self) -> ManifestLog:
         return self._log
+
+    @property
+    def owner(self) -> bytes:
+        """The uuid of this claim."""
+        return self._owner
 
     @property
     def state(self) -> ManifestState:

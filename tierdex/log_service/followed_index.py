@@ -61,7 +61,7 @@ class FollowedIndex:
         self._tier = tier
         self._components = open_components(
             data, store, None, settings=settings, seams=seams,
-            claiming=Claiming(adopt=False, takeover=False, accept_rollback=False),
+            claiming=Claiming(),
             shelf_of=self._bind,
         )  # fmt: skip
         self.index = Index(self._components)

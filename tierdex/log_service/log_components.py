@@ -18,6 +18,7 @@ from tierdex.errors import (
 )
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
 from tierdex.log_service.clean_close import note_clean_close
+from tierdex.log_service.handing_over import HandedOverError
 from tierdex.log_service.levels import Level, level_of
 
 if TYPE_CHECKING:
@@ -153,6 +154,11 @@ class LogComponents:
         """Show what the manifest lists, and take out files that are gone, as far as it can be read."""
         self.follow_index().show_published(gone)
 
+    def unpublished_count(self) -> int:
+        """Return how many messages lie in the folder and are not known to be published."""
+        with self.table.snapshot() as snapshot:
+            return sum(handle.item_count for handle in snapshot.file_list.local())
+
     def check_open(self) -> None:
         """Raise ClosedError, or ForkedError in a child, when no call is answered any more."""
         if self.refusal is not None:
@@ -180,6 +186,11 @@ class LogComponents:
         refusal = self.refusal or self.fenced
         if refusal is not None:
             raise raised_anew(refusal)
+
+    def check_publishes(self) -> None:
+        """Raise when nothing is published any more: a log that is being handed over still does."""
+        if self.refusal is not None or not isinstance(self.fenced, HandedOverError):
+            self.check_accepts()
 
     def close(self) -> None:
         """Make everything durable, note that, stop the threads, give files and lock back; done once."""

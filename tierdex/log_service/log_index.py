@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.key_lookups import Lookup
     from tierdex.log_service.log_kind import LogKind
     from tierdex.log_service.reads import QueuePosition
+    from tierdex.log_service.takeover import Succession
     from tierdex.log_service.tier import Tier
     from tierdex.seams import Seams
     from tierdex.settings import Settings
@@ -79,6 +80,10 @@ class LedLog(Protocol):
     @property
     def claims(self) -> FileClaims: ...
     def share_lock(self) -> FolderLock: ...
+    @property
+    def succession(self) -> Succession: ...
+    @property
+    def adopted_node(self) -> str | None: ...  # whose folder this was until now
     def recover(self, state: ManifestState | None) -> None: ...
     def note_claim(self, state: ManifestState) -> None: ...
     def refuse(self, error: FencedError) -> None: ...
@@ -91,14 +96,16 @@ class LedLog(Protocol):
 class LogIndex:
     """The index of an open log, and its leader as the index sees it. Safe to share between threads."""
 
-    def __init__(self, log: LedLog, store: str | Store | None) -> None:
+    def __init__(self, log: LedLog, store: str | Store | None, claiming: Claiming) -> None:
         """Open it; the log recovers meanwhile. Raises as `Index.open`."""
         self._log = log
         self._store = store
+        self._claiming = claiming
         self._lock = threading.Lock()  # held while the index is opened anew
         self._is_stale = False
         self._manifests: ManifestFollower
         self._open()
+        self._claiming = Claiming()  # what the caller permitted was for the opening
 
     @property
     def node(self) -> str:
@@ -113,6 +120,11 @@ class LogIndex:
                 self._open()
                 self._is_stale = False
             return self._index
+
+    @property
+    def index_table(self) -> FileTable:
+        """The index's files."""
+        return self._index_table
 
     def health(self) -> list[NotReady]:
         """Return why the index is not ready. One that is to be opened anew is, by whoever asks it next."""
@@ -160,7 +172,7 @@ class LogIndex:
     def _open(self) -> None:
         components = open_components(
             self._log.folder, self._store, None, settings=self._log.settings, seams=self._log.seams,
-            claiming=Claiming(adopt=False, takeover=False, accept_rollback=False), leader=self,
+            claiming=self._claiming, leader=self,
         )  # fmt: skip
         assert components.writing is not None
         self._index = Index(components)
@@ -225,7 +237,20 @@ class LogIndex:
     def table(self) -> FileTable:
         return self._log.tier.table
 
+    def check_claim(self, view: View, state: ManifestState, is_ours: bool) -> None:
+        adopted = self._log.adopted_node
+        if adopted is not None:
+            old = view.manifests.log_of(adopted).refresh()
+            self._log.succession.adopt(state, old, is_ours=is_ours)
+        elif not is_ours:
+            self._log.succession.succeed(state)
+
     def recover(self, view: View, state: ManifestState | None) -> Shelf:
+        if state is None and (self._claiming.takeover or self._claiming.adopt):
+            raise UnavailableError(
+                "the store cannot be reached, which alone knows the log that is to be taken over",
+                retry_after_s=5.0,
+            )
         self._manifests = view.manifests
         shelf = self._log.tier.bind(view.store)
         self._log.recover(state)

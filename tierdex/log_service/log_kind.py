@@ -29,8 +29,9 @@ from tierdex.compactor.progress import Progress
 from tierdex.compactor.rewrite import AppendingFile
 from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import FileRef, RemoveReason
+from tierdex.lifecycle.manifest import FileRef
 from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
+from tierdex.log_service.carried_notes import carry
 from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC, left_out_before
 from tierdex.log_service.log_recovery import open_grouped, open_sealed, seal_notes
 from tierdex.log_service.log_row import make_log_row
@@ -278,9 +279,14 @@ class LogKind:
 
     def unlist(self, handles: Sequence[FileHandle]) -> None:
         """Take published files out of the manifest, and out of the table with it."""
+        # In the same commit: where their queues ended, for whoever has the node without this folder.
         gone = [handle.uuid for handle in handles]
-        self.publishing.claim.get().remove(gone, RemoveReason.EXPIRED)
+        carry(self.publishing, self._paths.root, is_released=False, gone=gone)
         self.publishing.show_manifest()
+
+    def release(self) -> None:
+        """Hand the node over: everything is published. Raises FencedError, and what the store raises."""
+        carry(self.publishing, self._paths.root, is_released=True)
 
     def is_published(self, uuid: bytes, state: ManifestState) -> bool:
         """Say whether a file of the log is published, as far as is known; `state` is the node's."""

@@ -4,15 +4,15 @@ The facade checks the arguments, calls the component that does the work, and ret
 writes a data folder; any number of processes read. Any thread may call any method. Every error is a
 TierdexError. In a child of fork every call on the parent's log raises ForkedError, and `close` does nothing.
 
-Depends on disk_errors, seams, settings, value_rules and the other modules of this
-folder.
+Depends on disk_errors, seams, settings, value_rules, index_service.claiming and the other modules
+of this folder.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -73,17 +73,26 @@ class MessageLog(OperatedLog):
         filesystem: FileSystem | None = None,
         store: str | Store | None = None,
         index: bool = True,
+        takeover: bool | Literal["lossy"] = False,
+        adopt: bool = False,
         **settings: Unpack[SettingKeywords],
     ) -> MessageLog:
         """Open the log of the data folder `data` (created when absent, unless `read_only`).
 
         With `index` keys and message IDs find their messages (`get`); a log that was written without is
-        indexed by the next opening with it. Files are published to `store` (None:
-        `DATA/store`), which holds the node's epoch and manifest as well.
+        indexed by the next opening with it. `store` holds the node's epoch and manifest, and what is
+        published (None: `DATA/store`).
+
+        `takeover` takes the node from an owner that gave a sign of life lately, and fences it. A log that
+        another folder had goes on here once it was handed over (`hand_over`), else only with
+        ``takeover="lossy"``: then what was not published is given up, and its offsets are given anew under a
+        higher generation. `adopt` publishes what a fenced folder still holds under another `node`.
 
         Any setting is a keyword (see settings.py). Raises FolderInUseError when another process writes
-        there, NotFoundError for what is only read and is not there, UnsupportedFormatError for files of a
-        newer version, InvalidRequestError for a bad setting, UnavailableError when the disk fails.
+        there, NodeInUseError and LossyTakeoverError (nothing was changed), OwnershipError for a folder that
+        must be adopted first, NotFoundError for what is only read and is not there, UnsupportedFormatError
+        for files of a newer version, InvalidRequestError for a bad setting, UnavailableError when the disk
+        fails.
         """
         from pathlib import Path as ActualPath
 
@@ -92,10 +101,18 @@ class MessageLog(OperatedLog):
         checked = load_settings(**settings)
         if checked.kernel_cache_dir is not None:
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
+        from tierdex.index_service.claiming import Claiming
         from tierdex.log_service.open_log import IndexChoice, open_log
         from tierdex.seams import Seams
 
-        choice = IndexChoice(store) if index else None
+        if (takeover or adopt) and (not index or checked.read_only):
+            raise InvalidRequestError(
+                "is for the owner of a log with an index", field="takeover" if takeover else "adopt"
+            )
+        if takeover not in (False, True, "lossy"):
+            raise InvalidRequestError('must be False, True or "lossy"', field="takeover")
+        claiming = Claiming(adopt=adopt, takeover=bool(takeover), lossy=takeover == "lossy")
+        choice = IndexChoice(store, claiming) if index else None
         seams = Seams.of(clock, ids, filesystem)
         return cls(open_log(ActualPath(data).absolute(), checked, seams, choice))
 

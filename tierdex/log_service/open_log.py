@@ -8,8 +8,8 @@
     reading   nothing is locked, nothing changed: the folders are followed
 
 A log that was not closed in order goes on in a new journal of the next generation: offsets may have been
-given to messages that are gone. Depends on background, compactor, fileparts, lifecycle, logfile and the
-other modules of this folder.
+given to messages that are gone. Depends on background, compactor, fileparts, lifecycle, logfile,
+index_service.claiming and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.unit import FileClaims, UnitWorker
 from tierdex.errors import (
     CorruptFileError,
+    FencedError,
     InvalidRequestError,
     NotFoundError,
 )
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
 from tierdex.filesystem import make_durable_folder
+from tierdex.index_service.claiming import Claiming
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.file_table import FileTable
@@ -46,6 +48,7 @@ from tierdex.log_service.committer import Committer
 from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
 from tierdex.log_service.gone_messages import GoneRecord
+from tierdex.log_service.handing_over import HandedOverError
 from tierdex.log_service.journal_tending import JournalTending
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_components import LogComponents, LogWriting, newest_end
@@ -71,6 +74,7 @@ from tierdex.log_service.reads import LogReads
 from tierdex.log_service.remote_commits import RemoteCommits
 from tierdex.log_service.single_appends import SingleAppends
 from tierdex.log_service.tail_reads import TailReads
+from tierdex.log_service.takeover import Succession
 from tierdex.log_service.tier import Tier
 from tierdex.log_service.timer import Timer, TimerLog
 from tierdex.logfile.journal.file import Journal, recover_journal
@@ -80,7 +84,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.compactor.unit import Unit
-    from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import ManifestState
@@ -97,9 +100,13 @@ HOUSEKEEPING_WORKER = "log-housekeeping"
 
 
 class IndexChoice(NamedTuple):
-    """An index beside the log is wanted; its node's epoch and manifest lie in `store`."""
+    """An index beside the log is wanted; its node's epoch and manifest lie in `store`.
+
+    `claiming` says how the node may be claimed.
+    """
 
     store: str | Store | None = None
+    claiming: Claiming = Claiming()
 
 
 def open_log(
@@ -114,8 +121,12 @@ def open_log(
     try:
         _refuse_foreign_index(seams, data)
         recorded = read_folder_node(seams.filesystem, data)
-        settings = settle_node(settings, recorded, data, adopt=False)
+        claiming = Claiming() if choice is None else choice.claiming
+        settings = settle_node(settings, recorded, data, adopt=claiming.adopt)
         opening = _OwnerOpening(data, LogOptions.of(settings), seams, lock)
+        opening.succession = Succession(seams, data, is_lossy=claiming.lossy)
+        if recorded is not None and recorded != settings.node:
+            opening.adopted_node = recorded
         if recorded is None:
             write_folder_node(seams.filesystem, data, settings.node)
         return opening.run(choice)
@@ -214,6 +225,8 @@ class _OwnerOpening:
         self.gone: GoneRecord
         self._is_first = False
         self._components: LogComponents | None = None
+        self.succession: Succession
+        self.adopted_node: str | None = None
 
     def run(self, choice: IndexChoice | None) -> LogComponents:
         """Recover and wire; start the threads, unless the settings want none."""
@@ -223,7 +236,7 @@ class _OwnerOpening:
         self.gone = GoneRecord(filesystem, self.root, self._seams.clock)
         if choice is None:
             refuse_published(filesystem, self.root)
-            self._begin(PublishedNote())
+            self._begin(PublishedNote(), None)
         else:
             self._open_index(choice)
         components = self._components
@@ -240,7 +253,10 @@ class _OwnerOpening:
     def recover(self, state: ManifestState | None) -> None:
         """Recover the log, at the first call, with what its node has published."""
         if self._components is None:
-            self._begin(settle_note(self._seams, self._paths, self.tier, state))
+            note = settle_note(self._seams, self._paths, self.tier, state)
+            # Made void, or restored, since it was read.
+            self.gone = GoneRecord(self._seams.filesystem, self.root, self._seams.clock)
+            self._begin(note, state)
 
     def note_claim(self, state: ManifestState) -> None:
         """Hear that the node is claimed at last. Raises FencedError when offsets were given twice."""
@@ -248,9 +264,21 @@ class _OwnerOpening:
             refuse_unnoted(self.kind.note, state)
 
     def refuse(self, error: FencedError) -> None:
-        """Take no more appends; what was read goes on to be."""
-        assert self._components is not None
-        self._components.fenced = error
+        """Take no more appends; what was read goes on to be. Counts what no other owner will have."""
+        components = self._components
+        assert components is not None
+        if isinstance(components.fenced, HandedOverError):
+            return
+        components.fenced = error
+        with self.committer.append_lock:
+            pass  # whoever was appending has done so
+        count = components.unpublished_count()
+        logger.error("fenced", extra={"node": self.settings.node, "unpublished_messages": count})
+        if count:
+            components.fenced = FencedError(
+                f"{error}. {count} messages that were appended here lie in this folder alone: "
+                "`tierdex adopt` publishes them under another node"
+            )
 
     @property
     def committer(self) -> Committer:
@@ -267,12 +295,12 @@ class _OwnerOpening:
 
     # -- private -----------------------------------------------------------------------------------------
 
-    def _begin(self, note: PublishedNote) -> None:
+    def _begin(self, note: PublishedNote, state: ManifestState | None) -> None:
         """Recover folder and queues; wire the components."""
         self._queues.note_ends(*note.ends.columns())  # what is published, first
         for file in note.files.values():
             self.numbers.see(file.number)
-        has_lost = self._recover(note)
+        has_lost = self._recover(note, state)
         end = newest_end(self._table, note) or NO_PREDECESSOR
         is_new = self._is_first and not note.files
         is_clean = is_new or take_clean_close(self._seams.filesystem, self.root, end)
@@ -293,7 +321,7 @@ class _OwnerOpening:
         with self._table.snapshot() as snapshot:
             self._table.remove(*snapshot.files)
 
-    def _recover(self, note: PublishedNote) -> bool:
+    def _recover(self, note: PublishedNote, state: ManifestState | None) -> bool:
         """Recover the folder, fill table and queues; say whether a file is gone or does not open."""
         filesystem, paths = self._seams.filesystem, self._paths
         mending = JournalMending(filesystem, self._seams.clock)
@@ -306,7 +334,9 @@ class _OwnerOpening:
         dropped = drop_behind_a_gap(filesystem, paths, listing, mending.read_order)
         has_lost = len(dropped.files) < len(listing.files)
         # Copies of published files go; an unsealed one, of an old copy of the folder, to quarantine.
-        actions = plan_recovery(dropped, note.files.__contains__)
+        actions = plan_recovery(
+            dropped, lambda uuid: uuid in note.files or (state is not None and state.knows(uuid))
+        )
         recovered = apply_recovery(filesystem, paths, actions, mending)
         self._missing = _quarantined(self._seams, paths)
         for file_state, number, path in recovered.files:
@@ -379,7 +409,7 @@ class _OwnerOpening:
             yield from retention.units()
             yield from merging.units()
 
-        remote = RemoteCommits(work, kind, appender, components.check_accepts)
+        remote = RemoteCommits(work, kind, appender, components.check_publishes)
         committer.on_remote, committer.wait_remote = remote.add, remote.wait
 
         def published() -> None:
@@ -416,7 +446,7 @@ class _OwnerOpening:
         """Open the index; the log recovers meanwhile, once its node is claimed."""
         from tierdex.log_service.log_index import LogIndex  # a log alone does not load it
 
-        log_index = LogIndex(self, choice.store)
+        log_index = LogIndex(self, choice.store, choice.claiming)
         self._writing.log_index = self._writing.kind.log_index = log_index
 
     def _start(self, components: LogComponents, writing: LogWriting) -> None:

@@ -1,4 +1,4 @@
-"""The operator's verbs of an open message log: files, timers, work that is due, health.
+"""The operator's verbs of an open message log: files, timers, work that is due, health, handing it over.
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
@@ -15,6 +15,7 @@ from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.index_service.health import CLOSED, NotReady
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
+from tierdex.log_service.handing_over import hand_over
 from tierdex.log_service.timer_hours import read_hours
 from tierdex.logfile.check import check_log_file
 from tierdex.value_rules import check_time
@@ -146,6 +147,27 @@ class OperatedLog:
         if due and not dry_run:
             writing.housekeeping.run_first([writing.retention.unit(due)])
         return shown
+
+    @property
+    def node(self) -> str:
+        """The node whose queues these are."""
+        return self._components.options.settings.node
+
+    @with_disk_errors
+    def hand_over(self, *, timeout: float = 600.0) -> None:
+        """Publish everything, and release the node for another folder, which goes on with `takeover=True`.
+
+        Appends are refused from the call on, with FencedError; reads go on. Raises UnavailableError when not
+        everything is published after `timeout` seconds, CorruptFileError for a file that cannot be, and what
+        the store raises: then the log goes on here. After an error of the last commit appends stay refused,
+        since it may have taken effect: call it again, or open the log again.
+        """
+        hand_over(self._components, self._writing(), timeout)
+
+    def unpublished_count(self) -> int:
+        """Return how many messages lie in this folder and are not known to be in the store."""
+        self._components.check_open()
+        return self._components.unpublished_count()
 
     # -- private -----------------------------------------------------------------------------------------
 

@@ -111,6 +111,11 @@ class PublishedNote:
                 found = file.read_at(0, file.size())
         except FileNotFoundError:
             return None
+        return cls.decode(found, path)
+
+    @classmethod
+    def decode(cls, found: bytes, path: object) -> PublishedNote:
+        """Return the note whose bytes these are. Raises CorruptFileError."""
         crc, _, rest = found.partition(b" ")
         if crc != b"%08x" % google_crc32c.value(rest):
             raise CorruptFileError(path, "does not verify")

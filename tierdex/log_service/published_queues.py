@@ -2,20 +2,34 @@
 
 The note (`published_note`) is enough for the folder that wrote it, and needs no store. It lacks files when it
 is missing, damaged, or an older copy, when a crash came between a publication and its note, or when another
-owner published since: these are asked for their queues, once, and the note is written anew.
+owner published since: these are asked for their queues, once, and the note is written anew. Where another
+owner had the node since, the folder's own is void, and the one that the store carries is taken.
 
-Depends on errors, lifecycle, log_kind, published_note and tier.
+Depends on errors, lifecycle, logfile, carried_notes, gone_messages, log_file, log_kind, published_note and
+tier.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import CorruptFileError, FencedError, UnavailableError
 from tierdex.lifecycle.manifest import LOG_KIND
+from tierdex.log_service.carried_notes import (
+    PUBLISHED,
+    are_void,
+    fetch_notes,
+    restore_notes,
+    row_of_notes,
+    void_notes,
+)
+from tierdex.log_service.gone_messages import GoneRecord
+from tierdex.log_service.log_file import left_out_before
 from tierdex.log_service.log_kind import contents_of
 from tierdex.log_service.published_note import NotedFile, PublishedNote
+from tierdex.logfile.queue_ends import NO_QUEUES
 
 if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import FileRow, ManifestState
@@ -25,16 +39,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CRASHES_BITS: Final = 20  # a generation is (epoch of the takeover << so many) + crashes since then
+
 
 def settle_note(
     seams: Seams, paths: DataPaths, tier: Tier, state: ManifestState | None
 ) -> PublishedNote:
     """Return the note, with every file that `state` lists; `state` is None without a store.
 
+    A note that is made anew begins with the one carried in the store, if any, and with a generation above
+    all that an owner of before can have given out: what was not published of it is given anew.
+
     Raises UnavailableError when neither note nor store tells, and what the store raises, OSError.
     """
+    filesystem = seams.filesystem
     try:
-        note = PublishedNote.read(seams.filesystem, paths.root) or PublishedNote()
+        note = PublishedNote.read(filesystem, paths.root)
     except CorruptFileError as error:
         if state is None:
             raise UnavailableError(
@@ -42,22 +62,48 @@ def settle_note(
                 retry_after_s=5.0,
             ) from error
         logger.warning("note made anew", extra={"error": str(error)})
-        note = PublishedNote()
-    lacking = [] if state is None else list(_unnoted(note, state))
+        if are_void(filesystem, paths.root):
+            void_notes(filesystem, paths.root)  # what a crash left of the others
+        note = _carried_note(seams, paths, tier, state)
+        note = replace(note, generation=max(note.generation, state.epoch << CRASHES_BITS))
+        is_anew = True
+    else:
+        is_anew = False
+        if note is None:
+            note = PublishedNote() if state is None else _carried_note(seams, paths, tier, state)
+    if state is None:
+        return note
+    lacking, left_out = _unnoted(note, state), NO_QUEUES
     for row in lacking:
-        assert state is not None
         reader = tier.reader_of(row, state.node)
         file = NotedFile(row.number, reader.end_of_batches)
         uuids = {row.uuid, *(part.uuid for part in row.parts)}
         note = note.with_file(uuids, file, contents_of(reader, row.number))
-    if lacking:
-        note.write(seams.filesystem, paths.root)  # durable before an offset is given behind it
+        left_out = left_out.joined(left_out_before(reader.file))
+    if len(left_out):  # of queues that nothing is left of: they begin where they end
+        gone = GoneRecord(filesystem, paths.root, seams.clock)
+        gone.keep(gone.current.joined(left_out, ()))
+    if lacking or is_anew:
+        note.write(filesystem, paths.root)  # durable before an offset is given behind it
     return note
+
+
+def _carried_note(
+    seams: Seams, paths: DataPaths, tier: Tier, state: ManifestState
+) -> PublishedNote:
+    """Return the note that the store carries, and restore the others that the folder lacks."""
+    row = row_of_notes(state)
+    if row is None:
+        return PublishedNote()
+    notes = fetch_notes(tier.store, row)
+    restore_notes(seams.filesystem, paths.root, notes)
+    found = notes.get(PUBLISHED)
+    return PublishedNote() if found is None else PublishedNote.decode(found, row.object_key)
 
 
 def refuse_unnoted(note: PublishedNote, state: ManifestState) -> None:
     """Raise FencedError when a node that is claimed late has log files that nobody knew here."""
-    lacking = list(_unnoted(note, state))
+    lacking = _unnoted(note, state)
     if lacking:
         raise FencedError(
             f"node {state.node} has {len(lacking)} log files in the store that this folder did not know when "
@@ -71,6 +117,7 @@ def _unnoted(note: PublishedNote, state: ManifestState) -> list[FileRow]:
     rows = (
         row
         for row in state.files_of(LOG_KIND).values()
-        if row.uuid not in note.files and not any(p.uuid in note.files for p in row.parts)
+        if row.uuid not in note.files
+        if not row.parts or not all(part.uuid in note.files for part in row.parts)
     )
     return sorted(rows, key=lambda row: row.number)

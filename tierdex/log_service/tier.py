@@ -81,6 +81,13 @@ class Tier:
         # Why files of the own node are published that are not known here, if there are any.
         self.unknown: Callable[[], str | None] = lambda: None
 
+    @property
+    def store(self) -> Store:
+        """The store. Raises UnavailableError before one is bound."""
+        if self.tails.store is None:
+            raise UnavailableError("the log has no store yet: it is being opened")
+        return self.tails.store
+
     def bind(self, store: Store) -> Shelf:
         """Fetch from `store` from here on; return where what it lists is shown."""
         self.tails.store = store

@@ -30,6 +30,7 @@ import numpy as np
 from tierdex.errors import (
     ClosedError,
     CorruptFileError,
+    FencedError,
     TierdexError,
     UnavailableError,
 )
@@ -151,7 +152,7 @@ class Timer:
         try:
             if self._deliver(_BATCHES_AT_ONCE):
                 return _GATHER_S
-        except ClosedError:
+        except (ClosedError, FencedError):  # whoever has the node delivers
             return _IDLE_S
         except TierdexError as error:
             logger.warning("not delivered", extra={"error": str(error)})

@@ -209,3 +209,27 @@ def test_query_shows_the_message_that_an_entry_names(run, append):
     append(*QUEUE, "the message", "-k", "K", "-i", "M")
     for name in (("-t", "orders", "-k", "K"), ("-i", "M")):
         assert "the message" in run("query", *name, "--show").stdout
+
+
+def test_log_is_handed_over_taken_over_and_adopted(run, append, tmp_path):
+    place = ("--store", "bucket")
+    old, new = ("--data", "old"), ("--data", "new")
+    with MessageLog.open(tmp_path / "old", store="bucket", node="n", journal_bytes=16 << 20) as log:
+        log.append(topic="orders", queue_id=1, body=b"first")
+    run("log", "hand-over", *old, *place, *SMALL)
+    refused = run("log", "take-over", *new, *place, "--node", "n", *SMALL, "-o", "json")
+    assert orjson.loads(refused.stdout) == {"node": "n", "topics": 1}
+    with MessageLog.open(tmp_path / "new", store="bucket", journal_bytes=16 << 20) as log:
+        assert log.append(topic="orders", queue_id=1, body=b"second") == 1
+    third = ("--data", "third", "--node", "n", *SMALL)
+    assert "take-over --lossy" in run("log", "take-over", *third, *place, code=1).stderr
+    run("log", "take-over", *third, *place, "--lossy")
+    adopted = run("adopt", *new, *place, "--node", "rescued", *SMALL, "-o", "json")
+    assert orjson.loads(adopted.stdout)["messages"] == 1
+    with MessageLog.open(tmp_path / "new", store="bucket", journal_bytes=16 << 20) as log:
+        assert (log.node, log.begin_offset("orders", 1), log.end_offset("orders", 1)) == (
+            "rescued",
+            1,
+            2,
+        )
+    run("log", "hand-over", "--data", "nowhere", *place, code=1)

@@ -1,6 +1,6 @@
 """`tierdex adopt`: publish a fenced folder's files under a new node.
 
-Depends on opening, options, output and index_service.
+Depends on opening, options, output, index_service and log_service.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tierdex.app.cli import options
-from tierdex.app.cli.opening import parse_settings
+from tierdex.app.cli.opening import holds_log, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 from tierdex.errors import NotFoundError
@@ -26,10 +26,20 @@ def adopt(
 ) -> None:
     """Publish the files of a data folder, whose node another owner took over, under a new node."""
     from tierdex.index_service.index import Index
+    from tierdex.log_service.message_log import MessageLog
 
     if not data.is_dir():
         raise NotFoundError(f"there is no data folder {data}")
     settings = {**parse_settings(setting), "node": node, "background": False}
+    if holds_log(data):
+        with MessageLog.open(data, store=store, adopt=True, **settings) as log:
+            adopted = log.unpublished_count()
+            for rolls in (log.roll, log.index.roll):  # the index goes up after what it covers
+                rolls()
+                log.run_compaction()
+            status = log.index.compaction_status()
+        write_fields(output, {"node": node, "messages": adopted, **status})
+        return
     with Index.open(data, store=store, adopt=True, **settings) as index:
         index.roll()
         done = index.run_compaction()

@@ -15,6 +15,7 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, reporting, say
 from tierdex.app.cli.log_bench import bench
+from tierdex.app.cli.log_ownership import hand_over, take_over
 from tierdex.app.cli.opening import DEFAULT_DATA, Target, holds_log, opened_log, parse_settings
 from tierdex.app.cli.options import Encoding, Form, Level
 from tierdex.app.cli.output import write_fields, write_rows
@@ -46,6 +47,8 @@ def make_cli() -> typer.Typer:
     )
     for command in (append, read, tail, get, queues, offsets, timers, bench):
         cli.command(command.__name__)(reporting(command))
+    cli.command("hand-over")(reporting(hand_over))
+    cli.command("take-over")(reporting(take_over))
     return cli
 
 

@@ -138,12 +138,14 @@ class Served(NamedTuple):
             if not (self.data is not None and is_reader and has_log):
                 return index, None
             return index, MessageLog.open(self.data, store=self.store, **self.settings)
-        if self.takeover or self.accept_rollback:
+        if self.accept_rollback:
             raise InvalidRequestError(
-                "is not for a folder with a message log: what it holds is published nowhere yet",
-                field="--take-over" if self.takeover else "--accept-rollback",
+                "is not for a message log: its offsets would be given twice",
+                field="--accept-rollback",
             )
-        return None, MessageLog.open(self.data, store=self.store, **self.settings)
+        return None, MessageLog.open(
+            self.data, store=self.store, takeover=self.takeover, **self.settings
+        )
 
 
 def run(

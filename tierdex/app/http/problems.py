@@ -69,6 +69,7 @@ KINDS: dict[type[BaseException], ProblemKind] = {
     errors.FolderInUseError: ProblemKind(
         503, "folder-in-use", "another process writes in the data folder", retry=True
     ),
+    errors.LossyTakeoverError: ProblemKind(409, "lossy-takeover", "the log was not handed over"),
     errors.NodeInUseError: ProblemKind(409, "node-in-use", "another owner of the node is alive"),
     errors.FencedError: ProblemKind(503, "fenced", "another owner took this node over", retry=True),
     errors.ReadOnlyError: ProblemKind(409, "read-only", "this index is read-only"),

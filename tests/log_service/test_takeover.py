@@ -1,0 +1,291 @@
+"""A log goes on at another node's folder: handed over, taken after a crash, adopted; two owners at once."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from tests.log_service.keyed_world import KeyedWorld
+from tests.log_service.log_world import DATA
+from tierdex.clock import ManualClock
+from tierdex.errors import (
+    FencedError,
+    LossyTakeoverError,
+    NodeInUseError,
+    OffsetsReusedError,
+    OwnershipError,
+    UnavailableError,
+)
+from tierdex.filesystem import make_durable_folder
+from tierdex.ids import SeededIds
+from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
+from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.testing.faulty_store import Fault, FaultyStore
+from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
+
+QUEUES = [("a", 0), ("a", 1), ("b", 7)]
+
+
+@pytest.fixture
+def world():
+    world = KeyedWorld()
+    world.store = FaultyStore(world.store)
+    return world
+
+
+def elsewhere(world, disk=None):
+    """Return the same log's world on another disk: an empty one."""
+    other = KeyedWorld()
+    other.disk = disk or SimulatedFileSystem()
+    make_durable_folder(other.disk, DATA)
+    other.store, other.handed, other.acknowledged = world.store, world.handed, world.acknowledged
+    other.now_ms, other.held, other.expired = world.now_ms, world.held, world.expired
+    other.held_acknowledged = world.held_acknowledged
+    return other
+
+
+def fill(world, log, count):
+    for i in range(count):
+        body = b"%d of %d" % (i, len(world.handed))
+        world.append(log, QUEUES[i % 3], body * 5, [f"k{i % 7}"], f"id-{i % 11}", "os")
+
+
+def state_of(world, node="n"):
+    log = ManifestLog(world.store, node, clock=ManualClock(0), ids=SeededIds(1), checkpoint_every=8)
+    return log.refresh()
+
+
+def test_log_that_was_handed_over_goes_on_elsewhere(world):
+    log = world.open()
+    fill(world, log, 40)
+    log.roll()
+    log.run_compaction()
+    fill(world, log, 20)
+    world.hold(log, 5_000_000, b"later", "disk")
+    log.hand_over()
+    with pytest.raises(FencedError, match="handed over"):
+        log.append(topic="a", queue_id=0, body=b"too late")
+    world.look(log)
+    log.close()
+    other = elsewhere(world)
+    with pytest.raises(NodeInUseError, match="takeover"):
+        other.open()
+    log = other.open(takeover=True)
+    other.look(log)
+    fill(other, log, 30)  # `expect_offset` says that offsets go on
+    other.look(log)
+    other.look_at_timed(log, 2)
+    log = other.open_after_a_kill()  # the folder is the owner's by now
+    other.look(log)
+
+
+def test_taken_over_index_goes_on_without_putting_anything_again(world):
+    log = world.open()
+    fill(world, log, 60)
+    log.hand_over()
+    held = sum(info.item_count for info in log.index.files())
+    log.close()
+    other = elsewhere(world)
+    log = other.open(takeover=True)
+    log.catch_up()
+    assert sum(info.item_count for info in log.index.files()) == held
+
+
+def test_crash_without_the_old_disk_needs_a_lossy_takeover_and_a_refusal_changes_nothing(world):
+    log = world.open()
+    fill(world, log, 30)
+    log.roll()
+    log.run_compaction()
+    kept = {queue: len(held) for queue, held in world.handed.items()}
+    reader = log.reader("a", 0)
+    assert len(list(reader)) == kept["a", 0]
+    fill(world, log, 30)
+    seen = log.reader("a", 0, visible="os")
+    assert len(list(seen)) > kept["a", 0]
+    before = state_of(world).number
+    other = elsewhere(world)
+    with pytest.raises(LossyTakeoverError, match='takeover="lossy"'):
+        other.open(takeover=True)
+    assert state_of(world).number == before
+    fill(world, log, 3)  # its owner was not fenced
+    for queue, count in kept.items():
+        del other.handed[queue][count:]
+    taken = other.open(takeover="lossy")
+    other.look(taken)
+    fill(other, taken, 60)
+    other.look(taken)
+    again = taken.reader("a", 0, kept["a", 0], generation=reader.generation, visible="os")
+    assert [m.body for m in again] == [body for body, _, _ in other.handed["a", 0]][kept["a", 0] :]
+    with pytest.raises(OffsetsReusedError):
+        list(taken.reader("a", 0, seen.offset, generation=seen.generation))
+
+
+@pytest.mark.parametrize("nth", [3, 15, 30, 45, 60, 75, 90])
+def test_lost_owner_that_had_crashed_before_shares_no_generation_with_the_next(world, nth):
+    log = world.open()
+    fill(world, log, 30)
+    log.roll()
+    log.run_compaction()
+    kept = {queue: len(held) for queue, held in world.handed.items()}
+    for _ in range(3):  # generations that were never published
+        log = world.open_after_a_kill()
+        fill(world, log, 6)
+    seen = log.reader("a", 0, visible="os")
+    list(seen)
+    other = elsewhere(world)
+    for queue, count in kept.items():
+        del other.handed[queue][count:]
+    other.disk.crash_at(nth)
+    with pytest.raises(SimulatedCrash):
+        other.open(takeover="lossy").close()
+    other.disk = other.disk.restart()
+    taken = other.open(takeover="lossy")
+    fill(other, taken, 60)
+    with pytest.raises(OffsetsReusedError):
+        list(taken.reader("a", 0, seen.offset, generation=seen.generation))
+
+
+def test_stale_owner_stops_and_counts_what_it_alone_has(world):
+    log = world.open()
+    fill(world, log, 30)
+    log.roll()
+    log.run_compaction()
+    kept = {queue: list(held) for queue, held in world.handed.items()}
+    other = elsewhere(world)
+    other.handed = dict(kept)
+    taken = other.open(takeover="lossy")
+    fill(world, log, 6)  # it does not know yet
+    log.roll()
+    objects = {each.key for each in world.store.list("nodes/n/files/")}
+    with pytest.raises(FencedError):
+        log.run_compaction()
+    with pytest.raises(FencedError, match=r"6 messages .* adopt"):
+        log.append(topic="a", queue_id=0, body=b"stopped")
+    assert log.unpublished_count() == 6
+    assert len(log.read("a", 0, 0).messages) == len(world.handed["a", 0])  # it only answers
+    assert {row.object_key for row in state_of(world).files.values()} <= objects
+    fill(other, taken, 9)
+    other.look(taken)
+
+
+def test_adopted_tail_is_a_log_of_its_own_with_its_entries(world):
+    log = world.open()
+    fill(world, log, 30)
+    log.roll()
+    log.run_compaction()
+    begins = {queue: len(held) for queue, held in world.handed.items()}
+    other = elsewhere(world)
+    other.handed = {queue: list(held) for queue, held in world.handed.items()}
+    taken = other.open(takeover="lossy")
+    fill(world, log, 30)
+    log.get("a", key="k1")
+    log.close()
+    with pytest.raises(NodeInUseError):
+        world.open()
+    with pytest.raises(OwnershipError, match="adopt"):
+        world.open(takeover=True)
+    elsewhere(world).open(node="used").close()
+    with pytest.raises(NodeInUseError, match="unused"):
+        world.open(adopt=True, node="used", takeover=True)
+    world.expired = begins  # they are with the node that it was
+    adopted = world.open(adopt=True, node="n2")
+    world.look(adopted)
+    adopted.roll()
+    adopted.run_compaction()
+    world.look(adopted)
+    fill(world, adopted, 12)
+    adopted.close()
+    assert state_of(world, "n2").files_of(LOG_KIND)
+    again = world.open(node="n2")
+    world.look(again)
+    fill(other, taken, 12)
+    other.look(taken)
+
+
+def test_expired_queues_go_on_where_they_ended_on_another_disk(world):
+    log = world.open()
+    fill(world, log, 30)
+    log.roll()
+    log.run_compaction()
+    world.expire(log)
+    ends = {queue: log.end_offset(*queue) for queue in QUEUES}
+    assert state_of(world).files_of(NOTES_KIND)
+    other = elsewhere(world)
+    taken = other.open(takeover="lossy")
+    assert {queue: taken.end_offset(*queue) for queue in QUEUES} == ends
+    fill(other, taken, 9)
+    other.look(taken)
+
+
+def test_folder_that_had_the_node_before_is_as_good_as_an_empty_one(world):
+    log = world.open()
+    fill(world, log, 30)
+    world.expired = {}
+    log.hand_over()
+    log.close()
+    other = elsewhere(world)
+    log = other.open(takeover=True)
+    fill(other, log, 30)
+    log.roll()
+    log.run_compaction()
+    other.expire(log)
+    fill(other, log, 9)
+    log.hand_over()
+    log.close()
+    log = world.open(takeover=True)
+    world.look(log)
+    fill(world, log, 9)
+    world.look(log)
+
+
+def test_dead_store_lets_nobody_take_a_log_over_and_a_failed_hand_over_goes_on(world):
+    log = world.open()
+    fill(world, log, 12)
+    with world.store.outage():
+        with pytest.raises(UnavailableError):
+            log.hand_over()
+        fill(world, log, 3)
+        with pytest.raises(UnavailableError, match="taken over"):
+            elsewhere(world).open(takeover=True)
+    log.hand_over()
+    log.close()
+    other = elsewhere(world)
+    log = other.open(takeover=True)
+    other.look(log)
+
+
+def test_release_whose_answer_was_lost_takes_no_appends_until_it_is_known(world):
+    log = world.open()
+    fill(world, log, 12)
+    log.roll()
+    log.run_compaction()
+    log.index.roll()
+    log.run_compaction()
+    world.store.fail("put_if_absent", nth=1, fault=Fault.FAIL_AFTER)
+    with pytest.raises(UnavailableError):
+        log.hand_over()
+    with pytest.raises(FencedError, match="handed over"):
+        log.append(topic="a", queue_id=0, body=b"who knows")
+    log.hand_over()
+    log.close()
+    elsewhere(world).open(takeover=True)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8, 12, 16, 20, 24, 30, 36, 44, 52, 60])
+def test_power_cut_within_a_takeover_loses_nothing(world, nth):
+    log = world.open()
+    fill(world, log, 30)
+    world.expire(log) if nth % 2 else None
+    log.hand_over()
+    log.close()
+    other = elsewhere(world)
+    other.disk.crash_at(nth, after=bool(nth % 3))
+    with contextlib.suppress(SimulatedCrash):
+        other.open(takeover=True)
+    other.disk = other.disk.restart()
+    taken = other.open(takeover=True)
+    other.look(taken)
+    fill(other, taken, 9)
+    other.look(taken)
+    other.look_at_timed(taken, 2)

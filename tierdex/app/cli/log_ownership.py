@@ -1,0 +1,61 @@
+"""`tierdex log hand-over` and `take-over`: move a message log to another machine, or on from a lost one.
+
+Depends on options, opening, output, errors and log_service.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from tierdex.app.cli import options
+from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_fields
+from tierdex.errors import NotFoundError
+
+
+def hand_over(
+    data: options.Data = None,
+    store: options.Store = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds until everything has to be published.")
+    ] = 600.0,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Publish everything, and release the node of a log that nobody serves: another folder goes on."""
+    from tierdex.log_service.message_log import MessageLog
+
+    folder = data or DEFAULT_DATA
+    if not holds_log(folder):
+        raise NotFoundError(f"{folder} holds no message log: is the path right?")
+    with MessageLog.open(folder, store=store, **parse_settings(setting)) as log:
+        log.hand_over(timeout=timeout)
+        node = log.node
+    write_fields(output, {"node": node, "released": True})
+
+
+def take_over(
+    node: Annotated[str, typer.Option(help="The log's node.")],
+    data: options.Data = None,
+    store: options.Store = None,
+    lossy: Annotated[
+        bool,
+        typer.Option(
+            "--lossy",
+            help="The log was not handed over, and its disk is gone: give up what was not published.",
+        ),
+    ] = False,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Let a folder go on with a log that another folder had: it owns the log's node from then on."""
+    from tierdex.log_service.message_log import MessageLog
+
+    settings = {**parse_settings(setting), "node": node}
+    takeover: bool | Literal["lossy"] = "lossy" if lossy else True
+    with MessageLog.open(data or DEFAULT_DATA, store=store, takeover=takeover, **settings) as log:
+        topics = len(log.topics())
+    write_fields(output, {"node": node, "topics": topics})

@@ -1,0 +1,158 @@
+"""What a log's folder notes of itself, carried in the store: whoever takes the node over goes on from it.
+
+::
+
+    DATA/log/ GONE, PUBLISHED, INDEXED  --one object, one row of kind `notes`-->  the next owner's folder
+
+    expiry     in the commit that removes files: where their queues ended is not lost with the disk
+    hand-over  says whose `released` it is: all that this owner ever acknowledged is published
+
+A row counts as released while the owner that it names has the node: the next claim ends that by itself.
+The manifest may list files that were published since: `published_queues` asks those themselves.
+
+Depends on errors, lifecycle, whole_file and the store.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import google_crc32c
+
+from tierdex.errors import CorruptFileError, FloorError
+from tierdex.lifecycle.changes import carry_notes
+from tierdex.lifecycle.manifest import NOTES_KIND, FileRow
+from tierdex.lifecycle.paths import StorePaths
+from tierdex.lifecycle.topic_set import topic_set
+from tierdex.whole_file import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tierdex.compactor.components import CompactorComponents
+    from tierdex.filesystem import FileSystem
+    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.storage_layer.base import Store
+
+GONE: Final = "GONE"
+PUBLISHED: Final = "PUBLISHED"
+INDEXED: Final = "INDEXED"
+CLOSED: Final = "CLOSED"
+_CARRIED: Final = (GONE, INDEXED, PUBLISHED)
+_TAKING: Final = (
+    b"a takeover of the node was begun\n"  # no note of published files: it does not verify
+)
+_FLOOR_ATTEMPTS: Final = 5
+
+
+def is_released(state: ManifestState) -> bool:
+    """Say whether the node's owner handed it over, and nobody claimed it since."""
+    row = row_of_notes(state)
+    return row is not None and json.loads(row.schema)["released"] == state.owner.hex()
+
+
+def row_of_notes(state: ManifestState) -> FileRow | None:
+    """Return the row of the carried notes, None where none were carried yet."""
+    return next(iter(state.files_of(NOTES_KIND).values()), None)
+
+
+def fetch_notes(store: Store, row: FileRow) -> Mapping[str, bytes]:
+    """Return the notes by name. Raises CorruptFileError, and what the store raises."""
+    data = store.get(row.object_key, 0, row.bytes)
+    if len(data) != row.bytes or google_crc32c.value(data) != row.tail_crc:
+        raise CorruptFileError(row.object_key, "is not the object that the manifest lists")
+    line, _, rest = data.partition(b"\n")
+    notes, begin = {}, 0
+    for name, size in json.loads(line):
+        notes[name] = rest[begin : begin + size]
+        begin += size
+    return notes
+
+
+def restore_notes(filesystem: FileSystem, root: Path, notes: Mapping[str, bytes]) -> None:
+    """Write the notes that a log's folder lacks, all but that of published files. Raises OSError."""
+    for name in (GONE, INDEXED):
+        if name in notes and not filesystem.exists(root / name):
+            replace_file(filesystem, root / name, notes[name])
+
+
+def void_notes(filesystem: FileSystem, root: Path) -> None:
+    """Make the folder's own notes void, durably: from here on the node's past is asked of the store only.
+
+    They are of another ownership than the one that is about to be claimed. Raises OSError.
+    """
+    replace_file(filesystem, root / PUBLISHED, _TAKING)
+    for name in (GONE, INDEXED, CLOSED):
+        filesystem.unlink(root / name)
+    filesystem.sync_folder(root)
+
+
+def are_void(filesystem: FileSystem, root: Path) -> bool:
+    """Say whether the folder's notes are void, and were not made anew yet. Raises OSError."""
+    path = root / PUBLISHED
+    if not filesystem.exists(path):
+        return False
+    with closing(filesystem.open(path)) as file:
+        return bytes(file.read_at(0, len(_TAKING))) == _TAKING
+
+
+def carry(
+    components: CompactorComponents, root: Path, *, is_released: bool, gone: Sequence[bytes] = ()
+) -> None:
+    """Publish the folder's notes, and remove the files `gone` with the same commit.
+
+    Raises OSError, FencedError, and what the store raises: then nothing was removed.
+    """
+    data = _pack(components.filesystem, root)
+    node = components.claim.get()
+    released = node.owner.hex() if is_released else ""
+    for attempt in range(_FLOOR_ATTEMPTS):
+        uuid = components.ids.uuid()
+        key = StorePaths(components.settings.node).file_object(node.state.number, uuid)
+        row = _make_row(components, uuid, key, data, released)
+        components.store.put(key, data)
+        try:
+            node.commit(partial(carry_notes, row=row, gone=gone))
+        except FloorError:  # garbage collection passed the name meanwhile
+            if attempt + 1 == _FLOOR_ATTEMPTS:
+                raise
+            node.refresh()
+        else:
+            return
+
+
+def _pack(filesystem: FileSystem, root: Path) -> bytes:
+    notes = {}
+    for name in _CARRIED:
+        if filesystem.exists(root / name):
+            with closing(filesystem.open(root / name)) as file:
+                notes[name] = bytes(file.read_at(0, file.size()))
+    line = json.dumps([[name, len(data)] for name, data in notes.items()])
+    return line.encode() + b"\n" + b"".join(notes.values())
+
+
+def _make_row(
+    components: CompactorComponents, uuid: bytes, key: str, data: bytes, released: str
+) -> FileRow:
+    now_ms = components.clock.now_ms()
+    return FileRow(
+        uuid=uuid,
+        number=components.next_number(),
+        object_key=key,
+        bytes=len(data),
+        item_count=0,
+        slot_count=0,
+        min_time=0,
+        max_time=0,
+        begin_ms=now_ms,
+        sealed_at_ms=now_ms,
+        sidecar_position=0,  # all of it
+        tail_crc=google_crc32c.value(data),
+        topics=topic_set(()),
+        schema=json.dumps({"released": released}),
+        kind=NOTES_KIND,
+    )
