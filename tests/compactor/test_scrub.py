@@ -31,8 +31,7 @@ def scrubber(index):
     return Scrubber(
         compactor.components,
         claims=compactor.claims,
-        kept_sidecar=lambda row: None,
-        forget_sidecar=lambda uuid: None,
+        scrub_sidecar=lambda row: True,
     )
 
 

@@ -59,9 +59,7 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path, clock):
     compaction = parts.writing.compactor.components
     sidecars = parts.read_view._manifests._sidecars
     claims = parts.writing.compactor.claims
-    scrubber = Scrubber(
-        compaction, claims=claims, kept_sidecar=sidecars.kept, forget_sidecar=sidecars.forget
-    )
+    scrubber = Scrubber(compaction, claims=claims, scrub_sidecar=sidecars.scrub)
     scrubber.step()
     assert path.exists()
     for share in range(40, 96, 5):
@@ -117,8 +115,7 @@ def test_scrub_quarantines_a_damaged_local_file(make_index, tmp_path):
     scrubber = Scrubber(
         compactor.components,
         claims=compactor.claims,
-        kept_sidecar=lambda row: None,
-        forget_sidecar=lambda uuid: None,
+        scrub_sidecar=lambda row: True,
     )
     scrubber.step()
     answer = index.query("orders", key="A")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.log_service.keyed_world import KeyedWorld, copy_of
 from tests.log_service.log_world import DATA, open_log
+from tests.log_service.test_retention import DAY
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.index_service.index import Index
 from tierdex.indexfile.columns import ItemColumns
@@ -302,3 +303,25 @@ def test_journal_that_was_indexed_is_not_indexed_again_once_it_is_compacted():
     world.look(log)
     assert sum(file.item_count for file in log.index.files()) == 30
     log.close()
+
+
+def test_index_file_that_was_sealed_before_its_journal_stays_as_long_as_the_messages():
+    world = KeyedWorld()
+    log = world.open(retention=DAY)
+    world.append(log, ("a", 0), b"x", ["k"])
+    log.catch_up()
+    log.index.roll()
+    log.run_compaction()
+    world.advance(log, 3_600_000)
+    log.roll()
+    log.run_compaction()
+    assert {file.state for file in log.index.files() if file.item_count} == {"uploaded"}
+    world.advance(log, round(DAY * 1000) - 60_000)
+    assert log.index.expire(before=world.now_ms - round(DAY * 1000), dry_run=True) == []
+    log.run_compaction()
+    assert log.begin_offset("a", 0) == 0
+    assert [m.body for m in log.get("a", key="k")] == [b"x"]
+    world.advance(log, 120_000)
+    log.run_compaction()
+    assert log.begin_offset("a", 0) == 1
+    assert [file for file in log.index.files() if file.state == "uploaded"] == []

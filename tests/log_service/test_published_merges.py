@@ -10,6 +10,7 @@ from tests.log_service.test_publish import state_of, states
 from tests.log_service.test_retention import DAY
 from tierdex.clock import ManualClock
 from tierdex.errors import FencedError, UnavailableError
+from tierdex.fileparts.layout import Part
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifest import LOG_KIND
 from tierdex.lifecycle.manifest_log import ManifestLog
@@ -311,3 +312,25 @@ def test_index_keeps_its_entries_after_a_merged_file_has_expired(world):
     log = world.open(item_capacity=10_000, **FOUR)
     assert [info.item_count for info in log.index.files()] == held
     assert log.end_offset("a", 0) == 10
+
+
+def test_scrubber_drops_a_damaged_sidecar_and_the_next_read_fetches_it(world):
+    log = world.open(scrub_interval=60.0)
+    publish_file(world, log, 0)
+    [row] = log_rows(world)
+    tails, scrubber = log._components.tier.tails, log._components.writing.scrubber
+    path = DATA / "log/uploaded" / f"{log.files()[0].file_id}-{row.uuid.hex()}"
+    scrubber.step()
+    assert world.disk.exists(path)
+    # Of a block that its opening does not look at: the filter's.
+    begin = tails.kept(row).footer.part(Part.FILTER, path).position - row.sidecar_position
+    file = world.disk.open(path, writable=True)
+    file.write_at(begin, bytes(each ^ 255 for each in file.read_at(begin, 8)))
+    tails.close()  # as the next process finds it
+    world.advance(log, 61_000)
+    scrubber.step()
+    assert not world.disk.exists(path)
+    gets = world.store.calls("get")
+    world.look(log)
+    assert world.store.calls("get") > gets
+    assert world.disk.exists(path)

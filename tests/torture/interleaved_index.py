@@ -102,8 +102,7 @@ class InterleavedIndex:
             compactor.local, compactor.store, parts.read_view,
             PutFlusher(parts.settings, parts.writing.writer),
             WriterTending(parts.writing.writer, parts.forgetter),
-            Scrubber(compactor.components, claims=compactor.claims, kept_sidecar=lambda row: None,
-                     forget_sidecar=lambda uuid: None),
+            Scrubber(compactor.components, claims=compactor.claims, scrub_sidecar=lambda row: True),
             OwnerSign(compactor.components, on_fenced=compactor.fence),
         ]  # fmt: skip
         if self.has_faults:

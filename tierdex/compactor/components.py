@@ -50,6 +50,11 @@ def always(handle: FileHandle) -> bool:
     return True
 
 
+def as_it_says(row: FileRow) -> FileRow:
+    """Return the row: entries of no log are as old as their file."""
+    return row
+
+
 def note_nothing(handle: FileHandle) -> None:
     """Return at once: an index of no log notes nothing more before a local copy goes."""
 
@@ -88,6 +93,7 @@ class CompactorComponents:
     before_seal: Callable[[], None] = already_durable
     may_publish: Callable[[FileHandle], bool] = always
     before_drop: Callable[[FileHandle], None] = note_nothing
+    dated: Callable[[FileRow], FileRow] = as_it_says  # with the age of the messages that it names
     # What files that are written leave out, and published files of this node that are to be written anew.
     forgotten: Callable[[], ForgottenEntries] = lambda: NOTHING_FORGOTTEN
     files_to_rewrite: Callable[[], list[FileRow]] = list

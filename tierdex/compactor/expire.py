@@ -34,13 +34,15 @@ def commit_rules(node: OwnedNode, settings: Settings) -> None:
 def due_for_expiry(components: CompactorComponents, before_ms: int | None = None) -> list[FileRow]:
     """Return this node's published files that may be removed now, oldest first.
 
-    A file whose local copy still answers queries stays until that copy is dropped.
+    A file whose local copy still answers queries stays until that copy is dropped. One beside a log stays
+    as long as the messages that it names.
     """
     state = components.claim.get().state
     now_ms = components.clock.now_ms()
     answering = local_uuids(components)
     rows = plan_expiry(state.index_files.values(), state.retention, now_ms, before_ms=before_ms)
-    return [row for row in rows if row.uuid not in answering]
+    dated = (components.dated(row) for row in rows if row.uuid not in answering)
+    return plan_expiry(dated, state.retention, now_ms, before_ms=before_ms)
 
 
 def local_uuids(components: CompactorComponents) -> set[bytes]:

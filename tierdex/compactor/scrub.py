@@ -5,7 +5,7 @@ interval divided by the number of files as the pause. A step before the end of t
 nothing, so that waking the thread makes no file due. A damaged local file is quarantined and named
 in answers. A damaged sidecar is dropped; the next query fetches it from the store.
 
-Depends on lifecycle and indexfile.
+Depends on errors, lifecycle, kind and unit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.kind import Work
     from tierdex.compactor.unit import FileClaims
-    from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import FileRow
 
@@ -43,17 +42,15 @@ class Scrubber:
         components: Work,
         *,
         claims: FileClaims,
-        kept_sidecar: Callable[[FileRow], CompactedFile | None],
-        forget_sidecar: Callable[[bytes], None],
+        scrub_sidecar: Callable[[FileRow], bool],
     ) -> None:
         """A file is claimed while it is quarantined, so that the compactor does not work on it.
 
-        `kept_sidecar` opens a cached sidecar without a request; None when it is not cached.
+        `scrub_sidecar` verifies a published file's sidecar if it is here; False: it was damaged, and dropped.
         """
         self._components = components
         self._claims = claims
-        self._kept_sidecar = kept_sidecar
-        self._forget_sidecar = forget_sidecar
+        self._scrub_sidecar = scrub_sidecar
         self._last: tuple[int, str] = (-1, "")
         self._scrubbed_at = float("-inf")
 
@@ -76,8 +73,8 @@ class Scrubber:
             if handle.state in LOCAL_STATES:
                 if not self._scrub_file(handle):
                     self._last = before
-            elif handle.row is not None:
-                self._scrub_sidecar(handle.row, handle.file_id)
+            elif handle.row is not None and not self._scrub_sidecar(handle.row):
+                logger.warning("damaged sidecar dropped", extra={"file_id": handle.file_id})
         self._components.progress.count(scrubbed=1)
         return min(pause, _LOOK_EVERY_S)
 
@@ -102,11 +99,3 @@ class Scrubber:
             if is_ours and self._components.table.get(*handle.key) is handle:
                 self._components.quarantine(handle, "; ".join(wrong[:3]))
             return is_ours
-
-    def _scrub_sidecar(self, row: FileRow, file_id: str) -> None:
-        sidecar = self._kept_sidecar(row)
-        if sidecar is None:
-            return
-        if sidecar.directory.damaged_blocks(row.uuid) or sidecar.filter.damaged_partitions():
-            logger.warning("damaged sidecar dropped", extra={"file_id": file_id})
-            self._forget_sidecar(row.uuid)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
     from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
 
 
 class Leader(Protocol):
@@ -93,6 +93,10 @@ class Leader(Protocol):
 
     def note_published(self, handle: FileHandle) -> None:
         """Note, durably, how far a published index file goes, before its local copy does."""
+        ...
+
+    def dated(self, row: FileRow) -> FileRow:
+        """Return an index file's row, sealed when the last log file was whose messages it may name."""
         ...
 
     def refuse(self, error: FencedError) -> None:

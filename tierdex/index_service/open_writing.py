@@ -24,6 +24,7 @@ from tierdex.compactor.components import (
     CompactorComponents,
     already_durable,
     always,
+    as_it_says,
     note_nothing,
 )
 from tierdex.compactor.expire import commit_rules
@@ -334,6 +335,7 @@ class _OwnerOpening:
             note_number=self._folder_number.note,
             before_seal=already_durable if self._leader is None else self._leader.make_durable,
             may_publish=always if self._leader is None else self._leader.may_publish,
+            dated=as_it_says if self._leader is None else self._leader.dated,
             before_drop=note_nothing if self._leader is None else self._leader.note_published,
             forgotten=lambda: view.manifests.ages.forgotten,
             files_to_rewrite=forgetter.files_to_rewrite,
@@ -390,8 +392,7 @@ class _OwnerOpening:
         return Scrubber(
             compaction,
             claims=compactor.claims,
-            kept_sidecar=self._view.sidecars.kept,
-            forget_sidecar=self._view.sidecars.forget,
+            scrub_sidecar=self._view.sidecars.scrub,
         )
 
     def _wake(self, *names: str) -> None:

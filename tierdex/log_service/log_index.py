@@ -14,6 +14,7 @@ and indexfile.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tierdex.compactor.worker import STORE_WORKER
@@ -26,6 +27,7 @@ from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.dispatcher import Dispatcher
 from tierdex.log_service.indexed_note import note_indexed, read_indexed
 from tierdex.log_service.levels import Level
+from tierdex.value_rules import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
     from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.log_service.committer import Committer
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.key_lookups import Lookup
@@ -286,6 +288,14 @@ class LogIndex:
             if any(part.uuid == covers.uuid for each in local for part in each.reader.parts):
                 return False
         return covers.uuid in self._log.gone.current.files or self.is_published(covers.uuid)
+
+    def dated(self, row: FileRow) -> FileRow:
+        sealed_ms = row.sealed_at_ms
+        with self.table.snapshot() as snapshot:
+            for handle in snapshot.file_list.iterate():
+                if handle.node == self.node and handle.begin_ms <= row.sealed_at_ms:
+                    sealed_ms = max(sealed_ms, handle.sealed_at_ms or INT64_MAX)  # or it grows
+        return replace(row, sealed_at_ms=sealed_ms)
 
     def holds(self, source: Source) -> bool:
         with self.table.snapshot() as snapshot:

@@ -400,9 +400,7 @@ class _OwnerOpening:
         retention = LogRetention(seams, work, kind, self.gone, claims, timer.needs)
         retention.keep_rules()
         merging = LogMerging(seams, self._paths, work, kind, self.gone, claims)
-        scrubber = Scrubber(
-            work, claims=claims, kept_sidecar=lambda row: None, forget_sidecar=lambda uuid: None
-        )
+        scrubber = Scrubber(work, claims=claims, scrub_sidecar=self.tier.tails.scrub)
         local_work = LocalWork(work, kind, on_compacted=lambda: _wake_publisher(components))
 
         def housekeeping() -> Iterator[Unit]:

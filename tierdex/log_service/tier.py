@@ -48,6 +48,9 @@ class LogTails(TailCache[GroupedFile]):
 
         return GroupedFile(tail, read, position=row.sidecar_position, name=name)
 
+    def _is_damaged(self, tail: GroupedFile) -> bool:
+        return bool(tail.blocks.damaged() or tail.filter.damaged_partitions())
+
     def forget(self, uuid: bytes) -> None:
         """Drop what is kept of a file."""
         self.fetched.forget(uuid)

@@ -1,10 +1,10 @@
 """`verify`: every checksum and every invariant of every published file, one task a file.
 
-Each node has a row too, since its manifest may be unreadable. The whole object is read: header,
-pages, directory, filter, statistics, dictionaries; and it is compared with its manifest row.
-Problems are words, one row a file.
+Each node has a row too, since its manifest may be unreadable. The whole object is read, of an index or of a
+log: header, pages, directory, filter, statistics, dictionaries; and it is compared with its manifest row.
+Problems are words, one row a file. (`tierdex verify` also looks whether queues go on from file to file.)
 
-Depends on snapshot, indexfile, compactor, lifecycle, job_store and numbered_tasks.
+Depends on snapshot, indexfile, compactor, lifecycle, log_service, job_store and numbered_tasks.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from tierdex.errors import TierdexError
 from tierdex.indexfile import layout
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
+from tierdex.lifecycle.manifest import LOG_KIND
 from tierdex.lifecycle.topic_set import listed_topics
+from tierdex.log_service.whole_object import check_object
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.numbered_tasks import numbered_frame
-from tierdex.pipeline.snapshot import read_store, snapshot_of
+from tierdex.pipeline.snapshot import log_files_of, read_store, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +56,11 @@ def verify(
 
     link = StoreLink.of(store_url, options)
     readings = read_store(link.open(), nodes)
-    files = snapshot_of([each.state for each in readings], SystemClock().now_ms()).files
+    now_ms = SystemClock().now_ms()
+    files = [
+        *snapshot_of([each.state for each in readings], now_ms).files,
+        *(file for each in readings for file in log_files_of(each.state, now_ms)),
+    ]
     manifests = [_node_row(reading) for reading in readings]
 
     def verify_one(number: int) -> bytes:
@@ -93,6 +99,8 @@ def _node_row(reading: NodeReading) -> dict[str, Any]:
 def check_published(store: Store, row: FileRow) -> list[str]:
     """Return the broken rules of an object, in words; empty when it is sound."""
     try:
+        if row.kind == LOG_KIND:
+            return check_object(store, row)
         file = open_published(store, row)
         header = decode_header(
             store.get(row.object_key, 0, layout.HEADER_BYTES), row.object_key, form=Form.COMPACTED

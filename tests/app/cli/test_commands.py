@@ -13,7 +13,7 @@ from tests.app.cli.conftest import SMALL
 from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.rocketmq.rocketmq_files import make_vector
 from tierdex.app.cli.commands import COMMANDS
-from tierdex.app.cli.cost import Prices, Requests, counted_requests, monthly_bill
+from tierdex.app.cli.cost import Prices, Requests, Stored, counted_requests, monthly_bill
 from tierdex.app.keys import KeyFile, Scope
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
@@ -281,14 +281,16 @@ def test_service_is_not_exposed_without_keys(run, tmp_path):
 
 def test_bill_is_storage_and_requests():
     requests = Requests(puts=10, live_records=20, lists=30, refreshes=40, lookups=1000, peers=5)
-    bill = monthly_bill([1 << 30, 1 << 30], 1 << 27, requests, Prices(0.02, 0.001, 0.0001))
+    index, log = Stored(2, 1 << 27, 2 << 30), Stored(3, 1000, 1 << 30)
+    bill = monthly_bill(index, log, requests, Prices(0.02, 0.001, 0.0001))
     assert bill["bytes_an_item"] == 16.0
-    assert bill["storage_usd_month"] == pytest.approx(0.04)
+    assert bill["log_bytes"] == 1 << 30
+    assert bill["storage_usd_month"] == pytest.approx(0.06)
     assert bill["writes_usd_month"] == pytest.approx(0.03)
     assert bill["refreshes_usd_month"] == pytest.approx(0.034)
     assert bill["lookups_usd_month"] == pytest.approx(0.1)
-    assert bill["total_usd_month"] == pytest.approx(0.204)
-    assert bill["uploads_usd_once"] == pytest.approx(0.004)
+    assert bill["total_usd_month"] == pytest.approx(0.224)
+    assert bill["uploads_usd_once"] == pytest.approx(0.01)
 
 
 def test_a_service_tells_the_requests_of_a_bill_by_its_metrics():

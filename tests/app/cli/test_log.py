@@ -233,3 +233,31 @@ def test_log_is_handed_over_taken_over_and_adopted(run, append, tmp_path):
             2,
         )
     run("log", "hand-over", "--data", "nowhere", *place, code=1)
+
+
+def test_tools_of_a_store_know_its_log_files(run, append, tmp_path):
+    append(*QUEUE, "x" * 500, "-k", "a")
+    with MessageLog.open(tmp_path / "data", background=False, journal_bytes=16 << 20) as log:
+        log.roll()
+        log.run_compaction()
+        log.index.roll()
+        log.run_compaction()
+    store = "data/store"
+    listed = orjson.loads(run("files", "--store", store, "-o", "json").stdout)["files"]
+    assert [(file["kind"], file["item_count"]) for file in listed] == [("index", 1), ("log", 1)]
+    bill = orjson.loads(run("cost", "--store", store, "-o", "json").stdout)
+    assert (bill["files"], bill["log_files"], bill["log_messages"]) == (1, 1, 1)
+    assert bill == orjson.loads(run("cost", "-o", "json").stdout)
+    assert bill["log_bytes"] == listed[1]["bytes"]
+    found = orjson.loads(run("verify", store, "--entries", "-o", "json").stdout)["files"]
+    assert len(found) == 4  # the node, the index file, the log file, the entries
+    [key] = [
+        key
+        for key in (tmp_path / store).rglob("files/*")
+        if key.stat().st_size == bill["log_bytes"]
+    ]
+    damaged = bytearray(key.read_bytes())
+    damaged[4200] ^= 1
+    key.write_bytes(damaged)
+    found = orjson.loads(run("verify", store, "-o", "json", code=1).stdout)["files"]
+    assert [each["sound"] for each in found] == [True, True, False]

@@ -65,8 +65,7 @@ def test_they_are_not_the_compactors_nor_the_scrubbers(index, folder):
     scrubber = Scrubber(
         compactor.components,
         claims=compactor.claims,
-        kept_sidecar=lambda row: None,
-        forget_sidecar=lambda uuid: None,
+        scrub_sidecar=lambda row: True,
     )
     for _ in range(3):
         scrubber.step()

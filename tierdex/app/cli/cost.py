@@ -1,9 +1,10 @@
 """`tierdex cost`: the monthly bill of a store, from what is published, given prices, and what is asked.
 
-Arithmetic over `files()` and `nodes()`: storage, PUTs of files and live records, LISTs and GETs of readers
-that refresh, GETs of lookups. With the URL of a running service its metrics tell what it really sends.
+Arithmetic over the files of index and logs, and `nodes()`: storage, PUTs of files and live records, LISTs and
+GETs of readers that refresh, GETs of lookups. With the URL of a running service its metrics tell what it
+really sends.
 
-Depends on the other modules of this folder, clock, settings and storage_layer.
+Depends on the other modules of this folder, clock, lifecycle, settings and storage_layer.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from tierdex.app.cli.exits import Exit, tell_unread
 from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
+from tierdex.app.cli.stored_logs import stored_logs
 from tierdex.clock import SystemClock
+from tierdex.lifecycle.manifest import LOG_KIND
 from tierdex.settings import load_settings
 from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, OTHER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 _GIB = 1 << 30
 _MONTH_S = 30 * 86_400
@@ -41,6 +44,19 @@ class Prices(NamedTuple):
     gib_month: float
     put: float
     get: float
+
+
+class Stored(NamedTuple):
+    """The published files of one kind, together."""
+
+    files: int
+    items: int  # entries, or messages
+    bytes: int
+
+    @classmethod
+    def of(cls, files: Iterable[Any]) -> Stored:
+        listed = list(files)
+        return cls(len(listed), sum(f.item_count for f in listed), sum(f.bytes for f in listed))
 
 
 class Requests(NamedTuple):
@@ -78,6 +94,7 @@ def cost(
     now_ms = SystemClock().now_ms()
     with opened_for_reading(target, parse_settings(setting)) as index:
         published = [file for file in index.files() if file.state == "uploaded"]
+        published += stored_logs(target)
         nodes = index.nodes()
         metrics = index.metrics() if url is not None else None
     settings = load_settings(**parse_settings(setting))
@@ -96,8 +113,8 @@ def cost(
     if metrics is not None:
         requests, document["counted_by_service_s"] = counted_requests(metrics, now_ms / 1000)
     document |= monthly_bill(
-        [file.bytes for file in published],
-        sum(file.item_count for file in published),
+        Stored.of(file for file in published if file.kind != LOG_KIND),
+        Stored.of(file for file in published if file.kind == LOG_KIND),
         requests,
         Prices(gib_month_usd, put_usd, get_usd),
     )
@@ -136,20 +153,21 @@ def counted_requests(metrics: str, now_s: float) -> tuple[Requests, float]:
     return found, round(seconds)
 
 
-def monthly_bill(
-    sizes: list[int], items: int, requests: Requests, prices: Prices
-) -> dict[str, Any]:
-    """Return the lines of the bill in USD. `sizes` are bytes of files; each took two PUTs, once."""
-    stored = sum(sizes) / _GIB * prices.gib_month
+def monthly_bill(index: Stored, log: Stored, requests: Requests, prices: Prices) -> dict[str, Any]:
+    """Return the lines of the bill in USD, of files of index and log; each took two PUTs, once."""
+    stored = (index.bytes + log.bytes) / _GIB * prices.gib_month
     written = (requests.puts + requests.live_records) * prices.put
     followed = requests.lists * prices.put + requests.refreshes * prices.get
     asked = requests.lookups * prices.get
     kept = requests.maintenance * prices.get
     return {
-        "files": len(sizes),
-        "items": items,
-        "bytes": sum(sizes),
-        "bytes_an_item": round(sum(sizes) / items, 2) if items else None,
+        "files": index.files,
+        "items": index.items,
+        "bytes": index.bytes,
+        "bytes_an_item": round(index.bytes / index.items, 2) if index.items else None,
+        "log_files": log.files,
+        "log_messages": log.items,
+        "log_bytes": log.bytes,
         "puts_month": round(requests.puts),
         "live_records_month": round(requests.live_records),
         "lists_month": round(requests.lists),
@@ -163,5 +181,5 @@ def monthly_bill(
         "lookups_usd_month": round(asked, 6),
         "maintenance_usd_month": round(kept, 6),
         "total_usd_month": round(stored + written + followed + asked + kept, 6),
-        "uploads_usd_once": round(2 * len(sizes) * prices.put, 6),
+        "uploads_usd_once": round(2 * (index.files + log.files) * prices.put, 6),
     }

@@ -19,6 +19,7 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
+from tierdex.app.cli.stored_logs import stored_logs
 from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
 from tierdex.app.times import format_time
 
@@ -33,7 +34,7 @@ def files(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """List the files of the index, then those of a message log in the folder, each newest first.
+    """List the files of the index, then those of a message log in folder or store, each newest first.
 
     Exit code 4 when a node of the store cannot be read.
     """
@@ -45,6 +46,8 @@ def files(
     if url is None and folder is not None and holds_log(folder):
         with opened_log(Target(folder, store), parse_settings(setting)) as log:
             rows += [log_file_document(file) for file in log.files()]
+    elif target.store is not None:
+        rows += [file_document(file) for file in stored_logs(target)]
     if output is Form.TABLE:
         for row in rows:
             for name in _TIMES:

@@ -6,12 +6,12 @@ Depends on pipeline and the other modules of this folder.
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.opening import opened_store
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 
@@ -32,12 +32,10 @@ def merge(
 
     Safe beside writers, readers and other merges, and to kill at any moment.
     """
-    from tierdex.pipeline.job_store import StoreLink
     from tierdex.pipeline.merge_job import merge_runs
 
-    url = store if "://" in store else str(Path(store).absolute())
     report = merge_runs(
-        StoreLink.of(url).open,
+        lambda: opened_store(store),
         node=node,
         older_than_ms=round(older_than_hours * _HOUR_MS),
         piece_items=piece_items,

@@ -1,6 +1,7 @@
 """Opens the index or message log that a command works on: a data folder, a store, or a service.
 
-Depends on client, index_service, lifecycle, log_service, app.load, show and resolving.
+Depends on client, errors, index_service, lifecycle, log_service, pipeline, app.load, show, resolving and
+storage_layer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import LostOffsets
     from tierdex.resolving.message_fetcher import MessageFetcher
     from tierdex.resolving.show_settings import ShowSettings
+    from tierdex.storage_layer.base import Store
 
 DEFAULT_DATA = Path("data")
 
@@ -154,6 +156,13 @@ def lost_offsets(target: Target, topic: str | None) -> tuple[LostOffsets, ...]:
 
     data = target.data or DEFAULT_DATA
     return FollowedRules(LocalFileSystem(), data, SystemClock()).lost(topic)
+
+
+def opened_store(place: str | Path) -> Store:
+    """Return the store of a URL or folder, without a request."""
+    from tierdex.pipeline.job_store import StoreLink
+
+    return StoreLink.of(place if "://" in str(place) else str(Path(place).absolute())).open()
 
 
 def holds_log(data: Path) -> bool:

@@ -1,6 +1,6 @@
 """`tierdex verify`: check every checksum and invariant of a file, a folder, a store or a service.
 
-Depends on index_service.proof_check and the other modules of this folder.
+Depends on index_service.proof_check, pipeline.log_check and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tierdex.app.cli.opening import (
     holds_log,
     opened_for_reading,
     opened_log,
+    opened_store,
     parse_settings,
 )
 from tierdex.app.cli.options import Form
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STATE_FOLDERS = ("unsealed", "sealed", "compacted", "uploaded")
+_SERVICES = ("http://", "https://")
 
 
 def verify(
@@ -41,6 +43,12 @@ def verify(
         Path | None,
         typer.Option(help="Check this proof, or answer with one, against the store at PLACE."),
     ] = None,
+    entries: Annotated[
+        bool,
+        typer.Option(
+            "--entries", help="Compare the index of a store's logs with the messages, too."
+        ),
+    ] = False,
     store: options.Store = None,
     api_key: options.ApiKey = None,
     output: options.Output = Form.TABLE,
@@ -48,6 +56,7 @@ def verify(
 ) -> None:
     """Check every checksum and invariant, also of the manifests. Exit code 1: something is broken.
 
+    Of a store that is every object, index and log, beside its row, and that queues go on from file to file.
     With --proof: check what an answer's proof says (`query --explain --proof`) against the store.
     """
     place = place or store
@@ -67,6 +76,8 @@ def verify(
         if has_log:
             with opened_log(Target(Path(place), store), parse_settings(setting)) as log:
                 findings += _verify_files(log)
+        elif not place.startswith(_SERVICES) and not _holds_index(Path(place)):
+            findings += _verify_stored_logs(place, entries=entries)
     write_rows(output, findings, ("file_id", "sound", "problems"), whole={"files": findings})
     if not all(finding["sound"] for finding in findings):
         raise typer.Exit(Exit.ERROR)
@@ -96,7 +107,7 @@ def _verify_one_file(path: Path) -> dict[str, Any]:
 def _opened_place(
     place: str, store: str | None, api_key: str | None, settings: dict[str, Any]
 ) -> Any:
-    if place.startswith(("http://", "https://")):
+    if place.startswith(_SERVICES):
         return opened_for_reading(Target(url=place, api_key=api_key))
     if "://" in place:
         return opened_for_reading(Target(store=place), settings)
@@ -110,6 +121,13 @@ def _opened_place(
 
 def _holds_index(folder: Path) -> bool:
     return any((folder / state).is_dir() for state in STATE_FOLDERS)
+
+
+def _verify_stored_logs(place: str, *, entries: bool) -> Iterator[dict[str, Any]]:
+    from tierdex.pipeline.log_check import check_stored_logs
+
+    for file_id, problems in check_stored_logs(opened_store(place), entries=entries):
+        yield {"file_id": file_id, "sound": not problems, "problems": problems}
 
 
 def _verify_node(node: Any) -> dict[str, Any]:

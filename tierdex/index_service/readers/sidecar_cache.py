@@ -158,6 +158,14 @@ class TailCache(Generic[TailT]):
         opened = found or self._open_copy(row)
         return None if opened is None else opened.file
 
+    def scrub(self, row: FileRow) -> bool:
+        """Verify the sidecar if it is here; drop a damaged one, and say so: False. Sends no request."""
+        tail = self.kept(row)
+        if tail is None or not self._is_damaged(tail):
+            return True
+        self.forget(row.uuid)
+        return False
+
     def opened(self, uuid: bytes) -> TailT | None:
         """Return a sidecar that is open now; without a lock, a request or a file being opened."""
         found = self._open.get(uuid)
@@ -307,6 +315,10 @@ class TailCache(Generic[TailT]):
         """Open the bytes of a tail; errors name it `name`. Raises CorruptFileError."""
         raise NotImplementedError
 
+    def _is_damaged(self, tail: TailT) -> bool:
+        """Verify all of a tail that its opening did not. Raises nothing."""
+        raise NotImplementedError
+
     def _parse(self, row: FileRow, tail: np.ndarray, name: str) -> TailT:
         file = self._open_tail(row, tail.data, name)
         if file.footer_crc != row.tail_crc or file.uuid != row.uuid:
@@ -319,3 +331,6 @@ class SidecarCache(TailCache[CompactedFile]):
 
     def _open_tail(self, row: FileRow, tail: memoryview, name: str) -> CompactedFile:
         return CompactedFile.from_sidecar(tail, position=row.sidecar_position, name=name)
+
+    def _is_damaged(self, tail: CompactedFile) -> bool:
+        return bool(tail.directory.damaged_blocks(tail.uuid) or tail.filter.damaged_partitions())
