@@ -32,9 +32,9 @@ HEAVY = (
 
 PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
-    "FoundMessages", "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady",
-    "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Receipt", "TimerHour",
-    "Unasked", "__version__", "errors", "follow",
+    "ForgetReceipt", "FoundMessages", "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo",
+    "NotReady", "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Receipt",
+    "TimerHour", "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
@@ -57,10 +57,9 @@ INDEX_VERBS = [
 LOG_VERBS = [
     "append", "append_at_once", "append_batch", "append_batch_nowait", "append_nowait", "begin_offset",
     "call_when_more", "catch_up", "close", "compaction_status", "deliver_due", "end_offset", "end_offsets",
-    "expire", "file", "files", "flush", "get", "hand_over", "health", "offset_at", "open", "queues", "read",
-    "read_arrow", "read_many", "reader", "refresh", "roll", "run_compaction", "timers", "topics",
-    "unpublished_count", "verify_file",
-    "waiting_bytes",
+    "expire", "file", "files", "flush", "forget", "forgettings", "get", "hand_over", "health", "offset_at",
+    "open", "queues", "read", "read_arrow", "read_many", "reader", "refresh", "resume_forgetting", "roll",
+    "run_compaction", "timers", "topics", "unpublished_count", "verify_file", "waiting_bytes",
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ReadAnswer,
         TimerHour,
     )
+    from tierdex.log_service.forget_receipt import ForgetReceipt
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.pending import PendingAppend, PendingBatch
     from tierdex.log_service.queue_reader import QueueReader
@@ -40,6 +41,7 @@ __all__ = [
     "Entry",
     "Explain",
     "FileInfo",
+    "ForgetReceipt",
     "FoundMessages",
     "Index",
     "LogFileInfo",
@@ -72,6 +74,7 @@ _HOMES = {
     "tierdex.log_service.answer": (
         "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "TimerHour",
     ),
+    "tierdex.log_service.forget_receipt": ("ForgetReceipt",),
     "tierdex.log_service.message_log": ("MessageLog",),
     "tierdex.log_service.pending": ("PendingAppend", "PendingBatch"),
     "tierdex.log_service.queue_reader": ("QueueReader",),

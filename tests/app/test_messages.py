@@ -60,7 +60,7 @@ def test_appended_messages_are_read_with_all_they_carry(caller, topic):
     first, second = answer.pop("messages")
     assert first == {
         **full, "offset": 0, "timestamp": 1_700_000_000_000, "encoding": "text",
-        "deliver_at": None,
+        "deliver_at": None, "is_forgotten": False,
     }  # fmt: skip
     assert (second["offset"], second["body"], second["keys"]) == (1, "", [])
     assert second["timestamp"] > 1_700_000_000_000

@@ -29,6 +29,7 @@ from tierdex.log_service.answer import (
 from tierdex.log_service.levels import Level, level_of
 from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
+from tierdex.logfile.layout import MESSAGE_FORGOTTEN
 from tierdex.logfile.messages import MessageBatch
 from tierdex.value_rules import INT64_MAX, INT64_MIN, out_of_range
 
@@ -178,7 +179,8 @@ def _batch(table: Any, first_offset: int) -> MessageBatch:
     batch = MessageBatch(first_offset, len(table), end - begin, len(extra_bytes))
     if len(table):
         batch.times[:] = table.column("timestamp").to_numpy()
-        batch.flags[:] = 0
+        is_forgotten = table.column("is_forgotten").to_numpy()
+        batch.flags[:] = np.where(is_forgotten, MESSAGE_FORGOTTEN, 0)
         batch.body_offsets[:] = bodies.offsets - begin
         batch.bodies[:] = bodies.data[begin:end]
         batch.extra_offsets[:] = extra_offsets
@@ -200,6 +202,7 @@ def read_found(body: bytes) -> FoundMessages:
             tuple(row["keys"]), row["message_id"],
             tuple((header["name"], b64decode(header["value"])) for header in row["headers"]),
             row["deliver_at"],
+            row["is_forgotten"],
         )
         for row in document["messages"]
     )  # fmt: skip

@@ -28,8 +28,8 @@ from tierdex.index_service.answer import Missing
 from tierdex.index_service.forgotten_search import union
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.request_look import Look, Looking, fixed_bounds
-from tierdex.index_service.requests.entry_rules import INT64_MAX, INT64_MIN, check_integer
-from tierdex.index_service.requests.query import make_requests
+from tierdex.index_service.requests.entry_rules import INT64_MAX, check_integer
+from tierdex.index_service.requests.query import make_names
 from tierdex.index_service.unowned_files import UnownedFiles
 from tierdex.lifecycle.forgotten import FORGOTTEN_NODE, AskedHash, Forgetting
 from tierdex.lifecycle.manifest import Change, FileRef, NodeKind
@@ -38,7 +38,7 @@ from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.shared_node import SharedNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tierdex.index_service.answer import Entry
     from tierdex.index_service.ingest.writer import Writer
@@ -78,21 +78,24 @@ class Forgetter:
         Raises InvalidRequestError, UnavailableError, and what the store raises.
         """
         self._refuse_narrow_view()
-        requests = make_requests(self._view.settings, lookups)
-        if not requests:
-            raise InvalidRequestError("name at least one key or message ID", field="lookups")
-        if any(r.begin > INT64_MIN or r.end < INT64_MAX for r in requests):
-            raise InvalidRequestError("all times of a key are forgotten", field="lookups")
+        requests = make_names(self._view.settings, lookups)
         asked = dict.fromkeys(AskedHash(r.topic, r.kind, r.key_hash) for r in requests)
-        ids, now_ms = self._view.seams.ids, self._view.manifests.now_ms()
-        record = Forgetting(
-            uuid=ids.uuid(),
-            time_ms=now_ms,
-            asked=tuple(asked),
-            rewrites=rewrites,
-            only=None if only is None else _places(only),
-        )
+        places = None if only is None else _places(only)
+        record = self._record(tuple(asked), places, rewrites=rewrites)
         return self._advance(record, is_dry=dry_run)
+
+    def forget_messages(
+        self, asked: Sequence[AskedHash], only: Sequence[tuple[int, int]], *, rewrites: bool
+    ) -> Receipt:
+        """Begin to forget what these hashes have at the places `only` of our node. Raises as `forget`."""
+        record = self._record(tuple(asked), tuple(only), rewrites=rewrites)
+        return self._advance(replace(record, only_node=self._view.settings.node))
+
+    def _record(
+        self, asked: tuple[AskedHash, ...], only: tuple[tuple[int, int], ...] | None, *, rewrites: bool
+    ) -> Forgetting:  # fmt: skip
+        uuid, now_ms = self._view.seams.ids.uuid(), self._view.manifests.now_ms()
+        return Forgetting(uuid=uuid, time_ms=now_ms, asked=asked, rewrites=rewrites, only=only)
 
     def resume(self, forgetting: str) -> Receipt:
         """Go on with a request, and return how far it is. Raises NotFoundError once it has ended."""
@@ -250,26 +253,16 @@ class Forgetter:
         return True
 
     def _lingering(self, record: Forgetting, look: Look) -> list[LingeringObject]:
-        """Return the objects that were written anew for a record, and are not deleted yet.
-
-        Those from which they were merged are among them.
-        """
+        """Return the objects that were written anew for a record, and are not deleted yet."""
         if not record.rewrites:
             return []
-        states = look.ages.states.values()
-        held = {ref.uuid for ref in record.files}
-        for state in states:
-            for row in state.files.values():
-                parts = {part.uuid for part in row.parts}
-                if not held.isdisjoint(parts):
-                    held |= parts
         grace_ms = round(self._view.settings.grace_time * 1000)
-        return [
-            LingeringObject(dropped.object_key, state.node, dropped.dropped_ms + grace_ms)
-            for state in states
-            for dropped in state.dropped.values()
-            if dropped.uuid in held
-        ]
+        return lingering_objects({ref.uuid for ref in record.files}, look.ages.states, grace_ms)
+
+    def lingering(self, uuids: Iterable[bytes]) -> list[LingeringObject]:
+        """Return the objects of these files that are read no more, and are not deleted yet."""
+        grace_ms = round(self._view.settings.grace_time * 1000)
+        return lingering_objects(set(uuids), self._read_view.ages.states, grace_ms)
 
     def end_what_is_done(self) -> int:
         """End the requests of which no object holds an entry any more; return how many."""
@@ -391,6 +384,23 @@ class Forgetter:
     def _why_held(self, node: str) -> str:
         who = "" if self._unowned.are_of(node) else f": the owner of node {node} does it"
         return f"not written anew yet{who}"
+
+
+def lingering_objects(
+    held: set[bytes], states: Mapping[str, ManifestState], grace_ms: int
+) -> list[LingeringObject]:
+    """Return the dropped objects of files, and those from which they were merged."""
+    for state in states.values():
+        for row in state.files.values():
+            parts = {part.uuid for part in row.parts}
+            if not held.isdisjoint(parts):
+                held = held | parts
+    return [
+        LingeringObject(dropped.object_key, state.node, dropped.dropped_ms + grace_ms)
+        for state in states.values()
+        for dropped in state.dropped.values()
+        if dropped.uuid in held
+    ]
 
 
 def _advanced(record: Forgetting, look: Look) -> Forgetting:

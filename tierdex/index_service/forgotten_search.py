@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileList
     from tierdex.lifecycle.forgotten import AskedHash, Forgetting
 
+_PLACE = np.dtype([("queue", "<i8"), ("offset", "<i8")])
+
 
 @dataclass(frozen=True, slots=True)
 class HoldingFile:
@@ -74,7 +76,7 @@ def search_all(
     found = Occurrences()
     listed = np.frombuffer(record.entries, ENTRY)
     lookups = _lookups_of(record.asked)
-    only = None if record.only is None else np.array(record.only, np.int64)
+    only = None if record.only is None else np.array(list(record.only), _PLACE)
     for handle in Plan(files, lookups).candidates():
         if not is_wanted(handle):
             continue
@@ -121,12 +123,12 @@ def _search(
 
 
 def _are_at(rows: np.ndarray, only: np.ndarray) -> np.ndarray:
-    """Return which rows lie at one of the places (i8[n, 2]: queue, offset)."""
+    """Return which rows lie at one of the places (_PLACE)."""
     if not {"queue_id", "offset"} <= set(rows.dtype.names or ()):
         return np.zeros(len(rows), bool)
-    queues, offsets = rows["queue_id"][:, None], rows["offset"][:, None]
-    found: np.ndarray = ((queues == only[:, 0]) & (offsets == only[:, 1])).any(1)
-    return found
+    places = np.empty(len(rows), _PLACE)
+    places["queue"], places["offset"] = rows["queue_id"], rows["offset"]
+    return np.isin(places, only)
 
 
 def _lookups_of(asked: Sequence[AskedHash]) -> Lookups:

@@ -119,6 +119,10 @@ class Looking:
                     waiting.append((handle.node, Missing(f"node:{handle.node}", reason)))
                 continue
             bounds[handle.node] = max(bounds.get(handle.node, 0), handle.number)
+        if record.only_node is not None:
+            meant = record.only_node
+            bounds = {node: bound for node, bound in bounds.items() if node == meant}
+            waiting = [(node, missing) for node, missing in waiting if node == meant]
         return bounds, waiting
 
     def holding(self, record: Forgetting) -> list[FileHandle]:

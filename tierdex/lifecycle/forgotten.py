@@ -62,6 +62,7 @@ class Forgetting:
     asked: tuple[AskedHash, ...]
     waits: tuple[str, ...] = ()
     only: tuple[tuple[int, int], ...] | None = None
+    only_node: str | None = None  # whose entries are meant alone; None: all nodes'
     rewrites: bool = False  # owners write the files anew at once, not when they are merged next
     entries: bytes = b""
     bounds: Mapping[str, int] = field(default_factory=dict)  # node -> file number

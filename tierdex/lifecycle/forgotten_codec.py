@@ -35,6 +35,7 @@ def pack_forgetting(record: Forgetting) -> dict[str, Any]:
         "bounds": dict(record.bounds),
         "files": pack_refs(record.files),
         "only": None if record.only is None else [list(each) for each in record.only],
+        "only_node": record.only_node,
     }
 
 
@@ -44,7 +45,7 @@ def to_forgetting(packed: dict[str, Any]) -> Forgetting:
     if len(entries) % ENTRY.itemsize:
         raise ValueError("entries")
     bounds = {to_text(node): to_count(number) for node, number in packed["bounds"].items()}
-    only = packed.get("only")
+    only, only_node = packed.get("only"), packed.get("only_node")
     return Forgetting(
         uuid=to_uuid(packed["uuid"]),
         number=to_count(packed.get("number", 0)),
@@ -57,6 +58,7 @@ def to_forgetting(packed: dict[str, Any]) -> Forgetting:
         bounds=bounds,
         files=to_refs(packed["files"]),
         only=None if only is None else tuple((to_count(queue), to_count(at)) for queue, at in only),
+        only_node=None if only_node is None else to_text(only_node),
     )
 
 

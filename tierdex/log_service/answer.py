@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.logfile.extras import NO_EXTRA
+from tierdex.logfile.layout import MESSAGE_FORGOTTEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +34,19 @@ class Message:
     message_id: str | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     deliver_at: int | None = None  # of a message that was held until then
+    is_forgotten: bool = False  # nothing is left of it but its time; the offset stays
 
 
 class MissingMessages(NamedTuple):
-    """What could not be read: the file, why, and the first offset that it concerns, if that is known."""
+    """What could not be read: the file, why, and the first offset that it concerns, if that is known.
+
+    `is_away`: the store could not be asked, and the file may be whole.
+    """
 
     file: str
     reason: str
     offset: int | None = None
+    is_away: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +84,7 @@ class ReadAnswer:
             Message(
                 self.topic, self.queue_id, found.offset, found.timestamp, found.body,
                 found.extra.keys, found.extra.message_id, found.extra.headers, found.extra.deliver_at,
+                found.is_forgotten,
             )
             for found in self.batch
         ]  # fmt: skip
@@ -88,8 +95,8 @@ class ReadAnswer:
     def table(self) -> Any:
         """Return the messages as an Arrow table.
 
-        Its columns: offset, timestamp, body, keys, message_id, headers, deliver_at. The body is large
-        binary over this answer's own memory, without a copy.
+        Its columns: offset, timestamp, body, keys, message_id, headers, deliver_at, is_forgotten. The body is
+        large binary over this answer's own memory, without a copy.
         """
         import pyarrow as pa
 
@@ -112,6 +119,7 @@ class ReadAnswer:
                     pa.list_(header),
                 ),
                 "deliver_at": pa.array([e.deliver_at for e in extras], pa.int64()),
+                "is_forgotten": pa.array(batch.flags & MESSAGE_FORGOTTEN != 0),
             }
         )
 

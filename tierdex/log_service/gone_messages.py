@@ -1,33 +1,26 @@
-"""What a log remembers of messages that are gone: a small file `DATA/log/GONE`, replaced as a whole.
+"""What a log remembers of messages that are gone: a small file `DATA/log/GONE` (`record_file`).
 
-::
-
-    | magic 8 | crc u4 | notes u4 | notes: JSON | where the queues of gone files end (`logfile.queue_ends`) |
+Its table is where the queues of gone files end (`logfile.queue_ends`).
 
 Offsets never begin again: a queue whose files are all gone goes on where it ended, and begins there. The
 record is durable before a file leaves the folder, and names it, so that an expiry that a crash cut off is
 finished by the next opening. It also holds the rules of retention: all readers of the folder decide alike.
 
-The owner writes it, one thread at a time; any number reads. Depends on clock, errors, fileparts, lifecycle,
-logfile and whole_file.
+The owner writes it, one thread at a time; any number reads. What was forgotten goes with it, and is read as
+often (`forgotten_messages`). Depends on clock, lifecycle, logfile and the other modules of this folder.
 """
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
-from tierdex.errors import CorruptFileError
-from tierdex.fileparts.checksums import checksum
 from tierdex.lifecycle.manifest import Retention
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
+from tierdex.log_service.forgotten_messages import ForgottenRecord
+from tierdex.log_service.record_file import Record, RecordFile
 from tierdex.logfile.layout import TIMER_TOPIC
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
-from tierdex.whole_file import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +32,6 @@ if TYPE_CHECKING:
 
 _NAME: Final = "GONE"
 _MAGIC: Final = b"TDXGONE1"
-_HEAD: Final = np.dtype([("magic", "S8"), ("crc", "<u4"), ("notes_bytes", "<u4")])
 _FILES_NOTED: Final = 4096  # of which the index may still ask whether the log had them
 
 
@@ -95,32 +87,27 @@ class GoneRecord:
 
     def __init__(self, filesystem: FileSystem, root: Path, clock: Clock) -> None:
         """Read it. Raises CorruptFileError, OSError."""
-        self._filesystem = filesystem
-        self._path = root / _NAME
+        self._file = RecordFile(
+            filesystem, root / _NAME, _MAGIC,
+            "the record of what is gone is damaged: bring it back from a copy of the folder; without it "
+            "queues that were emptied would give their offsets again",
+        )  # fmt: skip
         self._clock = clock
-        self._head = b""
         self.current = GoneMessages()
+        self.forgotten = ForgottenRecord(filesystem, root)
         self.refresh()
 
     def refresh(self) -> None:
-        """Read it anew if it was replaced. Raises CorruptFileError, OSError."""
-        try:
-            file = self._filesystem.open(self._path)
-        except FileNotFoundError:
-            return
-        with closing(file):
-            head = file.read_at(0, _HEAD.itemsize)
-            if head == self._head:  # the checksum of another content is another
-                return
-            data = file.read_at(0, file.size())
-        self.current = _decode(data, self._path)
-        self._head = data[: _HEAD.itemsize]
+        """Read both records anew if they were replaced. Raises CorruptFileError, OSError."""
+        found = self._file.read_changed()
+        if found is not None:
+            self.current = _decode(found, self._file.path)
+        self.forgotten.refresh()
 
     def keep(self, gone: GoneMessages) -> None:
         """Make `gone` what is known. Durable first, then visible. Raises OSError."""
-        data = _encode(gone)
-        replace_file(self._filesystem, self._path, data)
-        self.current, self._head = gone, data[: _HEAD.itemsize]
+        self._file.replace(_encode(gone))
+        self.current = gone
 
     def begin_in(self, topic: bytes, queue_id: int, parts: Sequence[Part]) -> int:
         """Return the offset at which a queue begins whose parts, oldest first, are these.
@@ -149,35 +136,20 @@ class GoneRecord:
         return not gone.through and not len(gone.ends) and gone.rules == KEEP_FOR_EVER
 
 
-def _encode(gone: GoneMessages) -> bytes:
+def _encode(gone: GoneMessages) -> Record:
     notes: dict[str, Any] = {
         "files": [uuid.hex() for uuid in gone.files],
         "generation": gone.generation,
         "through": gone.through,
         "rules": {"default": gone.rules.default_ms, "topics": dict(gone.rules.topics_ms)},
     }
-    text = json.dumps(notes, separators=(",", ":"), sort_keys=True).encode()
-    text += b" " * (-len(text) % 8)
-    content = text + gone.ends.encode()
-    head = np.zeros((), _HEAD)
-    head["magic"], head["crc"], head["notes_bytes"] = _MAGIC, checksum(content, 0), len(text)
-    return head.tobytes() + content
+    return Record(notes, gone.ends.encode())
 
 
-def _decode(data: bytes, path: Path) -> GoneMessages:
-    size = _HEAD.itemsize
-    head = np.frombuffer(data[:size], _HEAD)[0] if len(data) >= size else None
-    if head is None or head["magic"] != _MAGIC or checksum(data[size:], 0) != int(head["crc"]):
-        raise CorruptFileError(
-            path,
-            "the record of what is gone is damaged: bring it back from a copy of the folder; without it "
-            "queues that were emptied would give their offsets again",
-        )
-    notes_end = size + int(head["notes_bytes"])
-    notes = json.loads(data[size:notes_end])
-    rules = notes["rules"]
+def _decode(record: Record, path: Path) -> GoneMessages:
+    notes, rules = record.notes, record.notes["rules"]
     return GoneMessages(
-        ends=QueueEnds.decode(data[notes_end:], path),
+        ends=QueueEnds.decode(record.table, path),
         files=tuple(bytes.fromhex(uuid) for uuid in notes["files"]),
         generation=notes["generation"],
         through=notes["through"],

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.committer import Committer
     from tierdex.log_service.folder_reader import FolderReader
     from tierdex.log_service.followed_index import FollowedIndex
+    from tierdex.log_service.forgetting import LogForgetting
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.journal_tending import JournalTending
     from tierdex.log_service.log_index import LogIndex
@@ -73,9 +74,10 @@ class LogWriting:
     tending: JournalTending
     kind: LogKind
     local: UnitWorker  # seals and compacts
-    housekeeping: UnitWorker  # expires and merges
+    housekeeping: UnitWorker  # expires, forgets and merges
     retention: LogRetention
     merging: LogMerging
+    forgetting: LogForgetting
     scrubber: Scrubber
     units: Callable[[], Iterable[Unit]]  # of the one
     chores: Callable[[], Iterable[Unit]]  # of the other
@@ -92,6 +94,7 @@ class LogWriting:
         steps = 0
         while True:
             self.retention.look_at_everything()
+            self.forgetting.look_at_everything()
             self.merging.look_at_everything()
             done = self._run_own(table)
             if self.log_index is not None:

@@ -32,12 +32,14 @@ BATCH_COUNT: Final = "batch_count"  # in the EXTRA of a grouped file: of the jou
 BATCH_CRC: Final = "batch_crc"
 PARTS: Final = "parts"  # in that of a merged file: [uuid, batch_count, batch_crc] of each journal
 MERGED: Final = "merged"  # uuids of the files that it replaces
+FORGETS: Final = "forgets"  # the last request to forget whose messages it left out
 
 
 class LiveFile:
     """An unsealed journal: what it shows depends on the level. Owns the journal."""
 
     is_growing = True
+    forgets = 0
 
     def __init__(self, journal: Journal, *, is_own: bool = True) -> None:
         """`is_own`: this process writes it; else `durable` says how far it is known to be synced."""
@@ -108,6 +110,7 @@ class SealedFile:
     """A sealed journal: everything in it is durable. Owns the journal."""
 
     is_growing = False
+    forgets = 0
 
     def __init__(self, journal: SealedJournal) -> None:
         self.journal = journal
@@ -224,6 +227,11 @@ class GroupedLogFile:
     @property
     def file(self) -> GroupedFile:
         return self._file
+
+    @property
+    def forgets(self) -> int:
+        """The last request to forget of which this file has nothing any more; 0: none."""
+        return int(self.file.extra.get(FORGETS, 0))
 
     @property
     def generation(self) -> int:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.open_view import View
     from tierdex.index_service.view.manifest_follower import ManifestFollower, Shelf
+    from tierdex.indexfile.columns import ItemColumns
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
     from tierdex.lifecycle.file_table import FileTable
@@ -179,7 +180,12 @@ class LogIndex:
         assert components.writing is not None
         self._index = Index(components)
         self._index_table, self._threads = components.table, components.threads
-        put = components.writing.writer.append_led
+        self.forgetter = components.forgetter
+        append = components.writing.writer.append_led
+
+        def put(items: list[ItemColumns], source: Source) -> None:
+            append([self._without_forgotten(each) for each in items], source)
+
         source = source_of(components) or self._published_source(components)
         behind = self._log.kind.note.number_before(source)
         wanted = [file for file in self._log.kind.note.files.values() if file.number > behind]
@@ -190,6 +196,16 @@ class LogIndex:
                 retry_after_s=5.0,
             )
         self._dispatcher = Dispatcher(self.table, self.node, put, source, behind=behind)
+
+    def _without_forgotten(self, items: ItemColumns) -> ItemColumns:
+        """Return items without those of forgotten messages, which a file may still hold."""
+        places = self._log.gone.forgotten.places
+        if not len(places):
+            return items
+        topics = [topic.encode() for topic in items.topic_list]
+        fields = items.fields
+        held = places.hold(topics, items.topic_index, fields["queue_id"], fields["offset"])
+        return items if not held.any() else replace(items, valid=~held)
 
     def _published_source(self, components: Components) -> Source | None:
         """Return up to where the published index goes, as was noted here, else as its files say."""

@@ -32,14 +32,14 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import FileRef
 from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
 from tierdex.log_service.carried_notes import carry
-from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC, left_out_before
+from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC, FORGETS, left_out_before
 from tierdex.log_service.log_recovery import open_grouped, open_sealed, seal_notes
 from tierdex.log_service.log_row import make_log_row
 from tierdex.log_service.mending import ends_of
 from tierdex.log_service.published_note import FileContents, NotedFile, PublishedNote
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.merge import write_grouped
-from tierdex.logfile.grouped.sources import JournalSource
+from tierdex.logfile.grouped.sources import ForgettingSource, JournalSource
 from tierdex.logfile.journal.file import Journal
 from tierdex.logfile.layout import PAGE_BYTES_DEFAULT, Codec
 from tierdex.logfile.queue_ends import QueueEnds
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.committer import Committer
+    from tierdex.log_service.forgotten_messages import ForgottenRecord
     from tierdex.log_service.log_file import GroupedLogFile
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.next_journal import NextJournal
@@ -92,7 +93,9 @@ class LogKind:
     def __init__(
         self, seams: Seams, paths: DataPaths, tier: Tier, active: ActiveJournal,
         committer: Committer, next_journal: NextJournal, note: PublishedNote,
+        forgotten: ForgottenRecord,
     ) -> None:  # fmt: skip
+        self._forgotten = forgotten
         self._seams = seams
         self._paths = paths
         self._tier = tier
@@ -184,11 +187,14 @@ class LogKind:
             BATCH_COUNT: end.number,
             BATCH_CRC: end.crc,
         }
+        forgotten = self._forgotten.current
+        if forgotten.number:
+            extra[FORGETS] = forgotten.number
         file = self._seams.filesystem.open(path, writable=True, create=True, exclusive=True)
         try:
             out = AppendingFile(file)
             write_grouped(
-                [JournalSource(journal)],
+                [ForgettingSource(JournalSource(journal), forgotten.places)],
                 out.write,
                 header=journal.header.grouped(page_bytes=PAGE_BYTES_DEFAULT, codec=Codec.LZ4),
                 extra=extra,

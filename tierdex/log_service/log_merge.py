@@ -27,7 +27,7 @@ from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.transition import install, retire, sync_file, verify_temporary
-from tierdex.log_service.log_file import describe_parts
+from tierdex.log_service.log_file import FORGETS, describe_parts
 from tierdex.log_service.log_recovery import open_grouped
 from tierdex.log_service.log_retention import sealed_times
 from tierdex.log_service.merge_plan import plan_merge
@@ -36,6 +36,7 @@ from tierdex.log_service.published_merge import publish_merged
 from tierdex.log_service.reads import STORE_ERRORS
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.merge import write_grouped
+from tierdex.logfile.grouped.sources import ForgettingSource
 from tierdex.logfile.header import LogHeader
 from tierdex.logfile.layout import COLD_PAGE_BYTES, Codec, Form
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
@@ -91,6 +92,15 @@ class LogMerging:
             yield self._unit(group)
             before = group
         self._rounds.end()
+
+    def rewritable(self) -> set[FileHandle]:
+        """Return the files that may be written anew now, here or in the store."""
+        files = self._work.table.version.files
+        return self._local(files) | self._published(files)
+
+    def rewrite(self, handle: FileHandle) -> int:
+        """Write a file anew, without what is forgotten or hidden by now; return 1 when it was."""
+        return self._try([handle])
 
     # -- private -----------------------------------------------------------------------------------------
 
@@ -224,6 +234,9 @@ class LogMerging:
             "sealed_at_ms": max(handle.sealed_at_ms or 0 for handle in group),
             **describe_parts([source.file for source in sources]),
         }
+        forgotten = self._gone.forgotten.current
+        if forgotten.number:
+            extra[FORGETS] = forgotten.number
         done = 0
 
         def advance(count: int) -> None:
@@ -237,7 +250,8 @@ class LogMerging:
             out = AppendingFile(file)
             rows = [source.rows for source in sources]
             write_grouped(
-                rows, out.write, header=header, extra=extra,
+                [ForgettingSource(each, forgotten.places) for each in rows],
+                out.write, header=header, extra=extra,
                 queue_table=ends.encode() if len(ends) else None,
                 shared_by=rows if group[0].row is not None else (),  # a stream may have read some
                 on_progress=advance,

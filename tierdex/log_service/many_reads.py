@@ -30,14 +30,19 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int, int]
 FloorOf = Callable[[Place, list[Part]], int]
+Shown = Callable[[bytes, int, MessageBatch], MessageBatch]
 
 
 class ManyAnswers(Sequence[ReadAnswer]):
     """The answers of one call, in the order of its places. Each is made when it is looked at."""
 
-    def __init__(self, places: Sequence[Place], others: dict[int, ReadAnswer]) -> None:
+    def __init__(
+        self, places: Sequence[Place], others: dict[int, ReadAnswer], shown: Shown
+    ) -> None:
+        """`shown` returns a queue's messages (topic, queue id, batch) as they may be shown."""
         self._places = places
         self._others = others
+        self._shown = shown
         self._found: Found | None = None
 
     def __len__(self) -> int:
@@ -55,7 +60,7 @@ class ManyAnswers(Sequence[ReadAnswer]):
         if other is not None:
             return other
         assert self._found is not None, place
-        return self._found.answer(self._places[place], place)
+        return self._found.answer(self._places[place], place, self._shown)
 
     def take(self, found: Found) -> None:
         """Take what was read together."""
@@ -82,7 +87,7 @@ class Found(NamedTuple):
         found: list[int] = self.walk[:, k.W_IS_OTHER].nonzero()[0].tolist()
         return found
 
-    def answer(self, place: Place, index: int) -> ReadAnswer:
+    def answer(self, place: Place, index: int, shown: Shown) -> ReadAnswer:
         topic, queue_id, offset = place
         row = self.walk[index].tolist()
         batches, at, generation = [], row[k.W_FROM], 0
@@ -93,7 +98,7 @@ class Found(NamedTuple):
                 at, generation = at + count, piece.generation
         return ReadAnswer(
             topic, queue_id, row[k.W_FROM], row[k.W_BEGIN], row[k.W_END],
-            MessageBatch.join(batches, row[k.W_FROM]),
+            shown(topic.encode(), queue_id, MessageBatch.join(batches, row[k.W_FROM])),
             from_begin=row[k.W_FROM] > offset, generation=generation,
         )  # fmt: skip
 

@@ -10,7 +10,8 @@ already, and in memory, so that appends cost a third of what they cost in a new 
     header overwritten, synced   the new uuid refuses every batch of its old life
 
 The header goes only once nobody has the file open or mapped, here or in another process: readers hold a
-shared lock, which the mapping keeps. As long as one does, a new file is made. Depends on disk_errors,
+shared lock, which the mapping keeps. As long as one does, a new file is made. Blocks with what was forgotten
+are taken over by none: their file is unlinked. Depends on disk_errors,
 lifecycle, logfile and log_options.
 """
 
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.disk_errors import RETRY_AFTER_S, disk_error
 from tierdex.errors import BacklogFullError, UnavailableError
+from tierdex.lifecycle.paths import parse_number
 from tierdex.lifecycle.transition import move_by_rename
 from tierdex.logfile.journal.file import Journal
 
@@ -60,6 +62,7 @@ class NextJournal:
         self.lock = threading.Lock()
         self._journal: Journal | None = None
         self._has_old_blocks = False  # a journal of no use lies under the name
+        self._forgets_through = -1  # journals up to this number are not taken over
         self.trouble: str | None = None  # why the last one could not be made
 
     @property
@@ -101,22 +104,36 @@ class NextJournal:
         """
         filesystem = self._seams.filesystem
         with self.lock:
-            if self._journal is not None or self._has_old_blocks:
+            is_forgotten = (parse_number(path.name) or 0) <= self._forgets_through
+            if is_forgotten or self._journal is not None or self._has_old_blocks:
                 filesystem.unlink(path)
                 filesystem.sync_folder(path.parent)
                 return
             move_by_rename(filesystem, path, self.path)
             self._has_old_blocks = True
 
+    def take_over_none(self, through: int) -> None:
+        """Take over no blocks of journals up to a number: they may hold what is forgotten. Raises OSError.
+
+        What was made of such blocks goes; the next journal is a new file.
+        """
+        with self.lock:
+            self._forgets_through = max(self._forgets_through, through)
+            self._remove()
+            self._seams.filesystem.sync_folder(self.path.parent)
+
     def close(self) -> None:
         """Remove what was made ahead, or was to be."""
         with self.lock:
-            journal, self._journal = self._journal, None
-            if journal is not None:
-                journal.close()
-            if journal is not None or self._has_old_blocks:
-                self._has_old_blocks = False
-                self._seams.filesystem.unlink(self.path)
+            self._remove()
+
+    def _remove(self) -> None:
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
+        if journal is not None or self._has_old_blocks:
+            self._has_old_blocks = False
+            self._seams.filesystem.unlink(self.path)
 
     def _make(self, generation: int) -> Journal:
         try:

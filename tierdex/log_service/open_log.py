@@ -47,6 +47,7 @@ from tierdex.log_service.clean_close import take_clean_close
 from tierdex.log_service.committer import Committer
 from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
+from tierdex.log_service.forgetting import ForgetfulLog, LogForgetting
 from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.handing_over import HandedOverError
 from tierdex.log_service.journal_tending import JournalTending
@@ -390,7 +391,16 @@ class _OwnerOpening:
         mender = Mender(seams, table, self._queues, active, committer, options.stage_bytes)
         mender.on_loss = lambda: _note_loss(components)
         committer.mend = mender.mend
-        kind = LogKind(seams, self._paths, self.tier, active, committer, next_journal, note)
+        kind = LogKind(
+            seams,
+            self._paths,
+            self.tier,
+            active,
+            committer,
+            next_journal,
+            note,
+            self.gone.forgotten,
+        )
         work = LogWork(
             options.settings, seams.clock, seams.ids, table,
             is_active=kind.is_active, quarantine=kind.leave,
@@ -400,11 +410,19 @@ class _OwnerOpening:
         retention = LogRetention(seams, work, kind, self.gone, claims, timer.needs)
         retention.keep_rules()
         merging = LogMerging(seams, self._paths, work, kind, self.gone, claims)
+        forgetting = LogForgetting(
+            ForgetfulLog(
+                options.settings, seams, table, self.gone.forgotten, reads, self._queues, active,
+                committer, appender, next_journal, timer, kind.damaged, lambda: components.missing,
+                merging, lambda: self._writing.asked_index(),
+            )
+        )  # fmt: skip
         scrubber = Scrubber(work, claims=claims, scrub_sidecar=self.tier.tails.scrub)
         local_work = LocalWork(work, kind, on_compacted=lambda: _wake_publisher(components))
 
         def housekeeping() -> Iterator[Unit]:
             yield from retention.units()
+            yield from forgetting.units()
             yield from merging.units()
 
         remote = RemoteCommits(work, kind, appender, components.check_publishes)
@@ -432,9 +450,9 @@ class _OwnerOpening:
             tending=JournalTending(active, appender, committer, next_journal), kind=kind,
             local=_worker(LOCAL_WORKER, work, claims, local_work.units),
             housekeeping=_worker(HOUSEKEEPING_WORKER, work, claims, housekeeping),
-            retention=retention, merging=merging, scrubber=scrubber, units=local_work.units,
-            chores=housekeeping, next_journal=next_journal, lock=self._lock, paths=self._paths,
-            progress=work.progress, remote=remote,
+            retention=retention, merging=merging, forgetting=forgetting, scrubber=scrubber,
+            units=local_work.units, chores=housekeeping, next_journal=next_journal, lock=self._lock,
+            paths=self._paths, progress=work.progress, remote=remote,
         )  # fmt: skip
         writing = components.writing
         remote.advance = lambda: writing.run_all(table)

@@ -1,4 +1,4 @@
-"""The operator's verbs of an open message log: files, timers, work that is due, health, handing it over.
+"""The operator's verbs of an open message log: files, timers, due work, health, forgetting, handing it over.
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
@@ -8,10 +8,17 @@ this folder.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import with_disk_errors
-from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
+from tierdex.errors import (
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+    ReadOnlyError,
+    TierdexError,
+)
 from tierdex.index_service.health import CLOSED, NotReady
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
@@ -21,10 +28,15 @@ from tierdex.logfile.check import check_log_file
 from tierdex.value_rules import check_time
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.answer import TimerHour
     from tierdex.log_service.checked_reads import CheckedReads
+    from tierdex.log_service.forget_receipt import ForgetReceipt
     from tierdex.log_service.log_components import LogComponents, LogWriting
+
+logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 5  # a file may be moved between the look at the table and its opening
 
@@ -169,7 +181,64 @@ class OperatedLog:
         self._components.check_open()
         return self._components.unpublished_count()
 
+    @with_disk_errors
+    def forget(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        lookups: Sequence[Mapping[str, Any]] | None = None,
+        now: bool = False,
+        dry_run: bool = False,
+    ) -> ForgetReceipt:
+        """Forget what a topic's key, or a message ID, has now: its messages are read no more, by nobody.
+
+        They are hidden, durably, when this returns: empty messages with `is_forgotten` and their time stand
+        for them in `read`, so offsets stay dense; `get` and the index know nothing of them, under any of
+        their keys. One that waits for its `deliver_at` is not delivered. What is appended later shows.
+        The bytes go when files are written anew, with `now` at once; the receipt says which hold some.
+        `lookups` are several names, {topic, key} or {message_id, topic?}, instead of one. With `dry_run`
+        it only looks. Only this log's messages are forgotten: `elsewhere` names other nodes that have some.
+
+        Raises InvalidRequestError, also in a log without an index, ReadOnlyError, and UnavailableError:
+        then nothing was forgotten.
+        """
+        forgetting = self._writing().forgetting
+        if lookups is None:
+            given = {"topic": topic, "key": key, "message_id": message_id}
+            lookups = [{name: value for name, value in given.items() if value is not None}]
+        elif (topic, key, message_id) != (None, None, None):
+            raise InvalidRequestError("give either `lookups` or one name", field="lookups")
+        receipt = forgetting.forget(lookups, rewrites=now, dry_run=dry_run)
+        return receipt if dry_run or not now else self._write_anew(receipt)
+
+    @with_disk_errors
+    def resume_forgetting(self, forgetting: str | ForgetReceipt) -> ForgetReceipt:
+        """Go on with a request to forget, named or by its receipt.
+
+        Raises NotFoundError for a name of which no file holds anything any more.
+        """
+        name = forgetting if isinstance(forgetting, str) else forgetting.forgetting
+        return self._write_anew(self._writing().forgetting.resume(name))
+
+    @with_disk_errors
+    def forgettings(self) -> list[str]:
+        """Return the requests to forget of which some file may still hold something, oldest first."""
+        return self._writing().forgetting.pending()
+
     # -- private -----------------------------------------------------------------------------------------
+
+    def _write_anew(self, receipt: ForgetReceipt) -> ForgetReceipt:
+        """Write files anew that are waited for; what cannot be now is in the receipt."""
+        if not receipt.waits_for_files:
+            return receipt
+        forgetting = self._writing().forgetting
+        try:
+            self.run_compaction()
+        except (TierdexError, OSError) as error:  # not swallowed: the receipt says what waits
+            logger.warning("not written anew", extra={"error": str(error)})
+        return forgetting.resume(receipt.forgetting)
 
     def _check(self, handle: FileHandle) -> list[str]:
         if handle.state is FileState.UNSEALED:  # its own reader changes meanwhile

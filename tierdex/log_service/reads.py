@@ -135,6 +135,13 @@ class LogReads:
         self.quarantined = quarantined
         self._files: _Files | None = None
 
+    def without_forgotten(self, topic: bytes, queue_id: int, batch: MessageBatch) -> MessageBatch:
+        """Return what was read of a queue without what is forgotten: these messages are empty, and say so."""
+        places = self._gone.forgotten.places
+        if not len(places):
+            return batch
+        return batch.without(places.within(topic, queue_id, batch.first_offset, batch.next_offset))
+
     def read(self, at: QueuePosition, limits: ReadLimits) -> ReadAnswer:
         """Return messages from `at` on."""
         with self._table.snapshot() as snapshot:
@@ -152,7 +159,7 @@ class LogReads:
         Raises InvalidRequestError for a place that is none.
         """
         others: dict[int, ReadAnswer] = {}
-        answers = ManyAnswers(places, others)
+        answers = ManyAnswers(places, others, self.without_forgotten)
         with self._table.snapshot() as snapshot:
             files = self._files_of(snapshot)
             left: Iterable[int] = range(len(places))
@@ -305,7 +312,9 @@ class LogReads:
             missing += self._not_known(at.offset)
         return ReadAnswer(
             at.topic, at.queue_id, first, begin, end,
-            MessageBatch.join(collected.batches, first),
+            self.without_forgotten(
+                at.name, at.queue_id, MessageBatch.join(collected.batches, first)
+            ),
             from_begin=first > at.offset,
             missing=tuple(missing),
             generation=collected.generation,
@@ -319,7 +328,7 @@ class LogReads:
 
     def _not_known(self, offset: int) -> list[MissingMessages]:
         reason = self._unknown()
-        return [] if reason is None else [MissingMessages("store", reason, offset)]
+        return [] if reason is None else [MissingMessages("store", reason, offset, is_away=True)]
 
     def _gap(self, offset: int) -> list[MissingMessages]:
         named = [each._replace(offset=offset) for each in self.quarantined()]
@@ -374,7 +383,9 @@ class _Collected:
             batch = _before_damage(read, wanted, self.next_offset)
             damage = MissingMessages(part.handle.file_id, error.reason, batch.next_offset)
         except STORE_ERRORS as error:
-            return MissingMessages(part.handle.file_id, str(error), self.next_offset)
+            return MissingMessages(
+                part.handle.file_id, str(error), self.next_offset, is_away=_is_away(error)
+            )
         if self.count and len(batch) and len(batch.bodies) > bytes_left:
             return (
                 damage  # the first message of a file may be above the limit; the first of all only
@@ -386,6 +397,10 @@ class _Collected:
             self.body_bytes += len(batch.bodies)
             self.generation = file.generation
         return damage
+
+
+def _is_away(error: Exception) -> bool:
+    return not isinstance(error, NotFoundError)
 
 
 def _before_damage(read: Callable[[int], MessageBatch], count: int, offset: int) -> MessageBatch:
@@ -411,7 +426,7 @@ def _look_up(handles: Sequence[FileHandle], topic: bytes, queue_id: int, level: 
             unread.append(MissingMessages(handle.file_id, error.reason))
             continue
         except STORE_ERRORS as error:
-            unread.append(MissingMessages(handle.file_id, str(error)))
+            unread.append(MissingMessages(handle.file_id, str(error), is_away=_is_away(error)))
             continue
         if extent is not None:
             held.append(_Held(handle, extent))

@@ -72,6 +72,7 @@ class TailReads:
             begin = known
         length = k.PLACES_BYTES + 8 * (3 * count + 2) + count + bodies + extras
         batch = MessageBatch(offset, count, bodies, extras, memory[k.PLACES_BYTES : length])
+        batch = self._reads.without_forgotten(topic.encode(), queue_id, batch)
         return ReadAnswer(
             topic, queue_id, offset, begin, end, batch, generation=growing.file.generation
         )

@@ -190,6 +190,12 @@ class Timer:
             logger.warning("kept", extra={"file_id": handle.file_id, "error": str(error)})
             return True
 
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Deliver nothing in the scope: no message goes from the timer's queues to its own."""
+        with self._lock:
+            yield
+
     # -- private ---------------------------------------------------------------------------------------
 
     def _needs(self, position: _Position, queue_id: int) -> bool:

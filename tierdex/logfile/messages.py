@@ -146,6 +146,24 @@ class MessageBatch:
         begin, end = self.body_offsets[i : i + 2].tolist()
         return self.bodies[begin:end].tobytes()
 
+    def without(self, offsets: np.ndarray) -> MessageBatch:
+        """Return the batch with empty messages, flagged as forgotten, at these offsets of it (i8)."""
+        if not len(offsets):
+            return self
+        is_kept = np.ones(self._count, np.bool_)
+        is_kept[offsets - self.first_offset] = False
+        lengths = [np.diff(ends) for ends in (self.body_offsets, self.extra_offsets)]
+        left = [np.where(is_kept, each, 0) for each in lengths]
+        blank = MessageBatch(self.first_offset, self._count, int(left[0].sum()), int(left[1].sum()))
+        blank.times[:], blank.flags[:] = self.times, self.flags
+        blank.flags[~is_kept] |= layout.MESSAGE_FORGOTTEN
+        blank.bodies[:] = self.bodies[np.repeat(is_kept, lengths[0])]
+        blank.extras[:] = self.extras[np.repeat(is_kept, lengths[1])]
+        for ends, each in zip((blank.body_offsets, blank.extra_offsets), left, strict=True):
+            ends[0] = 0
+            np.cumsum(each, out=ends[1:])
+        return blank
+
     @classmethod
     def join(cls, batches: Sequence[MessageBatch], first_offset: int) -> MessageBatch:
         """Return batches that follow each other as one; an empty one at `first_offset` without any."""

@@ -194,7 +194,7 @@ def read(
 
 
 def _tell_missing(answer: ReadAnswer) -> None:
-    for file, reason, _ in answer.missing:
+    for file, reason, *_ in answer.missing:
         say(f"incomplete: offset {answer.next_offset} could not be read: {file}: {reason}")
 
 

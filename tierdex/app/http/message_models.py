@@ -100,7 +100,8 @@ class MessageHeader(BaseModel):
 class Message(BaseModel):
     """A message. `encoding` says how `body` and header values are written here.
 
-    `deliver_at` is that of a message that was appended with one.
+    `deliver_at` is that of a message that was appended with one. Of one that `is_forgotten` only the time is
+    left, and the offset.
     """
 
     topic: str
@@ -113,6 +114,7 @@ class Message(BaseModel):
     message_id: str | None
     headers: list[MessageHeader]
     deliver_at: Int64 | None
+    is_forgotten: bool
 
 
 class MissingMessages(Missing):

@@ -129,6 +129,16 @@ def make_requests(
     return requests
 
 
+def make_names(settings: Settings, lookups: object) -> list[QueryRequest]:
+    """Check names that are to be forgotten: {topic, key} or {message_id, topic?}; there is at least one."""
+    requests = make_requests(settings, lookups)
+    if not requests:
+        raise InvalidRequestError("name at least one key or message ID", field="lookups")
+    if any(r.begin > INT64_MIN or r.end < INT64_MAX for r in requests):
+        raise InvalidRequestError("all times of a key are forgotten", field="lookups")
+    return requests
+
+
 def _lookup_fields(lookup: object, field: str) -> Mapping[str, Any]:
     if not isinstance(lookup, dict):
         raise InvalidRequestError(

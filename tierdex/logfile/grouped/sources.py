@@ -3,7 +3,7 @@
 A source is a sequence of messages in order of (topic's name, queue_id, offset), read by ranges as rows of a
 journal. Everything is verified on the way: damage raises CorruptFileError.
 
-Depends on journal, file, queue_groups and topics.
+Depends on fileparts, forgotten, journal, file, page_write, queue_groups and topics.
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.memory import address
+from tierdex.logfile.grouped.kernels.page_write import BLANK_BYTES, blank_rows
 from tierdex.logfile.grouped.queue_groups import QueueRows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
+    from tierdex.logfile.forgotten import ForgottenPlaces
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.journal.sealed import SealedJournal
     from tierdex.logfile.topics import Topics
+
+_NONE = np.zeros(0, np.int64)
 
 
 class SourceRows(NamedTuple):
@@ -71,6 +76,40 @@ class JournalSource:
         addresses = self._journal.row_addresses(queue, first - int(self._starts[queue]), count)
         bases = np.full(count, self._journal.base_time, np.int64)
         return SourceRows(addresses, bases, self._journal.mapped_bytes)
+
+
+class ForgettingSource:
+    """Another source, in which messages that were forgotten are empty, and say so. Borrows it."""
+
+    def __init__(self, source: Source, places: ForgottenPlaces) -> None:
+        self._source = source
+        self.topics, self.queues, self.left_out = source.topics, source.queues, source.left_out
+        self._forgotten = np.sort(np.concatenate([_NONE, *self._ordinals(places)]))
+
+    def _ordinals(self, places: ForgottenPlaces) -> Iterator[np.ndarray]:
+        """Yield where the messages of each queue stand in the whole sequence."""
+        queues = self.queues
+        keys, starts = queues.keys, np.cumsum(queues.counts) - queues.counts
+        for name, queue_id, offsets in places.queues():
+            key = (self.topics.find(name) << 32) | queue_id
+            place = int(np.searchsorted(keys, key))
+            if key < 0 or place == len(keys) or int(keys[place]) != key:
+                continue
+            ordinals = offsets - queues.first_offsets[place]
+            held = ordinals[(ordinals >= 0) & (ordinals < queues.counts[place])]
+            yield held + starts[place]
+
+    def rows(self, first: int, count: int) -> SourceRows:
+        rows = self._source.rows(first, count)
+        begin, end = np.searchsorted(self._forgotten, [first, first + count])
+        if begin == end:
+            return rows
+        hits = np.ascontiguousarray(self._forgotten[begin:end] - first)
+        addresses = np.array(rows.addresses, np.int64)  # the source may keep its own
+        blank = np.empty(len(hits) * BLANK_BYTES, np.uint8)
+        bases = np.ascontiguousarray(rows.bases)
+        blank_rows(address(addresses), address(bases), address(hits), len(hits), address(blank))
+        return SourceRows(addresses, rows.bases, (rows.memory, blank))
 
 
 class GroupedSource:

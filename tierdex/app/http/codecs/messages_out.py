@@ -65,6 +65,7 @@ def message_document(message: Message, encoding: str) -> dict[str, Any]:
             for (name, _), value in zip(message.headers, texts[1:], strict=True)
         ],
         "deliver_at": message.deliver_at,
+        "is_forgotten": message.is_forgotten,
     }
 
 

@@ -66,8 +66,8 @@ _ARROW_MESSAGES = {
     ARROW_STREAM: {
         "schema": {
             **_ARROW,
-            "description": "offset, timestamp, body, keys, message_id, headers, deliver_at; the schema's "
-            "metadata `answer` is a JSON object of the other members",
+            "description": "offset, timestamp, body, keys, message_id, headers, deliver_at, is_forgotten; "
+            "the schema's metadata `answer` is a JSON object of the other members",
         }
     }
 }

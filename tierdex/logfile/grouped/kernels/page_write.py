@@ -4,6 +4,7 @@
     write_page   head and payload of the chosen rows
     finish_page  codec, length and checksum of a page whose payload is stored
     keep_rows    rows that wait for their page -> memory of the writer's own
+    blank_rows   rows that were forgotten -> rows with their time and flags alone
 
 A payload's bytes are known exactly while rows are chosen: widths only grow within a page. Depends on bits,
 rows, totals, checksum, intrinsics and layout.
@@ -68,6 +69,8 @@ _LONG, _HAS_EXTRA = layout.ROW_LONG_TIME, layout.ROW_HAS_EXTRA
 _LONG_BYTES, _EXTRA_LENGTH = layout.LONG_TIME_BYTES, layout.EXTRA_LENGTH_BYTES
 _FLAGS_SHIFT: Final = layout.MESSAGE_FLAGS_SHIFT
 _UNIT: Final = layout.POSITION_UNIT
+_FORGOTTEN: Final = layout.MESSAGE_FORGOTTEN
+BLANK_BYTES: Final = _ROW_BYTES + _LONG_BYTES  # of a row without extra and body
 _AHEAD: Final = 24
 _U0, _U1 = np.uint64(0), np.uint64(1)
 _INT64_MIN, _INT64_MAX = np.int64(-0x8000000000000000), np.int64(0x7FFFFFFFFFFFFFFF)
@@ -275,3 +278,14 @@ def keep_rows(addresses: int, bases: int, count: int, at: int, kept: int) -> Non
         time, flags, body_at, body, extra_at, extra = opened
         store_i64(kept + 8 * i, at)
         at += store_row(at, time, flags, body_at, body, extra_at, extra)
+
+
+@kernel
+def blank_rows(addresses: int, bases: int, places: int, count: int, at: int) -> None:
+    """Let the rows at `count` places (i8) of the list be empty ones at `at`, flagged as forgotten."""
+    for i in range(count):
+        place = load_i64(places + 8 * i)
+        row = addresses + 8 * place
+        opened = open_row(load_i64(row), load_i64(bases + 8 * place))
+        store_i64(row, at)
+        at += store_row(at, opened[0], opened[1] | _FORGOTTEN, at, 0, at, 0)

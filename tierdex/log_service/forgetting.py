@@ -1,0 +1,354 @@
+"""Forgets messages: finds them, hides them durably, has the index forget them, follows what is left in bytes.
+
+::
+
+    find     all that is durable, with the timer's delivery at rest: nothing moves from queue to queue
+    roll     the journal is given up, and no blocks of before are taken over by another
+    record   FORGOTTEN: durable, then visible; from here on no read shows them, whatever crashes
+    index    forgets the entries, under every name of each message; after a crash the record says what is left
+    files    compaction and merges leave the messages empty; with `rewrites` each file is written anew at once
+    end      nothing holds any of it, and the grace time is over: the record lets the request go
+
+Every step is safe to repeat. Only durable messages are forgotten: their offsets are never given again.
+Depends on compactor, errors, index_service, lifecycle, logfile and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.compactor.rounds import Rounds
+from tierdex.compactor.unit import Unit
+from tierdex.errors import CorruptFileError, NotFoundError, TierdexError
+from tierdex.index_service.answer import Missing
+from tierdex.index_service.receipt import HeldFile, RewrittenFile
+from tierdex.index_service.requests.query import make_names
+from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.forgotten import AskedHash
+from tierdex.lifecycle.paths import make_file_id
+from tierdex.log_service.forget_receipt import ForgetReceipt, ForgottenMessage
+from tierdex.log_service.forget_search import Searched, find_places
+from tierdex.log_service.forgotten_messages import ForgetRequest, HeldBefore
+from tierdex.log_service.held_rows import TIMER_TOPIC
+from tierdex.log_service.levels import Level
+from tierdex.log_service.reads import STORE_ERRORS
+from tierdex.logfile.forgotten import ForgottenPlaces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tierdex.index_service.receipt import LingeringObject, Receipt
+    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.log_service.active_journal import ActiveJournal
+    from tierdex.log_service.answer import MissingMessages
+    from tierdex.log_service.appender import Appender
+    from tierdex.log_service.committer import Committer
+    from tierdex.log_service.forget_search import FoundPlaces
+    from tierdex.log_service.forgotten_messages import ForgottenRecord
+    from tierdex.log_service.log_index import LogIndex
+    from tierdex.log_service.log_merge import LogMerging
+    from tierdex.log_service.next_journal import NextJournal
+    from tierdex.log_service.queue_table import QueueTable
+    from tierdex.log_service.reads import LogReads
+    from tierdex.log_service.timer import Timer
+    from tierdex.seams import Seams
+    from tierdex.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_JOURNALS = (FileState.UNSEALED, FileState.SEALED)
+
+
+class ForgetfulLog(NamedTuple):
+    """The parts of an open log that forget."""
+
+    settings: Settings
+    seams: Seams
+    table: FileTable
+    record: ForgottenRecord
+    reads: LogReads
+    queues: QueueTable
+    active: ActiveJournal
+    committer: Committer
+    appender: Appender
+    next_journal: NextJournal
+    timer: Timer
+    damaged: dict[bytes, str]  # by uuid: files that stay as they are, and why
+    quarantined: Callable[[], Sequence[MissingMessages]]
+    merging: LogMerging
+    asked_index: Callable[[], LogIndex]  # raises InvalidRequestError without one
+
+
+class LogForgetting:
+    """Forgets messages of one log. Safe to share between threads."""
+
+    def __init__(self, log: ForgetfulLog) -> None:
+        self._log = log
+        self._lock = threading.Lock()  # one writer of the record
+        self._holds: dict[tuple[bytes, bytes], bool] = {}  # request, file that never changes
+        self._rounds = Rounds(log.seams.clock)
+        through = max((each.through for each in log.record.current.requests), default=-1)
+        if through >= 0:
+            log.next_journal.take_over_none(through)
+
+    # -- requests ----------------------------------------------------------------------------------------
+
+    def forget(self, lookups: object, *, rewrites: bool, dry_run: bool = False) -> ForgetReceipt:
+        """Begin to forget what these names, {topic, key} or {message_id, topic?}, have now.
+
+        Raises InvalidRequestError, also without an index; UnavailableError: nothing was forgotten.
+        """
+        log = self._log
+        log_index = log.asked_index()
+        requests = make_names(log.settings, lookups)
+        log.reads.refuse_unknown()
+        with self._lock:
+            with log.timer.at_rest():
+                self._make_durable()
+                found = find_places(Searched(log_index, log.reads, log.queues), requests)
+                request = self._make_request(found, rewrites=rewrites)
+                if not dry_run and (len(found) or found.unsearched):
+                    request = self._with_held(self._roll(request))
+                    # Durable before: every message of it. Visible after: none, in no read.
+                    log.record.keep(log.record.current.with_request(request))
+            if not dry_run:
+                request = self._tell_index(request)
+        return self._receipt(request, is_dry=dry_run)
+
+    def resume(self, forgetting: str) -> ForgetReceipt:
+        """Go on with a request, and return how far it is. Raises NotFoundError once it has ended."""
+        with self._lock:
+            request = self._tell_index(self._request(forgetting))
+        return self._receipt(request)
+
+    def pending(self) -> list[str]:
+        """Return the requests of which a file may still hold something, oldest first."""
+        return [request.uuid.hex() for request in self._log.record.current.requests]
+
+    # -- the worker's ------------------------------------------------------------------------------------
+
+    def look_at_everything(self) -> None:
+        """Look for what is to be done at once."""
+        self._rounds.ask()
+
+    def units(self) -> Iterator[Unit]:
+        """Yield what is to be done, now and then only."""
+        if not self._rounds.is_due:
+            return
+        if self._log.record.current.requests:
+            yield Unit("remember", "", 0, self.go_on)
+            for handle in self.files_to_rewrite():
+                rewrite = partial(self._log.merging.rewrite, handle)
+                yield Unit("forget", handle.file_id, handle.item_count, rewrite, handle.number)
+        self._rounds.end()
+
+    def files_to_rewrite(self) -> list[FileHandle]:
+        """Return the files that are to be written anew at once, and may be now, oldest first."""
+        wanted = [each for each in self._log.record.current.requests if each.rewrites]
+        holding = {handle for request in wanted for handle, _ in self._holding(request)}
+        ready = holding & self._log.merging.rewritable()
+        return sorted(ready, key=lambda handle: handle.number)
+
+    def go_on(self) -> int:
+        """Tell the index what it was not told; end requests that are over; return how many of both."""
+        done = 0
+        for each in self._log.record.current.requests:
+            with self._lock:
+                request = self._log.record.current.get(each.uuid)
+                if request is None:
+                    continue
+                if request.unindexed:
+                    done += not self._tell_index(request).unindexed
+                else:
+                    done += self._end(request)
+        return done
+
+    # -- private: the steps ------------------------------------------------------------------------------
+
+    def _request(self, forgetting: str) -> ForgetRequest:
+        found = None
+        with suppress(ValueError):
+            found = self._log.record.current.get(bytes.fromhex(forgetting))
+        if found is None:
+            raise NotFoundError(
+                f"there is no request {forgetting} to forget messages: it is done, and no file holds them"
+            )
+        return found
+
+    def _make_durable(self) -> None:
+        committer = self._log.committer
+        with committer.append_lock:
+            commit = committer.join(Level.DISK)
+        committer.wait(commit, Level.DISK)
+
+    def _make_request(self, found: FoundPlaces, *, rewrites: bool) -> ForgetRequest:
+        log, places = self._log, (*found.places, *found.held)
+        return ForgetRequest(
+            uuid=log.seams.ids.uuid(),
+            number=log.record.current.number + 1,
+            time_ms=log.seams.clock.now_ms(),
+            places=ForgottenPlaces.of((at.name, at.queue_id, at.offset) for at in places),
+            rewrites=rewrites,
+            unindexed=tuple(found.by_topic()),
+            unsearched=tuple(found.unsearched),
+            elsewhere=tuple(sorted(found.elsewhere)),
+        )
+
+    def _roll(self, request: ForgetRequest) -> ForgetRequest:
+        """Give the journal up that takes appends, and all blocks of earlier ones behind its end."""
+        log = self._log
+        with log.committer.commit_lock, log.committer.append_lock:
+            through = max((handle.number for handle in self._own_files()), default=0)
+            log.next_journal.take_over_none(through)
+            log.appender.roll("forgets")
+        return replace(request, through=through)
+
+    def _with_held(self, request: ForgetRequest) -> ForgetRequest:
+        held = (
+            HeldBefore(handle.number, handle.uuid, handle.state in _JOURNALS)
+            for handle, _ in self._holding(request)
+        )
+        return replace(request, held=tuple(sorted(held)))
+
+    def _tell_index(self, request: ForgetRequest) -> ForgetRequest:
+        """Have the index forget the entries; what fails is in the record, and told later. Holding `_lock`."""
+        for names in request.unindexed:
+            asked = [AskedHash(names.topic, kind, name) for kind, name in names.names]
+            try:
+                forgetter = self._log.asked_index().forgetter
+                receipt = forgetter.forget_messages(asked, names.only, rewrites=request.rewrites)
+            except (TierdexError, OSError) as error:  # not swallowed: the receipt says it
+                logger.warning("not forgotten by the index yet", extra={"error": str(error)})
+                return request
+            left = tuple(each for each in request.unindexed if each is not names)
+            request = replace(request, unindexed=left, told=(*request.told, receipt.forgetting))
+            if self._log.record.current.get(request.uuid) is not None:
+                self._log.record.keep(self._log.record.current.with_request(request))
+        return request
+
+    def _end(self, request: ForgetRequest) -> bool:
+        """Let a request go of which nothing is left; say whether the record changed. Holding `_lock`."""
+        log, now_ms = self._log, self._log.seams.clock.now_ms()
+        if any(True for _ in self._holding(request)):
+            return False
+        if request.done_ms is None:
+            log.record.keep(log.record.current.with_request(replace(request, done_ms=now_ms)))
+            return True
+        if now_ms - request.done_ms < log.settings.grace_time * 1000 or self._lingering(request):
+            return False
+        log.record.keep(log.record.current.without(request.uuid))
+        return True
+
+    # -- private: what files hold ------------------------------------------------------------------------
+
+    def _own_files(self) -> list[FileHandle]:
+        with self._log.table.snapshot() as snapshot:
+            files = list(snapshot.file_list.iterate())
+        return [handle for handle in files if handle.node == self._log.settings.node]
+
+    def _holding(self, request: ForgetRequest) -> Iterator[tuple[FileHandle, str | None]]:
+        """Yield the files that hold something of a request, oldest first; why, if they do not say."""
+        for handle in self._own_files():
+            try:
+                if self._may_hold(handle, request):
+                    yield handle, self._log.damaged.get(handle.uuid)
+            except (CorruptFileError, *STORE_ERRORS) as error:
+                yield handle, str(error)
+
+    def _may_hold(self, handle: FileHandle, request: ForgetRequest) -> bool:
+        """Say whether a file has something of a request. CorruptFileError, and what the store raises."""
+        if handle.state is FileState.UNSEALED:
+            return handle.number <= request.through or _has_any(handle, request.places)
+        key = request.uuid, handle.uuid
+        held = self._holds.get(key)
+        if held is None:
+            held = handle.reader.forgets < request.number and _has_any(handle, request.places)
+            self._holds[key] = held
+        return held
+
+    # -- private: the receipt ----------------------------------------------------------------------------
+
+    def _receipt(self, request: ForgetRequest, *, is_dry: bool = False) -> ForgetReceipt:
+        holding, waiting = [], []
+        for handle, why in self._holding(request):
+            file = HeldFile(
+                handle.file_id, handle.node, handle.uuid.hex(),
+                None if handle.row is None else handle.row.object_key,
+            )  # fmt: skip
+            holding.append(file)
+            if request.rewrites:
+                waiting.append(Missing(handle.file_id, why or "not written anew yet"))
+        waiting += [Missing(file, reason) for file, reason in request.unsearched]
+        waiting += [
+            Missing(each.file, "may hold some: nobody can read it, or write it anew")
+            for each in self._log.quarantined()
+        ]
+        waiting += [
+            Missing("index", f"has not forgotten entries of topic {each.topic} yet")
+            for each in ([] if is_dry else request.unindexed)
+        ]
+        told = [] if is_dry else self._receipts_of_index(request, waiting)
+        held = {bytes.fromhex(file.uuid) for file in holding}
+        shown = [ForgottenMessage(name.decode(), *at) for name, *at in request.places]
+        receipt = ForgetReceipt(
+            forgetting=request.uuid.hex(),
+            time_ms=request.time_ms,
+            is_complete=False,
+            waiting=waiting,
+            messages=[each for each in shown if each.topic != TIMER_TOPIC],
+            held_count=sum(each.topic == TIMER_TOPIC for each in shown),
+            elsewhere=list(request.elsewhere),
+            holding=holding,
+            rewritten=[self._rewritten(file) for file in request.held if file.uuid not in held],
+            lingering=self._lingering(request),
+        )
+        for each in told:
+            receipt.waiting.extend(each.waiting)
+            receipt.entries.extend(each.entries)
+            receipt.holding.extend(each.holding)
+            receipt.rewritten.extend(each.rewritten)
+            receipt.lingering.extend(each.lingering)
+            receipt.manifest.update(each.manifest)
+        return replace(receipt, is_complete=not receipt.waiting)
+
+    def _receipts_of_index(self, request: ForgetRequest, waiting: list[Missing]) -> list[Receipt]:
+        receipts = []
+        for told in request.told:
+            try:
+                receipts.append(self._log.asked_index().forgetter.resume(told))
+            except NotFoundError:
+                continue  # it has ended: no index file holds an entry
+            except (TierdexError, OSError) as error:
+                waiting.append(Missing("index", str(error)))
+        return receipts
+
+    def _rewritten(self, file: HeldBefore) -> RewrittenFile:
+        """Return what a file has become: the object that holds its other messages, if that is published."""
+        node, uuid, key = self._log.settings.node, file.uuid, None
+        for handle in self._own_files():
+            row = handle.row
+            if row is not None and uuid in (row.uuid, *(part.uuid for part in row.parts)):
+                key = row.object_key
+        return RewrittenFile(make_file_id(file.number, node), node, uuid.hex(), key)
+
+    def _lingering(self, request: ForgetRequest) -> list[LingeringObject]:
+        """Return the objects that were written anew, and are not deleted yet."""
+        uuids = [file.uuid for file in request.held if not file.is_journal]
+        return self._log.asked_index().forgetter.lingering(uuids) if uuids else []
+
+
+def _has_any(handle: FileHandle, places: ForgottenPlaces) -> bool:
+    """Say whether a file has messages at any of the places, as it was written."""
+    for topic, queue_id, offsets in places.queues():
+        extent = handle.reader.extent(topic, queue_id, Level.RECEIVED)
+        if extent is not None and extent.first_offset <= offsets[-1] and (
+            len(places.within(topic, queue_id, *extent))
+        ):  # fmt: skip
+            return True
+    return False

@@ -1,0 +1,190 @@
+"""What a log remembers of messages that were forgotten: `DATA/log/FORGOTTEN` (`record_file`).
+
+::
+
+    request   its places (topic, queue_id, offset), and what is still to be done of it
+    places    of all requests: no read shows what lies there, whichever file holds it
+    file      says up to which request it left the places out (`forgets`); a journal holds them all
+
+A request is durable before it counts, and stays until no file holds anything of it, and for the grace time
+after that: a reader that still has the files of before has its places, too. An offset is forgotten only once
+its message is durable, so that it is never another's. Depends on logfile and record_file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tierdex.log_service.record_file import Record, RecordFile
+from tierdex.logfile.forgotten import NOWHERE, ForgottenPlaces
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tierdex.filesystem import FileSystem
+
+_NAME: Final = "FORGOTTEN"
+_MAGIC: Final = b"TDXFORG1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesOfTopic:
+    """What the index is to forget of a topic: names as (kind, hash), at the places (queue_id, offset)."""
+
+    topic: str
+    names: tuple[tuple[int, int], ...]
+    only: tuple[tuple[int, int], ...]
+
+
+class HeldBefore(NamedTuple):
+    """A file that held something; a journal never leaves an object of its own behind."""
+
+    number: int
+    uuid: bytes
+    is_journal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRequest:
+    """One request, and how far it has come. Immutable; times int64 ms.
+
+    `number` rises from request to request. Journals up to `through` may hold blocks of older ones until
+    they are sealed. `unindexed` is what the index is still to be told, `told` the requests that it made of
+    the rest. `held` are the files that had something of it when it began.
+    """
+
+    uuid: bytes
+    number: int
+    time_ms: int
+    places: ForgottenPlaces
+    rewrites: bool = False
+    through: int = 0
+    unindexed: tuple[NamesOfTopic, ...] = ()
+    told: tuple[str, ...] = ()
+    held: tuple[HeldBefore, ...] = ()
+    unsearched: tuple[tuple[str, str], ...] = ()  # (file, reason): more of the key may be there
+    elsewhere: tuple[str, ...] = ()  # nodes whose own logs have messages of the key
+    done_ms: int | None = None  # since when no file holds anything of it
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenMessages:
+    """All that is forgotten. Immutable."""
+
+    requests: tuple[ForgetRequest, ...] = ()  # in order of their numbers
+    number: int = 0  # of the last request, also of one that ended
+    places: ForgottenPlaces = field(default=NOWHERE)
+
+    @classmethod
+    def of(cls, requests: tuple[ForgetRequest, ...], number: int) -> ForgottenMessages:
+        """Return what these requests say."""
+        places = reduce(ForgottenPlaces.joined, (each.places for each in requests), NOWHERE)
+        return cls(requests, number, places)
+
+    def get(self, uuid: bytes) -> ForgetRequest | None:
+        """Return a request, None when there is none of that uuid."""
+        return next((each for each in self.requests if each.uuid == uuid), None)
+
+    def with_request(self, request: ForgetRequest) -> ForgottenMessages:
+        """Return the same with a request, in place of the one of its uuid if there is one."""
+        others = [each for each in self.requests if each.uuid != request.uuid]
+        requests = sorted((*others, request), key=lambda each: each.number)
+        if len(others) < len(self.requests):  # the places are what they were
+            return replace(self, requests=tuple(requests))
+        return ForgottenMessages.of(tuple(requests), max(self.number, request.number))
+
+    def without(self, uuid: bytes) -> ForgottenMessages:
+        """Return the same without a request that is over."""
+        left = tuple(each for each in self.requests if each.uuid != uuid)
+        return ForgottenMessages.of(left, self.number)
+
+
+class ForgottenRecord:
+    """The record of one log. `current` is a value; `keep` replaces it, durably first."""
+
+    def __init__(self, filesystem: FileSystem, root: Path) -> None:
+        """Know nothing yet: `refresh` reads it."""
+        self._file = RecordFile(
+            filesystem, root / _NAME, _MAGIC,
+            "the record of forgotten messages is damaged: bring it back from a copy of the folder; "
+            "without it messages that were forgotten would show again",
+        )  # fmt: skip
+        self.current = ForgottenMessages()
+
+    @property
+    def places(self) -> ForgottenPlaces:
+        return self.current.places
+
+    def refresh(self) -> None:
+        """Read it anew if it was replaced. Raises CorruptFileError, OSError."""
+        found = self._file.read_changed()
+        if found is not None:
+            self.current = _decode(found, self._file.path)
+
+    def keep(self, forgotten: ForgottenMessages) -> None:
+        """Make `forgotten` what is known. Durable first, then visible. Raises OSError."""
+        self._file.replace(_encode(forgotten))
+        self.current = forgotten
+
+
+def _encode(forgotten: ForgottenMessages) -> Record:
+    tables = [each.places.encode() for each in forgotten.requests]
+    requests = [
+        _pack(each, len(table)) for each, table in zip(forgotten.requests, tables, strict=True)
+    ]
+    return Record({"number": forgotten.number, "requests": requests}, b"".join(tables))
+
+
+def _pack(request: ForgetRequest, table_bytes: int) -> dict[str, Any]:
+    return {
+        "uuid": request.uuid.hex(),
+        "number": request.number,
+        "time": request.time_ms,
+        "table": table_bytes,
+        "rewrites": request.rewrites,
+        "through": request.through,
+        "unindexed": [[each.topic, each.names, each.only] for each in request.unindexed],
+        "told": request.told,
+        "held": [[number, uuid.hex(), is_journal] for number, uuid, is_journal in request.held],
+        "unsearched": request.unsearched,
+        "elsewhere": request.elsewhere,
+        "done": request.done_ms,
+    }
+
+
+def _decode(record: Record, path: Path) -> ForgottenMessages:
+    requests, at = [], 0
+    for packed in record.notes["requests"]:
+        end = at + packed["table"]
+        requests.append(_unpack(packed, ForgottenPlaces.decode(record.table[at:end], path)))
+        at = end
+    return ForgottenMessages.of(tuple(requests), record.notes["number"])
+
+
+def _unpack(packed: dict[str, Any], places: ForgottenPlaces) -> ForgetRequest:
+    return ForgetRequest(
+        uuid=bytes.fromhex(packed["uuid"]),
+        number=packed["number"],
+        time_ms=packed["time"],
+        places=places,
+        rewrites=packed["rewrites"],
+        through=packed["through"],
+        unindexed=tuple(
+            NamesOfTopic(topic=topic, names=_pairs(names), only=_pairs(only))
+            for topic, names, only in packed["unindexed"]
+        ),
+        told=tuple(packed["told"]),
+        held=tuple(
+            HeldBefore(number, bytes.fromhex(uuid), is_journal)
+            for number, uuid, is_journal in packed["held"]
+        ),
+        unsearched=tuple((file, reason) for file, reason in packed["unsearched"]),
+        elsewhere=tuple(packed["elsewhere"]),
+        done_ms=packed["done"],
+    )
+
+
+def _pairs(listed: list[list[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((one, other) for one, other in listed)
