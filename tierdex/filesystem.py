@@ -20,7 +20,7 @@ import errno
 import fcntl
 import os
 import shutil
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tierdex.fork import tell_child
 from tierdex.local_file import LocalFile
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     from typing_extensions import Buffer
+
+
+_KERNEL_READS_AHEAD: Final = 128 << 10  # at most, behind what it is asked for
 
 
 class Mapping(Protocol):
@@ -105,8 +108,18 @@ class OpenFile(Protocol):
         """
         ...
 
-    def forget_cached(self) -> None:
-        """Ask the kernel to drop clean cached pages, so that the next read comes from the device."""
+    def read_cached(self, position: int, length: int) -> bytes | None:
+        """Return as `read_at` when all of it is in memory, None when some would come from the device.
+
+        Where the system cannot tell, it is read.
+        """
+        ...
+
+    def forget_cached(self, position: int = 0, length: int = 0) -> None:
+        """Ask the kernel to drop clean cached pages of a range, or of all (`length` 0).
+
+        The next read of them comes from the device.
+        """
         ...
 
     def map(self, length: int, *, writable: bool) -> Mapping:
@@ -181,6 +194,15 @@ def make_durable_folder(filesystem: FileSystem, folder: Path) -> None:
     for made in reversed(absent):  # the outermost first
         filesystem.make_folder(made)
         filesystem.sync_folder(made.parent)
+
+
+def read_aside(file: OpenFile, position: int, length: int) -> bytes:
+    """Return bytes of a file, and let go of what came from the device for it: nothing else is pushed out."""
+    found = file.read_cached(position, length)
+    if found is None:
+        found = file.read_at(position, length)
+        file.forget_cached(position, length + _KERNEL_READS_AHEAD)
+    return found
 
 
 class LocalFileSystem:

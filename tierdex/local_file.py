@@ -117,8 +117,26 @@ class LocalFile:
             raise BlockingIOError(errno.EAGAIN, "it has another name")
         own_blocks(self._descriptor)
 
-    def forget_cached(self) -> None:
-        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    @_naming_path
+    def read_cached(self, position: int, length: int) -> bytes | None:
+        memory = bytearray(length)
+        try:
+            count = os.preadv(self._descriptor, [memory], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:  # of tmpfs, which is memory, and of some networks
+                raise
+            return self.read_at(position, length)
+        if count < length and position + count < os.fstat(self._descriptor).st_size:
+            return None
+        return bytes(memory[:count])
+
+    @_naming_path
+    def forget_cached(self, position: int = 0, length: int = 0) -> None:
+        before = position % PAGE_BYTES  # the kernel leaves pages of which only a part is named
+        whole = length + before if length else 0
+        os.posix_fadvise(self._descriptor, position - before, whole, os.POSIX_FADV_DONTNEED)
 
     @_naming_path
     def map(self, length: int, *, writable: bool) -> LocalMapping:

@@ -36,6 +36,9 @@ class SettingKeywords(TypedDict, total=False):
     topic_retention: dict[str, float]
     grace_time: float
     max_staleness: float
+    read_policy: Literal["DISABLE", "NOT_IN_DISK", "NOT_IN_MEM", "FORCE"]
+    keep_local_bytes: int
+    keep_local_s: float | None
     disk_budget_bytes: int
     disk_reserve_bytes: int
     max_key_bytes: int
@@ -68,6 +71,7 @@ class SettingKeywords(TypedDict, total=False):
     cache_bytes: int
     warm_up: bool
     page_cache_bytes: int
+    page_arena_bytes: int
     read_ahead_bytes: int
     max_get_bytes: int
     look_ahead: int

@@ -147,6 +147,21 @@ class Settings(BaseSettings):
         gt=0,
         description="a node whose manifest is older (seconds) makes an answer incomplete",
     )
+    read_policy: Literal["DISABLE", "NOT_IN_DISK", "NOT_IN_MEM", "FORCE"] = Field(
+        "NOT_IN_DISK",
+        description="where reads take published messages from: `NOT_IN_DISK` kept local copies, else the "
+        "store; `NOT_IN_MEM` copies only if in memory; `FORCE` the store; `DISABLE` copies only",
+    )
+    keep_local_bytes: int = Field(
+        0,
+        ge=0,
+        description="disk for copies of published log files that are kept for reads; the oldest go first",
+    )
+    keep_local_s: float | None = Field(
+        None,
+        gt=0,
+        description="seconds since a file was sealed that its copy is kept; none: any time",
+    )
     disk_budget_bytes: int = Field(
         64 * GIB, gt=0, description="local files that wait for the store; above it puts are refused"
     )
@@ -239,6 +254,9 @@ class Settings(BaseSettings):
     )
     page_cache_bytes: int = Field(
         64 * MIB, ge=0, description="memory for pages read from the store"
+    )
+    page_arena_bytes: int = Field(
+        256 * MIB, ge=0, description="memory for decoded pages of log files"
     )
     read_ahead_bytes: int = Field(
         64 * MIB,

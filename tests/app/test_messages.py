@@ -64,6 +64,7 @@ def test_appended_messages_are_read_with_all_they_carry(caller, topic):
     }  # fmt: skip
     assert (second["offset"], second["body"], second["keys"]) == (1, "", [])
     assert second["timestamp"] > 1_700_000_000_000
+    assert answer.pop("explain")["memory"] > 0
     assert answer == {
         "topic": topic, "queue_id": 7, "first_offset": 0, "next_offset": 2, "begin_offset": 0,
         "end_offset": 2, "from_begin": False, "generation": 0, "complete": True, "missing": [],

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tierdex.filesystem import FileSystem, LocalFileSystem, make_durable_folder
+from tierdex.filesystem import FileSystem, LocalFileSystem, make_durable_folder, read_aside
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
@@ -226,7 +226,11 @@ def test_syncs_and_free_bytes_answer(system: FileSystem, tmp_path: Path) -> None
     write(system, tmp_path / "a", b"abc")
     file = system.open(tmp_path / "a", writable=True)
     file.sync()
+    assert file.read_cached(1, 9) in (b"bc", None)
+    file.forget_cached(1, 1)
     file.forget_cached()
+    assert file.read_cached(0, 3) in (None, b"abc")  # tmpfs is memory
+    assert read_aside(file, 1, 9) == b"bc"
     assert file.read_at(0, 3) == b"abc"
     file.close()
     system.sync_folder(tmp_path)

@@ -8,7 +8,6 @@ from tests.log_service.keyed_world import KeyedWorld
 from tests.log_service.log_world import DATA, everything, open_log
 from tests.log_service.test_crash import Story
 from tests.log_service.test_retention import DAY, bodies, later
-from tierdex.log_service.levels import Level
 from tierdex.log_service.merge_plan import MergeCandidate, plan_merge
 from tierdex.logfile.check import check_log_file
 from tierdex.settings import load_settings
@@ -65,7 +64,7 @@ def test_read_that_began_before_a_merge_goes_on():
     with log._components.table.snapshot() as snapshot:
         log.run_compaction()
         oldest = snapshot.files[-1].reader
-        batch = oldest.read(b"a", 0, 0, max_count=9, max_bytes=1 << 20, level=Level.DISK)
+        batch = oldest.file.read(b"a", 0, 0, max_count=9, max_bytes=1 << 20)
         assert [batch.body(i) for i in range(len(batch))] == story.model.handed["a", 0][:2]
 
 

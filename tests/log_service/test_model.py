@@ -58,7 +58,12 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.open()
 
     def open(self):
-        settings = {"merge_min_files": 2, "topic_retention": {"b": DAY_S}, **TINY_INDEX}
+        settings = {
+            "merge_min_files": 2,
+            "keep_local_bytes": 20_000,
+            "topic_retention": {"b": DAY_S},
+            **TINY_INDEX,
+        }
         log = open_log(self.disk, now_ms=self.now, store=self.store, **settings)
         self.now = log._components.seams.clock.now_ms()
         return log
@@ -262,7 +267,8 @@ class LogMachine(RuleBasedStateMachine):
                 if level is Level.RECEIVED:
                     assert end == len(held)
                 else:
-                    least = self.model.acknowledged[level].get((topic, queue_id), 0)
+                    acknowledged = self.model.acknowledged.get(level, {})  # none at `remote`
+                    least = acknowledged.get((topic, queue_id), 0)
                     assert least <= end <= len(held)
 
     def teardown(self):

@@ -143,7 +143,7 @@ def test_window_halves_when_what_was_fetched_is_not_read_in_time(big, reading):
     clock = reading._components.seams.clock
     for offset in (0, 4):
         reading.read("q", 0, offset, max_count=4)
-    (window,) = reading._components.tier.ahead._windows.values()
+    (window,) = reading._components.tier.memory.ahead._windows.values()
     assert window.bytes == STEP_BYTES < held(reading)
     clock.advance(179)
     fetched.let_old_go()
@@ -192,7 +192,7 @@ def test_request_under_way_is_shared_by_all_who_want_its_pages(big, reading):
     assert big.requests == 1
 
 
-def test_readers_of_many_queues_share_the_budget_and_none_starves(big):
+def test_readers_of_many_queues_share_the_budget_and_none_starves(big, caplog):
     budget = MIB
     log = big.open(read_only=True, read_ahead_bytes=budget)
     log.read("q", 0, 10**9)
@@ -213,6 +213,7 @@ def test_readers_of_many_queues_share_the_budget_and_none_starves(big):
     assert counts == {0: len(big.body)} | dict.fromkeys(range(1, 13), 16)
     assert most <= budget
     assert big.requests < sum(counts.values()) / 4  # fewer than polls: all are read ahead
+    assert "again" not in caplog.text  # nothing was cut
     log.close()
 
 
@@ -238,7 +239,6 @@ def test_request_that_fails_is_named_and_asked_anew_by_the_next_read():
     body = world.publish(log, [0], 8)
     world.store.fail("get", fault=Fault.REFUSED)
     answer = log.read("q", 0, 0)
-    assert len(answer) == 0
     assert [each.offset for each in answer.missing] == [0]
     assert held(log) == 0
     assert [m.body for m in log.read("q", 0, 0).messages] == body
@@ -254,7 +254,9 @@ def test_bytes_that_arrive_damaged_are_fetched_once_more_and_then_named(fault):
     assert world.requests == 2
     (handle,) = log._components.table.version.files
     log._components.tier.tails.fetched.forget(handle.uuid)
+    log._components.tier.memory.arena.clear()
     world.store.fail("get", fault=fault, count=100)
     answer = log.read("q", 0, 0)
-    assert len(answer) == 0
-    assert [each.offset for each in answer.missing] == [0]
+    assert [m.body for m in answer.messages] == body[: len(answer)]
+    assert len(answer) < len(body)
+    assert [each.offset for each in answer.missing] == [len(answer)]

@@ -160,7 +160,7 @@ def test_journal_that_is_read_is_not_recycled():
         give_up_oldest(log)
         log.roll()
         story.fill(log, "new", 1)
-        batch = old.read(b"a", 0, 0, max_count=9, max_bytes=1 << 20, level=Level.DISK)
+        batch = old.journal.read(b"a", 0, 0, max_count=9, max_bytes=1 << 20)
         assert [m.body for m in batch] == story.model.handed["a", 0][:3]
     seal_rolled(log)
     other = open_log(story.disk.other_process(), read_only=True)
@@ -171,7 +171,7 @@ def test_journal_that_is_read_is_not_recycled():
             give_up_oldest(log)
             log.roll()
             story.fill(log, "newer", 2)
-            batch = old.read(b"a", 0, 3, max_count=9, max_bytes=1 << 20, level=Level.DISK)
+            batch = old.journal.read(b"a", 0, 3, max_count=9, max_bytes=1 << 20)
             assert [m.body for m in batch] == story.model.handed["a", 0][3:4]
         other.refresh()
         bodies = [message.body for message in other.reader("a", 0, 4)]

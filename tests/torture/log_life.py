@@ -35,7 +35,7 @@ STEPS = 30
 def live(world: KeyedWorld, seed: int) -> None:
     """Open the log, do what the seed says, and close it."""
     source = random.Random(seed)
-    world.settings = {"merge_min_files": 2}
+    world.settings = {"merge_min_files": 2, "keep_local_bytes": (seed % 2) << 16}
     log = world.open()
     for step in range(STEPS):
         chosen = source.random()

@@ -27,6 +27,7 @@ from tierdex.log_service.answer import (
     TimerHour,
 )
 from tierdex.log_service.levels import Level, level_of
+from tierdex.log_service.read_policy import ReadExplain
 from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
 from tierdex.logfile.layout import MESSAGE_FORGOTTEN
@@ -156,6 +157,7 @@ def read_messages(body: bytes) -> ReadAnswer:
         about["end_offset"], _batch(table, about["next_offset"] - len(table)), about["from_begin"],
         _missing(about),
         about["generation"],
+        _explain(about),
     )  # fmt: skip
 
 
@@ -207,11 +209,17 @@ def read_found(body: bytes) -> FoundMessages:
         for row in document["messages"]
     )  # fmt: skip
     expired = tuple(ExpiredMessage(**row) for row in document.get("expired", ()))
-    return FoundMessages(messages, _missing(document), document["next_cursor"], expired)
+    return FoundMessages(
+        messages, _missing(document), document["next_cursor"], expired, _explain(document)
+    )
 
 
 def _missing(document: dict[str, Any]) -> tuple[MissingMessages, ...]:
     return tuple(MissingMessages(m["file"], m["reason"], m["offset"]) for m in document["missing"])
+
+
+def _explain(document: dict[str, Any]) -> ReadExplain:
+    return ReadExplain(**document.get("explain", {}))  # an older service does not say
 
 
 def timers() -> Call[list[TimerHour]]:

@@ -99,11 +99,13 @@ class LogVerbs:
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        policy: str | None = None,
         group: str | None = None,
     ) -> ReadAnswer:
         """Return messages of a queue from `offset` on; at its end wait for more, up to `wait` seconds."""
         limits = {
-            "max_count": max_count, "max_bytes": max_bytes, "visible": visible, "group": group,
+            "max_count": max_count, "max_bytes": max_bytes, "visible": visible, "policy": policy,
+            "group": group,
         }  # fmt: skip
         deadline = self._clock.monotonic() + wait
         while True:
@@ -132,13 +134,15 @@ class LogVerbs:
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        policy: str | None = None,
     ) -> QueueReader:
         """Return an iterator over the messages from `offset` on, as `MessageLog.reader` does."""
 
         def read(at: int, count: int | None) -> ReadAnswer:
             return self.read(  # type: ignore[misc]
                 topic, queue_id, at, max_count=count or max_count, max_bytes=max_bytes,
-                wait=0.0 if count else wait, visible=visible, group=None if count else group,
+                wait=0.0 if count else wait, visible=visible, policy=policy,
+                group=None if count else group,
             )  # fmt: skip
 
         return QueueReader(read, offset, generation)
@@ -154,11 +158,13 @@ class LogVerbs:
         max_count: int = 64,
         cursor: str | None = None,
         visible: str = "disk",
+        policy: str | None = None,
     ) -> FoundMessages:
         """Return the messages of a topic's key, or of a message ID, newest first, with their bodies."""
         asked = {
             "topic": topic, "key": key, "message_id": message_id, "begin": begin, "end": end,
             "max_count": max_count, "cursor": cursor, "visible": visible,
+            "policy": policy,
         }  # fmt: skip
         return self._send(calls.get(asked))
 
@@ -255,11 +261,13 @@ class AsyncLogVerbs:
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        policy: str | None = None,
         group: str | None = None,
     ) -> ReadAnswer:
         """Return messages of a queue from `offset` on; at its end wait for more, up to `wait` seconds."""
         limits = {
-            "max_count": max_count, "max_bytes": max_bytes, "visible": visible, "group": group,
+            "max_count": max_count, "max_bytes": max_bytes, "visible": visible, "policy": policy,
+            "group": group,
         }  # fmt: skip
         deadline = self._clock.monotonic() + wait
         while True:
@@ -288,6 +296,7 @@ class AsyncLogVerbs:
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        policy: str | None = None,
     ) -> AsyncIterator[Message]:
         """Yield the messages from `offset` on, until the end, as `MessageLog.reader` does.
 
@@ -299,7 +308,7 @@ class AsyncLogVerbs:
                 refuse_reused(last, offset, generation)
             answer = await self.read(  # type: ignore[misc]
                 topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes, wait=wait,
-                visible=visible, group=group,
+                visible=visible, policy=policy, group=group,
             )  # fmt: skip
             for message in answer.messages:
                 offset, generation = message.offset + 1, answer.generation
@@ -319,11 +328,13 @@ class AsyncLogVerbs:
         max_count: int = 64,
         cursor: str | None = None,
         visible: str = "disk",
+        policy: str | None = None,
     ) -> FoundMessages:
         """Return the messages of a topic's key, or of a message ID, newest first, with their bodies."""
         asked = {
             "topic": topic, "key": key, "message_id": message_id, "begin": begin, "end": end,
             "max_count": max_count, "cursor": cursor, "visible": visible,
+            "policy": policy,
         }  # fmt: skip
         return await self._send(calls.get(asked))
 

@@ -6,6 +6,7 @@
     DATA/unsealed/<number>   DATA/unsealed/next.ready
     DATA/sealed/<number>     DATA/compacted/<number>
     DATA/uploaded/<number>-<node>-<uuid>        sidecars: a cache, any of them may be missing
+    DATA/uploaded/<the same>.kept               copies of whole published files: a cache as well
     DATA/quarantine/<state>-<name>              files that did not open; never changed again
     DATA/log/<folders as above>                 the message log's files; the index beside it is its own
 
@@ -47,6 +48,7 @@ NODES_PREFIX: Final = "nodes/"
 LOCAL_STATES: Final = (FileState.UNSEALED, FileState.SEALED, FileState.COMPACTED)
 NUMBER_LIMIT: Final = 1 << 63  # 19 digits: every number fits the int64 of numpy, JSON and Spark
 
+_KEPT_SUFFIX: Final = ".kept"
 _NODE = r"[a-z0-9][a-z0-9._-]{0,62}"
 _NUMBER = re.compile(r"[0-9]{20}")
 _NODE_NAME = re.compile(_NODE)
@@ -145,6 +147,11 @@ class DataPaths:
         name = f"{make_file_id(number, node)}-{uuid.hex()}"
         return self.folder(FileState.UPLOADED) / name
 
+    def kept_copy(self, number: int, node: str, uuid: bytes) -> Path:
+        """Return the path of the local copy of a published file that is kept for reads."""
+        sidecar = self.sidecar(number, node, uuid)
+        return sidecar.with_name(sidecar.name + _KEPT_SUFFIX)
+
     def quarantined(self, state: FileState, name: str) -> Path:
         return self.quarantine / f"{state.folder}-{name}"
 
@@ -165,6 +172,12 @@ def parse_sidecar_name(name: str) -> SidecarName | None:
     if found is None or (number := parse_number(found[1])) is None:
         return None
     return SidecarName(number, found[2], bytes.fromhex(found[3]))
+
+
+def parse_kept_name(name: str) -> SidecarName | None:
+    """Return the parts of a kept copy's file name, None for a near miss."""
+    plain = name.removesuffix(_KEPT_SUFFIX)
+    return None if plain == name else parse_sidecar_name(plain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """The classes of answers: messages of a queue, the receipt of a batch, files as operators see them.
 
-Depends on logfile.
+Depends on logfile and read_policy.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierdex.log_service.read_policy import ReadExplain
 from tierdex.logfile.extras import NO_EXTRA
 from tierdex.logfile.layout import MESSAGE_FORGOTTEN
 
@@ -68,6 +69,12 @@ class ReadAnswer:
     from_begin: bool = False
     missing: tuple[MissingMessages, ...] = ()
     generation: int = 0
+    sources: ReadExplain | None = None  # None: of a read that was answered from a journal alone
+
+    @property
+    def explain(self) -> ReadExplain:
+        """From where the bytes of the answer came. Of answers of `read_many` see the call's `explain`."""
+        return self.sources or ReadExplain(memory=self.batch.content_bytes)
 
     @property
     def complete(self) -> bool:
@@ -145,6 +152,7 @@ class FoundMessages:
     missing: tuple[MissingMessages, ...] = ()
     next_cursor: str | None = None
     expired: tuple[ExpiredMessage, ...] = ()
+    explain: ReadExplain = field(default_factory=ReadExplain)  # of the messages, not of the index
 
     @property
     def complete(self) -> bool:

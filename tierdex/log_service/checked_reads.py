@@ -11,6 +11,7 @@ from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError
 from tierdex.log_service.mending import note_ends
 from tierdex.log_service.queue_table import QueueTable
+from tierdex.log_service.read_policy import policy_of
 from tierdex.log_service.reads import ReadLimits, place_of
 from tierdex.value_rules import INT32_MAX, check_integer, check_topic
 
@@ -33,27 +34,34 @@ class CheckedReads:
     def __init__(self, components: LogComponents) -> None:
         self._components = components
         self._clock = components.seams.clock
+        self._policy = components.options.settings.read_policy
         self._refreshed_at = self._clock.monotonic()
 
     def check(
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str,
-        group: str | None = None,
+        group: str | None = None, policy: str | None = None,
     ) -> tuple[QueuePosition, ReadLimits]:  # fmt: skip
         """Return what is asked for. Raises InvalidRequestError, ClosedError, ForkedError."""
         self._components.check_open()
         at = place_of(topic, queue_id, offset)
-        return at, self.check_limits(max_count, max_bytes, visible, group)
+        return at, self.check_limits(max_count, max_bytes, visible, group, policy)
 
     def check_limits(
-        self, max_count: int, max_bytes: int, visible: str, group: str | None = None
-    ) -> ReadLimits:
+        self, max_count: int, max_bytes: int, visible: str, group: str | None = None,
+        policy: str | None = None,
+    ) -> ReadLimits:  # fmt: skip
         """Return how much to read. Raises InvalidRequestError."""
         return ReadLimits(
             check_integer(max_count, "max_count", 1, _COUNT_MOST),
             check_integer(max_bytes, "max_bytes", 1, _BYTES_MOST),
             self._components.level(visible, "visible"),
             None if group is None else check_topic(group, "group"),
+            policy_of(self._policy if policy is None else policy, "policy"),
         )
+
+    def limits_of_one(self, visible: str, policy: str | None) -> ReadLimits:
+        """Return the limits of a read of one message, however large. Raises InvalidRequestError."""
+        return self.check_limits(1, _BYTES_MOST, visible, policy=policy)
 
     def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
         """Return the (begin, end) offsets of a queue at a level. Raises InvalidRequestError."""

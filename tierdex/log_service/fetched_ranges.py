@@ -97,17 +97,22 @@ class FetchedRanges:
     def read(
         self, wanted: ObjectRange,
         ahead: Callable[[], Sequence[ObjectRange]] = tuple, window: Window | None = None,
-    ) -> bytes | memoryview:  # fmt: skip
-        """Return the bytes; where some have to be fetched, fetch what `ahead` returns as well.
+    ) -> tuple[bytes | memoryview, int]:  # fmt: skip
+        """Return the bytes, and how many requests were sent: those for what `ahead` returns as well.
+
+        That is asked where some bytes have to be fetched.
 
         Raises what the store raises, and CorruptFileError for an object that is too short.
         """
+        requests = 0
         while True:
             with self._lock:
                 self._let_old_go()
-                holes = list(self._holes(wanted))
+                holes, held = list(self._holes(wanted)), self._within(wanted)
                 begun = self._begin(holes, ahead(), window) if holes else []
-                found = self._within(wanted)
+                # What was held may have gone for what was begun; here it is needed all the same.
+                found = sorted({*held, *self._within(wanted)}, key=lambda each: each.begin)
+            requests += len(begun)
             for each in begun[1:]:
                 self._beside().submit(each.task.run)
             parts = [_wait_for(each, wanted) for each in found]
@@ -117,7 +122,7 @@ class FetchedRanges:
                 for each in found:
                     self._note_use(each, min(each.end, wanted.end))
             whole = [part for part in parts if part is not None]
-            return whole[0] if len(whole) == 1 else b"".join(whole)
+            return (whole[0] if len(whole) == 1 else b"".join(whole)), requests
 
     def discard(self, wanted: ObjectRange) -> None:
         """Forget what was fetched of a range: it arrived damaged."""

@@ -6,7 +6,7 @@
     pages   entries newest first -> their messages, all of one page from the same files
     keep    a message that carries the very key (an index knows hashes), and has the level asked for
 
-Depends on answer, levels, log_index and reads.
+Depends on answer, log_index, read_policy and reads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.log_service.answer import ExpiredMessage, FoundMessages, Message, MissingMessages
-from tierdex.log_service.reads import QueuePosition, ReadLimits
+from tierdex.log_service.read_policy import ReadExplain
+from tierdex.log_service.reads import QueuePosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Entry
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.followed_index import FollowedIndex
-    from tierdex.log_service.levels import Level
     from tierdex.log_service.log_index import LogIndex
-    from tierdex.log_service.reads import LogReads
-
-_ONE_MESSAGE = 1 << 30
+    from tierdex.log_service.reads import LogReads, ReadLimits
 
 
 class Lookup(NamedTuple):
@@ -42,9 +40,12 @@ class Lookup(NamedTuple):
 
 
 def find_messages(
-    log_index: LogIndex | FollowedIndex, reads: LogReads, lookup: Lookup, level: Level
+    log_index: LogIndex | FollowedIndex, reads: LogReads, lookup: Lookup, limits: ReadLimits
 ) -> FoundMessages:
-    """Return the messages, newest first. Raises InvalidRequestError and what the index raises."""
+    """Return the messages, newest first, each read with `limits`.
+
+    Raises InvalidRequestError and what the index raises.
+    """
     lag = log_index.lag()
     index = log_index.index
     missing = [] if lag is None else [lag]
@@ -53,7 +54,7 @@ def find_messages(
     expired: list[ExpiredMessage] = []
     newest: list[Message] = []  # that are not indexed: beyond `max_count`
     cursor = lookup.cursor
-    limits = ReadLimits(1, _ONE_MESSAGE, level)
+    explain = ReadExplain()
     unindexed: set[QueuePosition] = set()
     is_first = cursor is None
     while True:
@@ -66,11 +67,13 @@ def find_messages(
             places = log_index.unindexed(lookup)
             unindexed = set(places)
             for one in reads.read_many(places, limits):
+                explain.add(one.explain)
                 newest += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
         missing += [MissingMessages(each.file, each.reason) for each in answer.missing]
         own = [_place(entry) for entry in answer.entries if entry.node == log_index.node]
         indexed = [place for place in own if place not in unindexed]
         for place, one in zip(indexed, reads.read_many(indexed, limits), strict=True):
+            explain.add(one.explain)
             if place.offset < one.begin_offset:
                 expired.append(ExpiredMessage(*place))
                 continue
@@ -78,7 +81,7 @@ def find_messages(
         cursor = answer.next_cursor
         if cursor is None or len(found) >= lookup.max_count:
             messages = (*newest, *found)
-            return FoundMessages(messages, _distinct(missing), cursor, tuple(expired))
+            return FoundMessages(messages, _distinct(missing), cursor, tuple(expired), explain)
 
 
 def _place(entry: Entry) -> QueuePosition:

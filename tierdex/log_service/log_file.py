@@ -2,7 +2,7 @@
 
 A grouped file that is published is `published_file`'s.
 
-Depends on errors, fileparts, logfile, levels, log_row and queue_table.
+Depends on errors, fileparts, logfile, levels, log_row, page_arena, page_reads, queue_table and reading.
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.predecessor import Predecessor
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_row import FileSizes
+from tierdex.log_service.page_arena import ArenaOfMany
+from tierdex.log_service.page_reads import PageReads
 from tierdex.log_service.queue_table import queues_of_grouped
 from tierdex.logfile.columns import QueueColumns
+from tierdex.logfile.grouped.places import GroupedPlaces
+from tierdex.logfile.messages import MessageBatch
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from typing_extensions import Buffer
+
+    from tierdex.log_service.page_reads import PageSource
+    from tierdex.log_service.read_policy import ReadExplain
     from tierdex.log_service.reading import Reading
-    from tierdex.logfile.grouped.file import GroupedFile
+    from tierdex.logfile.grouped.file import GroupedFile, PageSpan, QueuePlace
     from tierdex.logfile.journal.file import Journal
     from tierdex.logfile.journal.sealed import SealedJournal
-    from tierdex.logfile.messages import Extent, MessageBatch
+    from tierdex.logfile.messages import Extent
 
 BATCH_COUNT: Final = "batch_count"  # in the EXTRA of a grouped file: of the journal that it was
 BATCH_CRC: Final = "batch_crc"
@@ -79,12 +87,14 @@ class LiveFile:
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int, level: Level,
-        reading: Reading | None = None,
+        reading: Reading,
     ) -> MessageBatch:  # fmt: skip
         """Return messages from `offset` on, at least one when there is one."""
-        return self.journal.read(
+        batch = self.journal.read(
             topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes, limit=self.limit(level)
         )  # fmt: skip
+        reading.explain.memory += batch.content_bytes
+        return batch
 
     @property
     def item_count(self) -> int:
@@ -139,10 +149,12 @@ class SealedFile:
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
-        level: Level, reading: Reading | None = None,
+        level: Level, reading: Reading,
     ) -> MessageBatch:  # fmt: skip
         """Return messages from `offset` on. Raises CorruptFileError."""
-        return self.journal.read(topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes)
+        batch = self.journal.read(topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes)
+        reading.explain.memory += batch.content_bytes
+        return batch
 
     @property
     def item_count(self) -> int:
@@ -251,10 +263,29 @@ class GroupedLogFile:
 
     def read(
         self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
-        level: Level, reading: Reading | None = None,
+        level: Level, reading: Reading,
     ) -> MessageBatch:  # fmt: skip
-        """Return messages from `offset` on. Raises CorruptFileError."""
-        return self.file.read(topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes)
+        """Return messages from `offset` on. Raises CorruptFileError, and what reading pages raises."""
+        file = self.file
+        place = file.find(topic, queue_id)
+        if place is None or max_count <= 0 or not place.first_offset <= offset < place.next_offset:
+            return MessageBatch(offset, 0, 0, 0)
+        source = self._pages_of(topic, queue_id, place, reading)
+        plan = file.plan(place, offset, max_count)
+        pages = PageReads(file, source, reading.arena, plan, max_bytes)
+        return file.read_pages(place, offset, max_count=max_count, max_bytes=max_bytes, pages=pages)
+
+    def places(self, reading: Reading) -> GroupedPlaces:
+        """Return what reads many places of the file."""
+        source = self._pages_of(b"", 0, None, reading)
+        kept = ArenaOfMany(reading.arena, source, self.file)
+        return GroupedPlaces(self.file, kept, source.bring)
+
+    def _pages_of(
+        self, topic: bytes, queue_id: int, place: QueuePlace | None, reading: Reading
+    ) -> PageSource:
+        """Return where the pages come from; `place` is None for a read of many queues."""
+        return LocalPages(self.file, reading.explain)
 
     @property
     def item_count(self) -> int:
@@ -278,6 +309,26 @@ class GroupedLogFile:
 
     def close(self) -> None:
         self.file.close()
+
+
+class LocalPages:
+    """The pages of a file that lies here (`page_reads.PageSource`)."""
+
+    is_local = True
+
+    def __init__(self, file: GroupedFile, explain: ReadExplain) -> None:
+        self._file = file
+        self._explain = explain
+
+    def bring(self, span: PageSpan) -> Buffer:
+        self._explain.disk += span.length
+        return self._file.read_span(span)
+
+    def bring_again(self, span: PageSpan) -> Buffer | None:
+        return None  # there is no other copy
+
+    def note_kept(self, span: PageSpan) -> None:
+        self._explain.arena += span.length
 
 
 LogFile = LiveFile | SealedFile | GroupedLogFile

@@ -10,7 +10,7 @@
                 swap, reuse    reads go over; its blocks become the next journal's
     compacted   upload, commit all its queues by one object and one row (`compactor.publish`)
                 note           where its queues end, durably: offsets go on without the store
-                unlink         reads go over to the object
+                keep, unlink   reads go over to the kept copy, or the object
 
 A crash between two steps leaves what recovery finishes: of two copies the later one, if it verifies; a
 published file's copy that was not noted is noted and given up by the next publication of it.
@@ -259,7 +259,7 @@ class LogKind:
         return self._tier.reader_of(row, self.publishing.settings.node)
 
     def drop_local_copy(self, handle: FileHandle) -> None:
-        """Note what is published, then unlink the file."""
+        """Note what is published, then keep the file as a copy for reads, or unlink it."""
         assert handle.path is not None
         state = self.publishing.claim.get().state
         reader: GroupedLogFile = handle.reader
@@ -273,7 +273,8 @@ class LogKind:
         self.note = note
         if self.log_index is not None:
             self.log_index.note_if_published(handle)
-        retire(self._seams.filesystem, [handle.path])
+        if handle.uuid not in state.files or not self._tier.copies.take(handle):
+            retire(self._seams.filesystem, [handle.path])
 
     def note_shown(self) -> None:
         self.on_published()

@@ -18,7 +18,7 @@ from tierdex.log_service.answer import ReadAnswer
 from tierdex.log_service.gone_messages import Part
 from tierdex.log_service.kernels.many_reads import take_places
 from tierdex.log_service.log_file import GroupedLogFile, LiveFile, SealedFile
-from tierdex.logfile.grouped.places import GroupedPlaces
+from tierdex.log_service.read_policy import ReadExplain
 from tierdex.logfile.journal.places import DensePlaces, GrowingPlaces
 from tierdex.logfile.kernels import places as k
 from tierdex.logfile.messages import MessageBatch
@@ -26,7 +26,9 @@ from tierdex.logfile.messages import MessageBatch
 if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.log_file import LogFile
+    from tierdex.log_service.reading import Reading
     from tierdex.log_service.reads import ReadLimits
+    from tierdex.logfile.grouped.places import GroupedPlaces
 
 Place = tuple[str, int, int]
 FloorOf = Callable[[Place, list[Part]], int]
@@ -44,6 +46,7 @@ class ManyAnswers(Sequence[ReadAnswer]):
         self._others = others
         self._shown = shown
         self._found: Found | None = None
+        self._explain: ReadExplain | None = None
 
     def __len__(self) -> int:
         return len(self._places)
@@ -62,9 +65,20 @@ class ManyAnswers(Sequence[ReadAnswer]):
         assert self._found is not None, place
         return self._found.answer(self._places[place], place, self._shown)
 
-    def take(self, found: Found) -> None:
-        """Take what was read together."""
+    def take(self, found: Found, explain: ReadExplain) -> None:
+        """Take what was read together, and from where it came."""
         self._found = found
+        self._explain = explain
+
+    @property
+    def explain(self) -> ReadExplain:
+        """From where the bytes of all answers came."""
+        whole = ReadExplain()
+        if self._explain is not None:
+            whole.add(self._explain)
+        for answer in self._others.values():
+            whole.add(answer.explain)
+        return whole
 
 
 class _Piece(NamedTuple):
@@ -104,18 +118,19 @@ class Found(NamedTuple):
 
 
 def read_together(
-    places: list[Place], handles: Sequence[FileHandle], limits: ReadLimits, floor_of: FloorOf | None
-) -> Found | None:
+    places: list[Place], handles: Sequence[FileHandle], limits: ReadLimits,
+    floor_of: FloorOf | None, reading: Reading,
+) -> Found | None:  # fmt: skip
     """Return what the files, oldest first, hold of the places; None when a file or a place is no plain one.
 
     `floor_of` says below which offset everything is gone (None: nothing is). The caller holds the files, and
-    leaves the list alone. Raises OSError.
+    leaves the list alone. Raises OSError, and what the store raises.
     """
     asked = np.empty((len(places), k.ASKED_WORDS), np.int64)
     if not take_places(id(places), asked):
         return None
     files: list[LogFile] = [handle.reader for handle in handles]
-    parts = [_part(file, limits) for file in files]
+    parts = [_part(file, limits, reading) for file in files]
     found = np.empty((len(parts), len(places), k.FOUND_WORDS), np.int64)
     for part, known in zip(parts, found, strict=True):
         if part is None:
@@ -139,6 +154,8 @@ def read_together(
         counts, at = np.empty(len(places), np.int64), address(rows.addresses)
         memory = np.empty(int(k.measure(chosen, walk, counts, at)), np.uint8)
         k.copy(chosen, counts, at, rows.base_time, address(memory))
+        if not isinstance(file, GroupedLogFile):
+            reading.explain.memory += len(memory)
         pieces.append(_Piece(chosen, memory.data, file.generation))
     del parts  # alive until here: kernels were given addresses
     return Found(walk, pieces)
@@ -153,7 +170,9 @@ def _held(handles: Sequence[FileHandle], found: np.ndarray) -> list[Part]:
     ]
 
 
-def _part(file: LogFile, limits: ReadLimits) -> GrowingPlaces | DensePlaces | GroupedPlaces | None:
+def _part(
+    file: LogFile, limits: ReadLimits, reading: Reading
+) -> GrowingPlaces | DensePlaces | GroupedPlaces | None:
     """Return what reads many places of a file; None where its rows do not stay where they are."""
     if isinstance(file, LiveFile):
         journal, limit = file.journal, file.limit(limits.level)
@@ -163,4 +182,4 @@ def _part(file: LogFile, limits: ReadLimits) -> GrowingPlaces | DensePlaces | Gr
         return GrowingPlaces(journal, mapping, limit)
     if isinstance(file, SealedFile):
         return DensePlaces(file.journal)
-    return GroupedPlaces(file.file) if isinstance(file, GroupedLogFile) else None
+    return file.places(reading) if isinstance(file, GroupedLogFile) else None

@@ -311,6 +311,7 @@ class MessageLog(OperatedLog):
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        policy: str | None = None,
         group: str | None = None,
     ) -> ReadAnswer:
         """Return messages of a queue from `offset` on: at most `max_count`, and `max_bytes` after the first.
@@ -319,11 +320,12 @@ class MessageLog(OperatedLog):
         from there (`from_begin` says so); at the end, and for a queue that nobody knows, the answer is
         empty, after `wait` seconds at most when none came. What cannot be read is named in `missing`.
         Published messages are fetched ahead for a caller that reads on where an answer ended; a `group`
-        says at its first read that it will. Raises InvalidRequestError.
+        says at its first read that it will. `policy` (None: the setting `read_policy`) says whether they
+        come from kept local copies or from the store. Raises InvalidRequestError.
         """
         components = self._components
         if components.refusal is None and components.follower is None and not components.missing:
-            level = LEVELS.get(visible)
+            level = LEVELS.get(visible) if policy is None else None
             if level is not None and level is not Level.REMOTE and 0.0 <= wait <= WAIT_MOST_S:
                 answer = components.tail_reads.read(
                     topic, queue_id, offset, max_count, max_bytes, level
@@ -332,7 +334,7 @@ class MessageLog(OperatedLog):
                     return answer
         with typed_disk_errors:
             at, limits = self._reads.check(
-                topic, queue_id, offset, max_count, max_bytes, visible, group
+                topic, queue_id, offset, max_count, max_bytes, visible, group, policy
             )
             return self._reads.wait_for(at, limits, wait)
 
@@ -348,12 +350,13 @@ class MessageLog(OperatedLog):
         max_count: int = 100,
         max_bytes: int = 1 << 20,
         visible: str = "disk",
+        policy: str | None = None,
     ) -> Sequence[ReadAnswer]:
         """Return an answer for each (topic, queue_id, offset), in order; limits are each one's.
 
         All are read at once; each answer becomes an object when it is looked at.
         """
-        limits = self._reads.check_limits(max_count, max_bytes, visible)
+        limits = self._reads.check_limits(max_count, max_bytes, visible, policy=policy)
         self._reads.refresh_when_due()
         listed = list(places)
         return self._components.reads.read_places(listed, limits) if listed else []
@@ -370,6 +373,7 @@ class MessageLog(OperatedLog):
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
         visible: str = "disk",
+        policy: str | None = None,
     ) -> QueueReader:
         """Return an iterator over the messages from `offset` on, which stops at the end (`wait`: of both).
 
@@ -377,12 +381,13 @@ class MessageLog(OperatedLog):
         that one had read. Published messages are fetched ahead; of readers of one queue with the same
         `group` one may take over where the other ended. Raises InvalidRequestError.
         """
-        self._reads.check(topic, queue_id, offset, max_count, max_bytes, visible, group)
+        self._reads.check(topic, queue_id, offset, max_count, max_bytes, visible, group, policy)
 
         def read(at: int, count: int | None) -> ReadAnswer:
             return self.read(
                 topic, queue_id, at, max_count=count or max_count, max_bytes=max_bytes,
-                wait=0.0 if count else wait, visible=visible, group=None if count else group,
+                wait=0.0 if count else wait, visible=visible, policy=policy,
+                group=None if count else group,
             )  # fmt: skip
 
         return QueueReader(read, offset, generation)
@@ -456,24 +461,25 @@ class MessageLog(OperatedLog):
         max_count: int = 64,
         cursor: str | None = None,
         visible: str = "disk",
+        policy: str | None = None,
     ) -> FoundMessages:
         """Return the messages of a topic's key, or of a message ID, newest first, with their bodies.
 
         The key is compared in each message. `begin` and `end` bound their times (int64 ms, inclusive),
-        `visible` is as in `read`. An unknown key gives an empty, complete answer; what could not be read,
-        or is not indexed yet, is named in `missing`. A log that is only read gives what its writer has not
-        indexed yet beyond `max_count`. Raises InvalidRequestError, also in a log without an index.
+        `visible` and `policy` are as in `read`. An unknown key gives an empty, complete answer; what could
+        not be read, or is not indexed yet, is named in `missing`. A log that is only read gives what its
+        writer has not indexed yet beyond `max_count`. Raises InvalidRequestError, also without an index.
         """
         self._components.check_open()
-        level = self._components.level(visible, "visible")
+        limits = self._reads.limits_of_one(visible, policy)
         log_index = self._asked_index()
         self._reads.refresh_when_due(at_once=True)
-        if level is Level.RECEIVED and self._components.writing is not None:
+        if limits.level is Level.RECEIVED and self._components.writing is not None:
             self.flush("os")  # an index has what is written
         from tierdex.log_service.key_lookups import Lookup, find_messages
 
         lookup = Lookup(topic, key, message_id, begin, end, max_count, cursor)
-        return find_messages(log_index, self._components.reads, lookup, level)
+        return find_messages(log_index, self._components.reads, lookup, limits)
 
     @property
     def index(self) -> Index:

@@ -162,7 +162,7 @@ def _open_reading(
     follower = FolderReader(seams, paths, table, gone, settings.node)
     quarantined = _quarantined(seams, paths)
     reads = LogReads(
-        table, settings.node, lambda: [*quarantined, *follower.unread], gone, tier.ahead,
+        table, settings.node, lambda: [*quarantined, *follower.unread], gone, tier.memory,
         lambda: tier.unknown(),
     )  # fmt: skip
     components = LogComponents(
@@ -373,7 +373,7 @@ class _OwnerOpening:
         committer = Committer(active, seams.clock, options.settings.stage_max_age)
         reads = LogReads(
             table, options.settings.node, lambda: components.missing, self.gone,
-            self.tier.ahead, lambda: self.tier.unknown(),
+            self.tier.memory, lambda: self.tier.unknown(),
         )  # fmt: skip
         components = LogComponents(
             options,
@@ -421,6 +421,7 @@ class _OwnerOpening:
         local_work = LocalWork(work, kind, on_compacted=lambda: _wake_publisher(components))
 
         def housekeeping() -> Iterator[Unit]:
+            self.tier.tend(options.settings.node)
             yield from retention.units()
             yield from forgetting.units()
             yield from merging.units()

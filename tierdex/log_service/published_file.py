@@ -1,28 +1,26 @@
 """A published log file as reads see it: queues by its sidecar, messages by ranges of whole pages.
 
-What the row says needs no request: generation, batches, times, counts. A page that arrives damaged is fetched
-a second time before the file is called corrupt: the fault may lie in between.
+What the row says needs no request: generation, batches, times, counts. The read's policy says whether pages
+come from the store or from a kept local copy. A page that comes damaged is fetched from the store before the
+file is called corrupt: the fault may lie in between, or in the copy, which then goes.
 
-Depends on errors, lifecycle, logfile, fetched_ranges, log_file, log_row, read_ahead and whole_object.
+Depends on errors, lifecycle, logfile, fetched_ranges, log_file, log_row, read_policy and
+whole_object.
 """
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.log_service.fetched_ranges import ObjectRange
 from tierdex.log_service.log_file import GroupedLogFile
 from tierdex.log_service.log_row import LogRowMore
-from tierdex.log_service.read_ahead import WINDOW_MOST
+from tierdex.log_service.read_policy import ReadPolicy
 from tierdex.log_service.whole_object import ReadsInOrder, check_object
 from tierdex.logfile.grouped.file import GroupedFile
-from tierdex.logfile.messages import MessageBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,15 +28,11 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.lifecycle.manifest import FileRow
-    from tierdex.log_service.levels import Level
     from tierdex.log_service.log_row import FileSizes
     from tierdex.log_service.read_ahead import Window
     from tierdex.log_service.reading import Reading
     from tierdex.log_service.tier import LogTails
     from tierdex.logfile.grouped.file import PageSpan, QueuePlace
-    from tierdex.logfile.grouped.pages import OpenPage
-
-logger = logging.getLogger(__name__)
 
 
 class PublishedLogFile(GroupedLogFile):
@@ -67,43 +61,21 @@ class PublishedLogFile(GroupedLogFile):
     def sizes(self) -> FileSizes:
         return self._more.sizes or super().sizes
 
-    def read(
-        self, topic: bytes, queue_id: int, offset: int, *, max_count: int, max_bytes: int,
-        level: Level, reading: Reading | None = None,
-    ) -> MessageBatch:  # fmt: skip
-        """Return messages from `offset` on. Raises CorruptFileError, and what the store raises."""
-        file = self.file
-        place = file.find(topic, queue_id)
-        if place is None or max_count <= 0 or not place.first_offset <= offset < place.next_offset:
-            return MessageBatch(offset, 0, 0, 0)
-        pages = _Pages(self, file, file.plan(place, offset, max_count), max_bytes)
-        if reading is not None:
+    def _pages_of(
+        self, topic: bytes, queue_id: int, place: QueuePlace | None, reading: Reading
+    ) -> PublishedPages:
+        pages = PublishedPages(self.row, self._node, self._tails, reading)
+        if place is not None:
             pages.window = reading.window
             pages.ahead = partial(self._ahead, topic, queue_id, place, reading)
-        return file.read_pages(place, offset, max_count=max_count, max_bytes=max_bytes, pages=pages)
-
-    def fetch(
-        self, span: PageSpan, ahead: Callable[[], Sequence[ObjectRange]] = tuple,
-        window: Window | None = None,
-    ) -> Buffer:  # fmt: skip
-        """Return the bytes of some pages; with `ahead` as `FetchedRanges.read`."""
-        return self._tails.fetched.read(self._range(span), ahead, window)
-
-    def fetch_again(self, span: PageSpan) -> Buffer:
-        """Return the bytes of a page that arrived damaged."""
-        self._tails.fetched.discard(self._range(span))
-        return self._tails.fetched.read(self._range(span))
-
-    def _range(self, span: PageSpan) -> ObjectRange:
-        return ObjectRange(self.row, span.position, span.position + span.length)
+        return pages
 
     def _ahead(
-        self, topic: bytes, queue_id: int, place: QueuePlace, reading: Reading, span: PageSpan
-    ) -> list[ObjectRange]:
-        """Return what comes behind `span` in the queue, here and in the files that follow."""
-        left = reading.bytes_ahead() - span.length
-        begin = span.position + span.length
-        rest = self._extent(self.file, place, place.first_offset)._replace(begin=begin)
+        self, topic: bytes, queue_id: int, place: QueuePlace, reading: Reading, begin: int, length: int
+    ) -> list[ObjectRange]:  # fmt: skip
+        """Return what comes in the queue behind `length` bytes at `begin`, here and in the next files."""
+        left = reading.bytes_ahead() - length
+        rest = self._extent(self.file, place)._replace(begin=begin + length)
         found = []
         following = iter(reading.following)
         while left > 0:
@@ -119,12 +91,13 @@ class PublishedLogFile(GroupedLogFile):
             with suppress(CorruptFileError):  # who reads there is told
                 other = tail.find(topic, queue_id)
                 if other is not None:
-                    rest = file._extent(tail, other, other.first_offset)
+                    rest = file._extent(tail, other)
         return found
 
-    def _extent(self, file: GroupedFile, place: QueuePlace, offset: int) -> ObjectRange:
-        """Return the pages that hold a queue from `offset` on."""
-        return self._range(file.plan(place, offset, place.next_offset - offset))
+    def _extent(self, file: GroupedFile, place: QueuePlace) -> ObjectRange:
+        """Return the pages that hold a queue."""
+        span = file.plan(place, place.first_offset, place.next_offset - place.first_offset)
+        return ObjectRange(self.row, span.position, span.position + span.length)
 
     def in_order(self, window_bytes: int) -> GroupedFile:
         """Return the file to read all of it, page after page, for one thread. Raises as `file`.
@@ -167,44 +140,69 @@ class PublishedLogFile(GroupedLogFile):
         """Do nothing: the sidecar is the cache's."""
 
 
-class _Pages:
-    """The pages of one read, fetched as they are needed: as many at once as its limits may take."""
+class PublishedPages:
+    """The pages of one read of a published file (`page_reads.PageSource`): where its policy says."""
 
-    def __init__(
-        self, source: PublishedLogFile, file: GroupedFile, plan: PageSpan, max_bytes: int
-    ) -> None:
-        self._source = source
-        self._file = file
-        self._end = plan.first_page + plan.page_count
-        self._most = min(max_bytes, WINDOW_MOST)
-        self._span = plan._replace(page_count=0)  # that is here
-        self._data = np.zeros(0, np.uint8)
+    is_local = False
+
+    def __init__(self, row: FileRow, node: str, tails: LogTails, reading: Reading) -> None:
+        self._row = row
+        self._node = node
+        self._tails = tails
+        self._policy = reading.policy
+        self._explain = reading.explain
+        self._is_copy = False
         self.window: Window | None = None
-        self.ahead: Callable[[PageSpan], Sequence[ObjectRange]] = lambda span: ()
+        self.ahead: Callable[[int, int], Sequence[ObjectRange]] = _nothing
 
-    def __call__(self, number: int) -> OpenPage:
-        """Return a page. Raises CorruptFileError, and what the store raises."""
-        file, held = self._file, self._span
-        if not held.first_page <= number < held.first_page + held.page_count:
-            held = self._fetch(number)
-        one = file.span(number)
-        begin = one.position - held.position
-        try:
-            return file.open_page(self._data[begin : begin + one.length], number)
-        except CorruptFileError as error:
-            extra = {"object": self._source.row.object_key, "error": error.reason}
-            logger.warning("page fetched again", extra=extra)
-        return file.open_page(_bytes_of(self._source.fetch_again(one)), number)
+    def bring(self, span: PageSpan) -> Buffer:
+        """Return the bytes of neighbouring pages. Raises what the store raises.
 
-    def _fetch(self, number: int) -> PageSpan:
-        """Bring a page and those behind it, not far more than the read's bytes."""
-        span = self._file.span(number, max(1, self._end - number))
-        while span.page_count > 1 and span.length > self._most:
-            span = self._file.span(number, (span.page_count + 1) // 2)
-        data = self._source.fetch(span, partial(self.ahead, span), self.window)
-        self._data, self._span = _bytes_of(data), span
-        return span
+        NotFoundError where the policy leaves the store alone.
+        """
+        copy = self._copy(span)
+        self._is_copy = copy is not None
+        if copy is not None:
+            self._explain.kept_copy += span.length
+            return copy
+        return self._fetch(span)
+
+    def bring_again(self, span: PageSpan) -> Buffer | None:
+        if self._is_copy:
+            self._tails.copies.forget(self._row.uuid)
+        else:
+            self._tails.fetched.discard(self._range(span))
+        self.ahead = _nothing
+        return self._fetch(span)
+
+    def note_kept(self, span: PageSpan) -> None:
+        self._explain.arena += span.length
+
+    def _copy(self, span: PageSpan) -> bytes | None:
+        if self._policy is ReadPolicy.FORCE:
+            return None
+        return self._tails.copies.read(
+            self._row, self._node, span.position, span.length,
+            only_cached=self._policy is ReadPolicy.NOT_IN_MEM,
+        )  # fmt: skip
+
+    def _fetch(self, span: PageSpan) -> Buffer:
+        if self._policy is ReadPolicy.DISABLE:
+            raise NotFoundError(
+                "it lies in the store alone, which the read policy DISABLE leaves out"
+            )
+        ahead = partial(self.ahead, span.position, span.length)
+        data, requests = self._tails.fetched.read(self._range(span), ahead, self.window)
+        self._explain.requests += requests
+        if requests:
+            self._explain.store += span.length
+        else:
+            self._explain.read_ahead += span.length
+        return data
+
+    def _range(self, span: PageSpan) -> ObjectRange:
+        return ObjectRange(self._row, span.position, span.position + span.length)
 
 
-def _bytes_of(data: Buffer) -> np.ndarray:
-    return np.frombuffer(memoryview(data), np.uint8)
+def _nothing(begin: int, length: int) -> Sequence[ObjectRange]:
+    return ()

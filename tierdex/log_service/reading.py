@@ -1,26 +1,41 @@
-"""One read of a queue as its files see it: who reads on, and which files come next.
+"""One read of a queue as its files see it: what they share, who reads on, which files come next.
 
-Depends on read_ahead.
+Depends on page_arena, read_ahead and read_policy.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.log_service.read_policy import ReadExplain, ReadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.log_service.log_file import LogFile
+    from tierdex.log_service.page_arena import PageArena
     from tierdex.log_service.read_ahead import ReadAhead, Reader, Window
+
+
+class Memory(NamedTuple):
+    """What all reads of a log keep in memory."""
+
+    ahead: ReadAhead
+    arena: PageArena
 
 
 class Reading:
     """What the files of one read share. For one thread."""
 
-    def __init__(self, ahead: ReadAhead, reader: Reader) -> None:
-        self._ahead = ahead
+    def __init__(
+        self, memory: Memory, reader: Reader, policy: ReadPolicy = ReadPolicy.NOT_IN_DISK
+    ) -> None:
+        self._ahead = memory.ahead
+        self.arena = memory.arena
         self._reader = reader
+        self.policy = policy
+        self.explain = ReadExplain()
         self.following: Sequence[LogFile] = ()  # that hold what comes after the file being read
 
     @cached_property

@@ -25,6 +25,7 @@ from tierdex.log_service.gone_messages import Part
 from tierdex.log_service.levels import Level
 from tierdex.log_service.many_reads import ManyAnswers, read_together
 from tierdex.log_service.read_ahead import Reader
+from tierdex.log_service.read_policy import ReadPolicy
 from tierdex.log_service.reading import Reading
 from tierdex.logfile.messages import Extent, MessageBatch
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.many_reads import Place
-    from tierdex.log_service.read_ahead import ReadAhead
+    from tierdex.log_service.reading import Memory
 
 _QUEUES_KEPT = 65_536
 _SCAN_COUNT = 4096
 _ANY_BYTES = 1 << 62
+_NOBODY = Reader(None, b"", 0, -1)  # reads on
 STORE_ERRORS = (UnavailableError, StoreRefusedError, NotFoundError)  # of a published file
 
 
@@ -73,6 +75,7 @@ class ReadLimits(NamedTuple):
     max_bytes: int
     level: Level
     group: str | None = None  # of a reader that says that it reads on
+    policy: ReadPolicy = ReadPolicy.NOT_IN_DISK
 
 
 class _Held(NamedTuple):
@@ -121,14 +124,14 @@ class LogReads:
 
     def __init__(
         self, table: FileTable, node: str, quarantined: Callable[[], Sequence[MissingMessages]],
-        gone: GoneRecord, ahead: ReadAhead, unknown: Callable[[], str | None] = lambda: None,
+        gone: GoneRecord, memory: Memory, unknown: Callable[[], str | None] = lambda: None,
     ) -> None:  # fmt: skip
         """Read the queues of `node`; `quarantined` returns files that do not open: what is missing.
 
         `unknown` says why published files are not known: they hold what comes before all that is here.
         """
         self._unknown = unknown
-        self._ahead = ahead
+        self._memory = memory
         self._table = table
         self._node = node
         self._gone = gone
@@ -167,9 +170,10 @@ class LogReads:
                 floor = None if self._gone.is_silent else self._floor_of
                 found = None
                 with suppress(*STORE_ERRORS):  # one by one they are named
-                    found = read_together(places, files.at(limits.level), limits, floor)
+                    reading = Reading(self._memory, _NOBODY, limits.policy)
+                    found = read_together(places, files.at(limits.level), limits, floor, reading)
                 if found is not None:
-                    answers.take(found)
+                    answers.take(found, reading.explain)
                     left = found.others
             for index in left:
                 others[index] = self._answer(files, place_of(*places[index]), limits)
@@ -212,6 +216,9 @@ class LogReads:
             if queue.unread:
                 raise CorruptFileError(queue.unread[0].file, queue.unread[0].reason)
             self.refuse_unknown()
+            reading = Reading(
+                self._memory, Reader(None, name, queue_id, -1), ReadPolicy.NOT_IN_DISK
+            )
             for handle, extent in queue.held:
                 file: LogFile = handle.reader
                 if file.max_time < timestamp:
@@ -222,7 +229,7 @@ class LogReads:
                     batch = file.read(
                         name, queue_id, offset,
                         max_count=min(_SCAN_COUNT, extent.next_offset - offset),
-                        max_bytes=_ANY_BYTES, level=level,
+                        max_bytes=_ANY_BYTES, level=level, reading=reading,
                     )  # fmt: skip
                     later = (batch.times >= timestamp).nonzero()[0]
                     if len(later):
@@ -286,7 +293,8 @@ class LogReads:
         first = max(at.offset, begin)
         collected = _Collected(first)
         missing = list(unread)
-        reading = Reading(self._ahead, Reader(limits.group, at.name, at.queue_id, first))
+        reader = Reader(limits.group, at.name, at.queue_id, first)
+        reading = Reading(self._memory, reader, limits.policy)
         for number, part in enumerate(held):
             if part.extent.next_offset <= collected.next_offset:
                 continue
@@ -318,6 +326,7 @@ class LogReads:
             from_begin=first > at.offset,
             missing=tuple(missing),
             generation=collected.generation,
+            sources=reading.explain,
         )  # fmt: skip
 
     def refuse_unknown(self) -> None:

@@ -4,16 +4,17 @@
 
     manifest row --> handle in the log's table    `handle_of`: no request
     sidecar          one GET, kept in DATA/log/uploaded/ or in memory     queues, directory: where pages lie
-    pages            by GETs that readers share                           `FetchedRanges`, `PublishedLogFile`
+    pages            of a kept copy, or by GETs that readers share        `KeptCopies`, `FetchedRanges`
 
 The store is that of the index beside the log, which may be opened anew: it is bound, not held.
 
-Depends on errors, index_service, lifecycle, logfile, fetched_ranges, published_file and read_ahead.
+Depends on errors, index_service, lifecycle, logfile, fetched_ranges, kept_copies, page_arena, published_file,
+read_ahead and reading.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import UnavailableError
 from tierdex.index_service.readers.sidecar_cache import TailCache
@@ -21,8 +22,11 @@ from tierdex.index_service.view.manifest_follower import Shelf
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.manifest import LOG_KIND
 from tierdex.log_service.fetched_ranges import FetchedRanges, ObjectRange
+from tierdex.log_service.kept_copies import KeptCopies
+from tierdex.log_service.page_arena import PageArena
 from tierdex.log_service.published_file import PublishedLogFile
 from tierdex.log_service.read_ahead import ReadAhead
+from tierdex.log_service.reading import Memory
 from tierdex.logfile.grouped.file import GroupedFile
 
 if TYPE_CHECKING:
@@ -36,15 +40,19 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 
+_TEND_S: Final = 10.0
+
+
 class LogTails(TailCache[GroupedFile]):
     """Opens sidecars of log files; pages of an open one come by range GETs."""
 
     store: Store | None = None
     fetched: FetchedRanges
+    copies: KeptCopies
 
     def _open_tail(self, row: FileRow, tail: memoryview, name: str) -> GroupedFile:
         def read(position: int, length: int) -> bytes | memoryview:
-            return self.fetched.read(ObjectRange(row, position, position + length))
+            return self.fetched.read(ObjectRange(row, position, position + length))[0]
 
         return GroupedFile(tail, read, position=row.sidecar_position, name=name)
 
@@ -54,6 +62,7 @@ class LogTails(TailCache[GroupedFile]):
     def forget(self, uuid: bytes) -> None:
         """Drop what is kept of a file."""
         self.fetched.forget(uuid)
+        self.copies.forget(uuid)
         super().forget(uuid)
 
     def fetch(self, row: FileRow, position: int, length: int) -> bytes:
@@ -79,7 +88,10 @@ class Tier:
         )  # fmt: skip
         budget = settings.read_ahead_bytes
         self.tails.fetched = FetchedRanges(seams.clock, budget, self.tails.fetch)
-        self.ahead = ReadAhead(seams.clock, budget)
+        self.tails.copies = self.copies = KeptCopies(seams.filesystem, paths, settings)
+        self.memory = Memory(ReadAhead(seams.clock, budget), PageArena(settings.page_arena_bytes))
+        self._clock = seams.clock
+        self._tended_at = seams.clock.monotonic()
         self.table = table
         # Why files of the own node are published that are not known here, if there are any.
         self.unknown: Callable[[], str | None] = lambda: None
@@ -102,6 +114,23 @@ class Tier:
     def reader_of(self, row: FileRow, node: str) -> PublishedLogFile:
         return PublishedLogFile(row, node, self.tails)
 
+    def tend(self, node: str, *, at_once: bool = False) -> None:
+        """Let go of what nobody needs any more, if that was not done just now: for the owner."""
+        now = self._clock.monotonic()
+        if not at_once and now - self._tended_at < _TEND_S:
+            return
+        self._tended_at = now
+        self.tails.fetched.let_old_go()
+        if self.unknown() is None:  # else nothing is known to be gone
+            with self.table.snapshot() as snapshot:
+                sealed_at_ms = {
+                    handle.uuid: handle.sealed_at_ms or 0
+                    for handle in snapshot.file_list
+                    if handle.node == node
+                }
+            self.copies.trim(sealed_at_ms, self._clock.now_ms())
+
     def close(self) -> None:
         self.tails.close()
         self.tails.fetched.close()
+        self.memory.arena.clear()

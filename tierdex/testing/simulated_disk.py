@@ -57,6 +57,8 @@ class SimulatedFileSystem:
     and Linux does not do.
     """
 
+    is_cold = False  # nothing that is read is in memory, as far as `read_cached` tells
+
     def __init__(
         self,
         *,
@@ -363,7 +365,11 @@ class _SimulatedOpenFile:
             if file.open_count > 1 or file.is_mapped or self._disk.tree.name_count(file) != 1:
                 raise failure(errno.EAGAIN, self._path)
 
-    def forget_cached(self) -> None:
+    def read_cached(self, position: int, length: int) -> bytes | None:
+        return None if self._system.is_cold else self.read_at(position, length)
+
+    def forget_cached(self, position: int = 0, length: int = 0) -> None:
+        """Forget the whole file, whatever the range: more than was asked for."""
         with self._disk.call("forget", self._path):
             self._check()
             self._file.forget_cached()

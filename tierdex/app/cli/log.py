@@ -1,6 +1,6 @@
 """`tierdex log`: append messages to a message log, read, follow and list its queues.
 
-Depends on times, codecs, settings and the other modules of this folder.
+Depends on times, codecs, log_service, settings and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tierdex.app.cli.options import Encoding, Form, Level
 from tierdex.app.cli.output import write_fields, write_rows
 from tierdex.app.times import format_time, parse_time
 from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.log_service.read_policy import ReadPolicy
 
 if TYPE_CHECKING:
     from tierdex.log_service.answer import Message, ReadAnswer
@@ -30,6 +31,9 @@ QueueId = Annotated[int, typer.Option("--queue-id", "-q", help="Queue of the top
 Offset = Annotated[int, typer.Option(help="First offset.")]
 MaxCount = Annotated[int, typer.Option("--max-count", "-m", help="Most messages.")]
 Visible = Annotated[Level, typer.Option(help="The level that a message needs to be seen.")]
+Policy = Annotated[
+    ReadPolicy | None, typer.Option(help="Where published messages come from; else as it is set.")
+]
 Written = Annotated[
     Encoding, typer.Option(help="How bodies are written; what is not UTF-8 comes as base64.")
 ]
@@ -160,6 +164,7 @@ def read(
         int, typer.Option(help="Most bytes of bodies, after the first message.")
     ] = 1 << 20,
     visible: Visible = Level.DISK,
+    policy: Policy = None,
     encoding: Written = Encoding.TEXT,
     data: options.Data = None,
     store: options.Store = None,
@@ -175,7 +180,7 @@ def read(
     with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         answer: ReadAnswer = log.read(
             topic, queue_id, offset,
-            max_count=max_count, max_bytes=max_bytes, visible=visible.value,
+            max_count=max_count, max_bytes=max_bytes, visible=visible.value, policy=policy,
         )  # fmt: skip
     from tierdex.app.http.codecs.messages_out import messages_document
 
@@ -218,6 +223,7 @@ def tail(
     ] = 10,
     follow: Annotated[bool, typer.Option(help="Wait for more until interrupted.")] = True,
     visible: Visible = Level.DISK,
+    policy: Policy = None,
     encoding: Written = Encoding.TEXT,
     data: options.Data = None,
     store: options.Store = None,
@@ -235,7 +241,7 @@ def tail(
     with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         end = log.end_offset(topic, queue_id, level=visible.value)
         reader = log.reader(
-            topic, queue_id, max(0, end - last), visible=visible.value,
+            topic, queue_id, max(0, end - last), visible=visible.value, policy=policy,
             wait=_FOLLOW_S if follow else 0.0,
         )  # fmt: skip
         while True:
@@ -269,6 +275,7 @@ def get(
         str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")
     ] = None,
     visible: Visible = Level.DISK,
+    policy: Policy = None,
     encoding: Written = Encoding.TEXT,
     data: options.Data = None,
     store: options.Store = None,
@@ -292,7 +299,7 @@ def get(
     with opened_log(target, parse_settings(setting), writing=True) as log:
         found = log.get(
             topic, key=key, message_id=message_id, max_count=max_count, cursor=cursor,
-            visible=visible.value, **times,
+            visible=visible.value, policy=policy, **times,
         )  # fmt: skip
     from tierdex.app.http.codecs.messages_out import found_document
 

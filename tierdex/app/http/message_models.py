@@ -30,6 +30,7 @@ from tierdex.app.http.models import (
 from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
 
 Encoding = Literal["text", "base64"]
+ReadPolicyName = Literal["DISABLE", "NOT_IN_DISK", "NOT_IN_MEM", "FORCE"]
 LogOffset = Annotated[
     int, Field(strict=True, ge=0, le=INT64_MAX, json_schema_extra={"format": "int64"})
 ]
@@ -123,6 +124,23 @@ class MissingMessages(Missing):
     offset: LogOffset | None
 
 
+class ReadExplain(BaseModel):
+    """From where the bytes came: rows of journals, pages of other files as they are stored.
+
+    `memory`: journals. `arena`: pages in memory. `disk`: local files. `kept_copy`: local copies of published
+    files. `read_ahead`: of the store, fetched before. `store`: fetched for this read, which sent so many
+    `requests`.
+    """
+
+    memory: int
+    arena: int
+    disk: int
+    kept_copy: int
+    read_ahead: int
+    store: int
+    requests: int
+
+
 class Messages(BaseModel):
     """Consecutive messages of a queue, from `first_offset` on; read on at `next_offset`.
 
@@ -142,6 +160,7 @@ class Messages(BaseModel):
     generation: int
     complete: bool
     missing: list[MissingMessages]
+    explain: ReadExplain
 
 
 class ExpiredMessage(BaseModel):
@@ -164,6 +183,7 @@ class MessagesFound(BaseModel):
     missing: list[MissingMessages]
     next_cursor: str | None
     expired: list[ExpiredMessage]
+    explain: ReadExplain
 
 
 class LogQueue(BaseModel):

@@ -5,7 +5,7 @@ pay for them. Requests are counted by the event loop alone, in plain integers th
 prometheus_client's own counters lock each of the four values that a request changes, which took 6
 us of its 180.
 
-Depends on prometheus_client, documents, clock, errors, histogram and index_service.
+Depends on prometheus_client, documents, clock, errors, histogram, index_service and log_service.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tierdex.errors import InvalidRequestError, TierdexError
 from tierdex.histogram import Histogram
 from tierdex.index_service.health import REASONS
 from tierdex.index_service.shown_message import OUTCOMES
+from tierdex.log_service.read_policy import READ_SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.ingest.disk_budget import DiskRoom
     from tierdex.index_service.shown_message import ShownMessage
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.log_service.read_policy import ReadExplain
     from tierdex.storage_layer.metered import StoreTotals
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -103,6 +105,10 @@ class Metrics:
             self._messages_read = Counter(
                 "tierdex_messages_read", "messages answered by reads", registry=self.registry
             )
+            self._bytes_read = Counter(
+                "tierdex_messages_read_bytes", "bytes of the answers of reads, by where they came from",
+                ["source"], registry=self.registry,
+            )  # fmt: skip
             self._waiting = Gauge(
                 "tierdex_message_waits", "callers that wait for messages", registry=self.registry
             )
@@ -126,8 +132,12 @@ class Metrics:
     def count_appended(self, messages: int, durability: str) -> None:
         self._messages.labels(durability).inc(messages)
 
-    def count_read(self, messages: int) -> None:
+    def count_read(self, messages: int, explain: ReadExplain) -> None:
         self._messages_read.inc(messages)
+        for source in READ_SOURCES:
+            length = getattr(explain, source)
+            if length:
+                self._bytes_read.labels(source).inc(length)
 
     def show_waiting(self, count: Callable[[], int]) -> None:
         """Let `count` tell the number of callers that wait for messages, at each scrape."""

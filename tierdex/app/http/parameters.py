@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tierdex.app.http.message_models import Encoding  # noqa: TC001 - read by pydantic
+from tierdex.app.http.message_models import Encoding, ReadPolicyName  # noqa: TC001 - read by pydantic
 from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA
 from tierdex.app.times import MS_PATTERN, parse_time
 from tierdex.errors import InvalidRequestError
@@ -187,6 +187,10 @@ class MessagesQuery(BaseModel):
         None, description="of a queue: milliseconds to wait for more at its end"
     )
     visible: Durability = Field("disk", description="the level that a message needs to be seen")
+    policy: ReadPolicyName | None = Field(
+        None,
+        description="where published messages come from (setting `read_policy`); none: as is set there",
+    )
     group: Topic | None = Field(
         None,
         description="of a queue: name of a reader that reads on; published messages are fetched ahead of it "

@@ -1,6 +1,7 @@
 """The grouped form of a log file, for reading: a sidecar, and pages by ranges.
 
-One that lies here whole is `open_local`: its tail is mapped, its pages are read by pread. One in a store is
+One that lies here whole is `open_local`: its tail is mapped, its pages are read by pread, and leave the page
+cache again if they came from the device: a read of the past pushes nothing out. One in a store is
 its sidecar and whatever reads ranges (`from_sidecar`), or a plan of the pages that a read needs, which the
 caller fetches in one request. Pages are verified always: damage raises CorruptFileError and is never an
 answer.
@@ -10,6 +11,7 @@ Depends on check, pages, sidecar, fileparts, filesystem, header, layout and mess
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, HEADER_BYTES, Part
+from tierdex.filesystem import read_aside
 from tierdex.logfile.grouped.check import find_damage
 from tierdex.logfile.grouped.pages import OpenPage, OpenPages
 from tierdex.logfile.grouped.sidecar import GroupedSidecar, PageSpan, QueuePlace
@@ -71,7 +74,8 @@ class GroupedFile(GroupedSidecar):
             position = footer.part(Part.HEADER_COPY, path).position
             mapping = file.map(size, writable=False)
             data = mapping.array.view(np.ndarray)
-            opened = cls(data[position:].data, file.read_at, position=position, name=path)
+            read = partial(read_aside, file)
+            opened = cls(data[position:].data, read, position=position, name=path)
             if opened.header != header:
                 raise CorruptFileError(path, "header and its copy differ")
         except BaseException:
@@ -192,14 +196,6 @@ class GroupedFile(GroupedSidecar):
             begin = one.position - span.position
             opened.append(self.open_page(fetched[begin : begin + one.length], number))
         return opened
-
-    def open_neighbours(self, first_page: int, page_count: int) -> OpenPages:
-        """Read and open some pages in one go; those that are damaged have no message.
-
-        Raises CorruptFileError, and what `read` raises.
-        """
-        span = self.span(first_page, page_count)
-        return self.open_fetched(span, self.read_span(span))
 
     def open_fetched(self, span: PageSpan, fetched: Buffer) -> OpenPages:
         """Open the pages of a range that was fetched; those that are damaged have no message.

@@ -24,6 +24,7 @@ class OpenPage:
     """A page whose checksum and structure were found sound. Owns or borrows its payload. Immutable."""
 
     __slots__ = ("_payload", "number", "words")
+    _OBJECT_BYTES = 700  # what Python takes for one
 
     def __init__(self, data: np.ndarray, *, number: int, seed: Any, path: object) -> None:
         """Open the page in `data` (u1), of the checksum's `seed`. Raises CorruptFileError."""
@@ -41,6 +42,18 @@ class OpenPage:
             self.words, address(data), raw, raw_bytes
         ):
             raise CorruptFileError(path, f"head and payload of page {number} do not fit")
+
+    @classmethod
+    def of(cls, number: int, words: np.ndarray, payload: Any) -> OpenPage:
+        """Return a page that was opened with others: its `words`, and the payload that they point into."""
+        page = cls.__new__(cls)
+        page.number, page.words, page._payload = number, words, payload
+        return page
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory, if nothing else holds the payload."""
+        return len(self._payload) + self._OBJECT_BYTES
 
     @property
     def message_count(self) -> int:
@@ -101,17 +114,27 @@ class OpenPages:
         self.words = np.zeros((count, k.PAGE_WORDS), np.int64)
         payloads = np.zeros((count, k.PAYLOAD_WORDS), np.int64)
         k.look_at_pages(address(data), begins, seed, first, payloads)
+        self._first = first
         self._kept: list[object] = [data]
+        self._unpacked: dict[int, Any] = {}  # payload by row
         packed = payloads[:, k.Y_CODEC].nonzero()[0]
         for page, (codec, raw_bytes, begin, length) in zip(
             packed.tolist(), payloads[packed, : k.Y_ADDRESS].tolist(), strict=True
         ):
             payloads[page, k.Y_ADDRESS] = self._unpack(
-                data[begin : begin + length], codec, raw_bytes
+                page, data[begin : begin + length], codec, raw_bytes
             )
         k.open_pages(self.words, address(data), begins, payloads)
 
-    def _unpack(self, data: np.ndarray, codec: int, raw_bytes: int) -> int:
+    def pages(self) -> list[OpenPage]:
+        """Return those that were packed, each for itself: the others are a part of what was brought."""
+        return [
+            OpenPage.of(self._first + row, self.words[row].copy(), payload)
+            for row, payload in self._unpacked.items()
+            if self.words[row].any()
+        ]
+
+    def _unpack(self, row: int, data: np.ndarray, codec: int, raw_bytes: int) -> int:
         """Return where a payload lies that was decompressed, 0 for one that does not let itself be."""
         if codec not in _CODEC_NAMES or raw_bytes > layout.PAYLOAD_BYTES_MAX:
             return 0
@@ -119,7 +142,7 @@ class OpenPages:
             plain = make_codec(codec).decompress(data, decompressed_size=raw_bytes)
         except (OSError, ValueError):
             return 0
-        self._kept.append(plain)
+        self._unpacked[row] = plain
         return int(plain.address) if plain.size == raw_bytes else 0
 
 

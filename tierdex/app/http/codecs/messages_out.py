@@ -9,6 +9,7 @@ Depends on arrow_stream, shown_message and log_service.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -38,6 +39,7 @@ def found_document(found: FoundMessages, encoding: str) -> dict[str, Any]:
         "missing": _missing(found.missing),
         "next_cursor": found.next_cursor,
         "expired": [place._asdict() for place in found.expired],
+        "explain": asdict(found.explain),
     }
 
 
@@ -81,6 +83,7 @@ def _about(answer: ReadAnswer) -> dict[str, Any]:
         "generation": answer.generation,
         "complete": answer.complete,
         "missing": _missing(answer.missing),
+        "explain": asdict(answer.explain),
     }
 
 

@@ -163,11 +163,12 @@ async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()
     find = partial(
         log.get, query.topic, key=query.key, message_id=query.message_id, begin=query.begin,
         end=query.end, max_count=query.max_count or _FOUND_MOST, cursor=query.cursor, visible=query.visible,
+        policy=query.policy,
     )  # fmt: skip
     found: FoundMessages = await service.in_thread(find)
     for message in found:
         _refuse_masked(request, service, message.topic)
-    service.metrics.count_read(len(found))
+    service.metrics.count_read(len(found), found.explain)
     return json_response(found_document(found, query.encoding))
 
 
@@ -191,7 +192,7 @@ async def _queue_messages(request: Request, service: Service, query: MessagesQue
     read = partial(
         service.message_log.read, query.topic, query.queue_id, query.offset or 0,
         max_count=query.max_count or _READ_MOST, max_bytes=query.max_bytes or _READ_BYTES,
-        visible=query.visible, group=query.group,
+        visible=query.visible, policy=query.policy, group=query.group,
     )  # fmt: skip
     answer: ReadAnswer
     if query.wait_ms and service.arrivals is not None:
@@ -202,7 +203,7 @@ async def _queue_messages(request: Request, service: Service, query: MessagesQue
             )
     else:
         answer = await service.in_thread(read)
-    service.metrics.count_read(len(answer))
+    service.metrics.count_read(len(answer), answer.explain)
     render = partial(_render, answer, None if _wants_arrow(request) else query.encoding)
     if answer.batch.content_bytes < _FEW_BYTES:
         return render()

@@ -1,0 +1,61 @@
+"""Where a read takes published messages from: the store, or what of them still lies here.
+
+    NOT_IN_DISK   here, as far as they do; else from the store
+    NOT_IN_MEM    here only if they are in memory, so that reads of the past leave the disk to writers
+    FORCE         from the store
+    DISABLE       here; what lies in the store only is named as missing
+
+What is not published yet is read here in any case. Depends on errors only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Final
+
+from tierdex.errors import InvalidRequestError
+
+
+class ReadPolicy(StrEnum):
+    """A policy, by the name that callers use."""
+
+    DISABLE = "DISABLE"
+    NOT_IN_DISK = "NOT_IN_DISK"
+    NOT_IN_MEM = "NOT_IN_MEM"
+    FORCE = "FORCE"
+
+
+def policy_of(name: object, field: str) -> ReadPolicy:
+    """Return the policy that a caller named. Raises InvalidRequestError."""
+    try:
+        return ReadPolicy(name)  # type: ignore[arg-type]
+    except ValueError:
+        known = ", ".join(ReadPolicy)
+        raise InvalidRequestError(f"must be one of {known}", field=field) from None
+
+
+@dataclass(slots=True)
+class ReadExplain:
+    """From where the bytes of an answer came: rows of journals, pages of other files as they are stored.
+
+    `memory`: a journal's stage or mapping. `arena`: pages in memory, decoded; bytes as stored. `disk`: local
+    files, `kept_copy`: local copies of published ones; both may come from the page cache. `read_ahead`: of
+    the store, fetched before. `store`: fetched for this read. `requests`: how many GETs this read sent, for
+    what it needed and for what may come next; not those for filters and directories of files.
+    """
+
+    memory: int = 0
+    arena: int = 0
+    disk: int = 0
+    kept_copy: int = 0
+    read_ahead: int = 0
+    store: int = 0
+    requests: int = 0
+
+    def add(self, other: ReadExplain) -> None:
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+READ_SOURCES: Final = tuple(each.name for each in fields(ReadExplain) if each.name != "requests")
