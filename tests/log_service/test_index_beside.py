@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from tests.log_service.keyed_world import KeyedWorld, copy_of
-from tests.log_service.log_world import DATA, open_log
+from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tests.log_service.test_retention import DAY
+from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError, UnavailableError
+from tierdex.ids import SeededIds
 from tierdex.index_service.index import Index
 from tierdex.indexfile.columns import ItemColumns
 from tierdex.indexfile.hashing import key_hash
@@ -325,3 +327,59 @@ def test_index_file_that_was_sealed_before_its_journal_stays_as_long_as_the_mess
     log.run_compaction()
     assert log.begin_offset("a", 0) == 1
     assert [file for file in log.index.files() if file.state == "uploaded"] == []
+
+
+def test_reader_of_the_index_shows_no_entry_that_a_power_cut_left_without_its_message():
+    world = KeyedWorld()
+    log = world.open()
+    for i in range(30):
+        world.append(log, ("a", i % 3), b"%d" % i * 20, ["k"], durability="os")
+        if i == 10:
+            log.flush("disk")
+    log.catch_up()
+    log.index.flush("disk")  # it may outlive what it names
+    lost = 0
+    for state in world.disk.crash_states(limit=12, seed=1):
+        with Index.open(
+            DATA, filesystem=state.other_process(), store=world.store, clock=ManualClock(),
+            ids=SeededIds(9), read_only=True, background=False,
+        ) as index:  # fmt: skip
+            entries = index.query("a", key="k", max_count=999).entries
+        after = KeyedWorld()
+        after.disk, after.store = state, copy_of(world.store)
+        with after.open() as recovered:
+            ends = {queue_id: recovered.end_offset("a", queue_id) for queue_id in range(3)}
+            held = len(recovered.index.query("a", key="k", max_count=999).entries)
+        assert all(entry.offset < ends[entry.queue_id] for entry in entries)
+        assert len(entries) <= held <= sum(ends.values())
+        lost += sum(ends.values()) < 30
+    assert lost
+
+
+def test_reader_of_the_index_shows_all_that_the_log_holds_in_any_state():
+    world = KeyedWorld()
+    log = world.open(item_capacity=1000)
+    for state in ("unsealed", "sealed", "compacted", "merged", "uploaded", "expired"):
+        world.append(log, ("a", 0), state.encode(), ["k"])
+        log.catch_up()
+        if state != "unsealed":
+            log.roll()
+        if state == "sealed":
+            seal_rolled(log)
+        elif state == "expired":
+            world.expire(log)
+        elif state in ("compacted", "uploaded", "merged"):
+            writing = log._components.writing
+            while writing.local.run_first(writing.units()):
+                log.catch_up()
+            if state == "merged":
+                writing.housekeeping.run_first(writing.chores())
+            elif state == "uploaded":
+                log.run_compaction()
+        with Index.open(
+            DATA, filesystem=world.disk.other_process(), store=world.store, clock=ManualClock(),
+            ids=SeededIds(9), read_only=True, background=False,
+        ) as index:  # fmt: skip
+            found = index.query("a", key="k", max_count=999)
+            own = log.index.query("a", key="k", max_count=999)
+        assert [e.offset for e in found.entries] == [e.offset for e in own.entries] != []

@@ -34,6 +34,12 @@ class Source(NamedTuple):
     batch_crc: int
     partial: bool = False
 
+    def is_within(self, batch_count: int, batch_crc: int) -> bool:
+        """Say whether a log file with so many batches, the last of that checksum, has all up to here."""
+        at_end = self.batch_count == batch_count
+        is_same = self.partial or self.batch_crc == batch_crc
+        return self.batch_count < batch_count or (at_end and is_same)
+
     def encode(self) -> bytes:
         """Return the bytes that stand in a batch."""
         record = np.zeros((), layout.SOURCE)

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 READY_NAME: Final = "next.ready"
 LOCK_NAME: Final = "LOCK"
 LOG_FOLDER: Final = "log"
+GONE_NOTE: Final = "GONE"  # in it: what of the log is gone by its age
+PUBLISHED_NOTE: Final = "PUBLISHED"  # in it: what of the log the store has
 QUARANTINE: Final = "quarantine"
 NODES_PREFIX: Final = "nodes/"
 LOCAL_STATES: Final = (FileState.UNSEALED, FileState.SEALED, FileState.COMPACTED)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierdex.lifecycle.manifest import Retention
+from tierdex.lifecycle.paths import GONE_NOTE
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
 from tierdex.log_service.forgotten_messages import ForgottenRecord
 from tierdex.log_service.record_file import Record, RecordFile
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.lifecycle.file_handle import FileHandle
 
-_NAME: Final = "GONE"
 _MAGIC: Final = b"TDXGONE1"
 _FILES_NOTED: Final = 4096  # of which the index may still ask whether the log had them
 
@@ -88,7 +88,7 @@ class GoneRecord:
     def __init__(self, filesystem: FileSystem, root: Path, clock: Clock) -> None:
         """Read it. Raises CorruptFileError, OSError."""
         self._file = RecordFile(
-            filesystem, root / _NAME, _MAGIC,
+            filesystem, root / GONE_NOTE, _MAGIC,
             "the record of what is gone is damaged: bring it back from a copy of the folder; without it "
             "queues that were emptied would give their offsets again",
         )  # fmt: skip

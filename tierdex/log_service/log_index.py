@@ -319,9 +319,7 @@ class LogIndex:
                 parts: Sequence[Predecessor] = handle.reader.parts
                 for end in parts:
                     if end.uuid == source.uuid:
-                        is_same = source.partial or end.batch_crc == source.batch_crc
-                        at_end = source.batch_count == end.batch_count
-                        return source.batch_count < end.batch_count or (at_end and is_same)
+                        return source.is_within(end.batch_count, end.batch_crc)
         # A file went as a whole by its age, or was published whole, after the index had been cut to it.
         return source.uuid in self._log.gone.current.files or self.is_published(source.uuid)
 

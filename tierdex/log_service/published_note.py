@@ -9,7 +9,7 @@ knows both as well: a note that is missing or damaged is made anew from the stor
     one line of text    checksum of all that follows it, then JSON: generation, files
     queue table         where queues end (`logfile.queue_ends`)
 
-Depends on errors, fileparts, logfile and whole_file.
+Depends on errors, fileparts, lifecycle, logfile and whole_file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import google_crc32c
 
 from tierdex.errors import CorruptFileError, InvalidRequestError
 from tierdex.fileparts.predecessor import Predecessor
+from tierdex.lifecycle.paths import PUBLISHED_NOTE
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 from tierdex.whole_file import replace_file
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.indexfile.source import Source
 
-_NAME: Final = "PUBLISHED"
 _CRC_DIGITS: Final = 8
 
 
@@ -100,12 +100,12 @@ class PublishedNote:
             ],
         }
         data = json.dumps(line).encode() + b"\n" + self.ends.encode()
-        replace_file(filesystem, root / _NAME, b"%08x " % google_crc32c.value(data) + data)
+        replace_file(filesystem, root / PUBLISHED_NOTE, b"%08x " % google_crc32c.value(data) + data)
 
     @classmethod
     def read(cls, filesystem: FileSystem, root: Path) -> PublishedNote | None:
         """Return the note of the folder `root`, None without one. Raises OSError, CorruptFileError."""
-        path = root / _NAME
+        path = root / PUBLISHED_NOTE
         try:
             with closing(filesystem.open(path)) as file:
                 found = file.read_at(0, file.size())
@@ -128,7 +128,7 @@ class PublishedNote:
     @classmethod
     def _decode(cls, line: Any, data: bytes) -> PublishedNote:
         return cls(
-            QueueEnds.decode(data, _NAME),
+            QueueEnds.decode(data, PUBLISHED_NOTE),
             {
                 bytes.fromhex(uuid): NotedFile(number, Predecessor(bytes.fromhex(last), count, crc))
                 for number, uuid, last, count, crc in line["files"]
@@ -140,7 +140,7 @@ class PublishedNote:
 def mark_of_note(filesystem: FileSystem, root: Path) -> bytes | None:
     """Return what tells this note of the folder `root` from another, None without one. Raises OSError."""
     try:
-        with closing(filesystem.open(root / _NAME)) as file:
+        with closing(filesystem.open(root / PUBLISHED_NOTE)) as file:
             return file.read_at(0, _CRC_DIGITS)
     except FileNotFoundError:
         return None

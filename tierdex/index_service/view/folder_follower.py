@@ -8,7 +8,9 @@ shows it as published, so that every query sees one of the two.
 The writer may take a compacted file's blocks for another one, but not while somebody has it open: what has
 its name once it is open is that file, and stays it.
 
-Depends on local_recovery, manifest_follower, answer and lifecycle.
+Beside a message log only what the log has is shown: a crash may have left more (`led_log`).
+
+Depends on led_log, local_recovery, manifest_follower, answer and lifecycle.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.view.led_log import LedLog
 from tierdex.index_service.view.local_recovery import open_for_reading
 from tierdex.index_service.view.manifest_follower import tell_nobody
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantined_name
+from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, parse_number, parse_quarantined_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +51,7 @@ class FolderFollower:
         self._filesystem = filesystem
         self._paths = paths
         self._node = node
+        self._led = LedLog(filesystem, paths.root / LOG_FOLDER)
         self._table = table
         self._lock = threading.Lock()
         self.tell: TellMissing = tell_nobody
@@ -120,7 +124,9 @@ class FolderFollower:
         One that was given up between the look at its name and its opening may be another file by now.
         """
         try:
-            handle = open_for_reading(self._filesystem, self._node, state, number, path)
+            handle = open_for_reading(
+                self._filesystem, self._node, state, number, path, self._led.holds
+            )
         except CorruptFileError:
             self._refuse_unless_there(path)
             raise

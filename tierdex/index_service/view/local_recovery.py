@@ -104,11 +104,15 @@ def open_local(
 
 
 def open_for_reading(
-    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path
+    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path, holds: Holds
 ) -> FileHandle:
-    """Return the handle of a file beside its live writer; writes nothing."""
+    """Return the handle of a file beside its live writer; writes nothing.
+
+    Of an unsealed one that is what comes before the first batch whose source position `holds` denies.
+    """
     if state is FileState.UNSEALED:
-        return _unsealed_handle(node, number, path, ChainedFile.open_for_reading(filesystem, path))
+        file = ChainedFile.open_for_reading(filesystem, path, holds)
+        return _unsealed_handle(node, number, path, file)
     return open_local(filesystem, node, state, number, path)
 
 

@@ -113,6 +113,11 @@ class BatchScan:
                     raise CorruptFileError(path, f"batch {self.end.number - 1} breaks a rule")
                 self._make_room(tables)
 
+    def pass_file(self, read_at: ReadAt, limit: int, piece: int = _PIECE_BYTES) -> None:
+        """Go over every batch from here on, and before byte `limit`: where they end, and nothing else."""
+        for data, begin in self._pieces(read_at, limit, piece):
+            k.pass_batches(self.words, address(data) - begin, begin + len(data))
+
     def _pieces(self, read_at: ReadAt, limit: int, least: int) -> Iterator[tuple[np.ndarray, int]]:
         """Yield (bytes, their place in the file) until no further batch can follow."""
         wanted = least

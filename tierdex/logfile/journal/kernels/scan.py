@@ -299,6 +299,29 @@ def take_batches(words: Any, scan: Any, base: int, end: int) -> Any:
 
 
 @kernel
+def pass_batches(scan: Any, base: int, end: int) -> None:
+    """Go over every batch that verifies and ends by `end`, without a look at what is in it.
+
+    Byte p of the file lies at address `base` + p.
+    """
+    while True:
+        position = scan[X_POSITION]
+        if position + _RECORD_BYTES > end:
+            return
+        length = batch_length(scan, base + position, end - position)
+        if length == 0:
+            return
+        crc = batch_crc(
+            base + position, length, np.uint32(scan[X_SEED]), scan[X_NUMBER], scan[X_CRC]
+        )
+        if crc != np.int64(load_u32(base + position + _R_CRC)):
+            return
+        scan[X_POSITION] = position + length
+        scan[X_NUMBER] += 1
+        scan[X_CRC] = crc
+
+
+@kernel
 def list_rows(address: int, count: int, queues_known: int, addresses: int, queues: int) -> Any:
     """Write the address (i8) and queue (i8) of each of the batch's rows; return how many are sound."""
     place = address + _RECORD_BYTES
