@@ -209,3 +209,32 @@ def test_asynchronous_client_has_the_same_verbs_and_answers(app, log, topic):
             assert isinstance(await client.timers(), list)
 
     anyio.run(main)
+
+
+def test_messages_are_forgotten_with_the_same_receipt(client, app, log, topic):
+    for i in range(4):
+        client.append(topic=topic, queue_id=0, body=b"%d" % i, keys=[f"{topic}{i}", topic])
+    name = {"topic": topic, "key": f"{topic}1"}
+    assert client.forget([name], dry_run=True).messages[0].offset == 1
+    receipt = client.forget([name], wait=15.0)
+    assert [tuple(place) for place in receipt.messages] == [(topic, 0, 1)]
+    assert receipt.forgetting in client.forgettings()
+    again = client.resume_forgetting(receipt)
+    assert (again.messages, again.held_count) == (receipt.messages, 0)
+    ours, theirs = client.read(topic, 0, 0), log.read(topic, 0, 0)
+    assert ours.messages == theirs.messages
+    assert ours.table().equals(theirs.table())
+    assert [(m.body, m.is_forgotten) for m in ours.messages][1] == (b"", True)
+    assert [m.body for m in client.get(topic, key=topic)] == [b"3", b"2", b"0"]
+
+    async def ask():
+        async with AsyncClient(
+            "http://localhost", transport=httpx2.ASGITransport(app=app)
+        ) as service:
+            only = await service.forget([{"topic": topic, "key": topic}], only=[(0, 3)])
+            with pytest.raises(errors.NotFoundError):
+                await service.resume_forgetting("00" * 16, wait=15.0)
+            return only
+
+    assert [place.offset for place in anyio.run(ask).messages] == [3]
+    assert [m.is_forgotten for m in log.read(topic, 0, 0).messages] == [False, True, False, True]

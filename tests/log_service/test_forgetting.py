@@ -7,14 +7,15 @@ from hashlib import sha512
 
 import pytest
 
-from tests.log_service.keyed_world import TIMED, KeyedWorld
+from tests.log_service.keyed_world import TIMED, TINY_INDEX, KeyedWorld
 from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import Level
 from tierdex.logfile.forgotten import NOWHERE, ForgottenPlaces
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.simulated_disk import SimulatedCrash
+from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 HOUR_MS = 3_600_000
 QUEUE = ("orders", 0)
@@ -284,3 +285,25 @@ def test_killed_at_any_call_a_request_has_hidden_all_or_nothing_and_for_good():
         with suppress(SimulatedCrash):
             story.run()
         story.judge(story.world.disk.restart())
+
+
+def test_whoever_takes_the_log_over_hides_the_same_and_offsets_given_anew_are_not_hidden():
+    world = KeyedWorld()
+    log = world.open()
+    fill(world, log)
+    log.roll()
+    log.run_compaction()  # published
+    world.append(log, QUEUE, b"not published", ["LAST"])
+    assert log.forget("orders", key="SECRET").is_complete
+    assert log.forget("orders", key="LAST").is_complete
+    disk = SimulatedFileSystem()
+    make_durable_folder(disk, DATA)
+    heir = open_log(disk, store=world.store, takeover="lossy", **TINY_INDEX)
+    assert shown(heir) == WANTED
+    assert bodies_of(heir, "SECRET") == []
+    assert heir.append(topic="orders", queue_id=0, body=b"anew", keys=["LAST"]) == len(WANTED)
+    assert shown(heir) == [*WANTED, (b"anew", False)]
+    assert bodies_of(heir, "LAST") == [b"anew"]
+    assert heir.forget("orders", key="k0", now=True).messages[0].offset == 0
+    assert shown(heir)[0] == (b"", True)
+    heir.close()

@@ -2,7 +2,7 @@
 
 Pure: bytes in, values out.
 
-Depends on index_service and orjson.
+Depends on index_service, log_service.forget_receipt and orjson.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tierdex.index_service.answer import (
 from tierdex.index_service.file_info import FileInfo, NodeInfo
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.shown_message import ShownMessage
+from tierdex.log_service.forget_receipt import ForgetReceipt, ForgottenMessage
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")
 _common_values = itemgetter(*_COMMON)
@@ -61,16 +62,24 @@ def read_nodes(body: bytes) -> list[NodeInfo]:
 
 def read_receipt(body: bytes) -> Receipt:
     document = read_json(body)
-    return Receipt(
-        forgetting=document["forgetting"],
-        time_ms=document["time_ms"],
-        is_complete=document["complete"],
-        waiting=[Missing(each["file"], each["reason"]) for each in document["waiting"]],
-        entries=list(map(_entry, document["entries"])),
-        holding=[_fields(HeldFile, each) for each in document["holding"]],
-        rewritten=[_fields(RewrittenFile, each) for each in document["rewritten"]],
-        lingering=[_fields(LingeringObject, each) for each in document["lingering"]],
-        manifest=document["manifest"],
+    given: dict[str, Any] = {
+        "forgetting": document["forgetting"],
+        "time_ms": document["time_ms"],
+        "is_complete": document["complete"],
+        "waiting": [Missing(each["file"], each["reason"]) for each in document["waiting"]],
+        "entries": list(map(_entry, document["entries"])),
+        "holding": [_fields(HeldFile, each) for each in document["holding"]],
+        "rewritten": [_fields(RewrittenFile, each) for each in document["rewritten"]],
+        "lingering": [_fields(LingeringObject, each) for each in document["lingering"]],
+        "manifest": document["manifest"],
+    }
+    if "messages" not in document:  # of an index alone
+        return Receipt(**given)
+    return ForgetReceipt(
+        **given,
+        messages=[_fields(ForgottenMessage, each) for each in document["messages"]],
+        held_count=document["held_count"],
+        elsewhere=document["elsewhere"],
     )
 
 

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import orjson
 
 from tierdex.client import answers
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo, NodeInfo
@@ -41,6 +41,10 @@ class Call(Generic[T]):
     media_type: str = JSON
     is_read: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+if TYPE_CHECKING:
+    Steps = Generator[Call[T], T, T]  # calls of which each is answered before the next
 
 
 def put(entry: Mapping[str, Any], durability: str) -> Call[str]:
@@ -165,6 +169,30 @@ def resume_forgetting(forgetting: str | Receipt, wait: float) -> Call[Receipt]:
     name = forgetting if isinstance(forgetting, str) else forgetting.forgetting
     body = json_body({"forgetting": name, "wait": wait})
     return Call("POST", "/v1/admin/forget:resume", answers.read_receipt, body=body, is_read=False)
+
+
+def forget_through(order: Mapping[str, Any], wait: float) -> Steps[Receipt]:
+    """Yield the calls of a request to forget, and of going on with it for `wait` seconds."""
+    first, *later = waits_of(wait)
+    return _see_through(forget({**order, "wait": first}), later)
+
+
+def resume_through(forgetting: str | Receipt, wait: float) -> Steps[Receipt]:
+    """Yield the calls of going on with a request to forget for `wait` seconds."""
+    first, *later = waits_of(wait)
+    return _see_through(resume_forgetting(forgetting, first), later)
+
+
+def _see_through(call: Call[Receipt], waits: Sequence[float]) -> Steps[Receipt]:
+    receipt = yield call
+    for wait in waits:
+        if receipt.is_complete:
+            break
+        try:
+            receipt = yield resume_forgetting(receipt, wait)
+        except NotFoundError:
+            return answers.ended(receipt)
+    return receipt
 
 
 def waits_of(seconds: float) -> list[float]:

@@ -4,20 +4,21 @@ Names, classes of answers and errors are those of the embedded index; `received`
 memory. Both clients send the calls of calls.py and differ only in how they wait. Reads are repeated
 when the service or the network fails, puts are not (see retrying.py).
 
-Depends on httpx2, client.answers, client.calls, fork, refusals, remote_log and retrying. Async lives here
+Depends on httpx2, client.calls, fork, refusals, remote_log and retrying. Async lives here
 and in app/ only.
 """
 
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import httpx2
 
 from tierdex import __version__
-from tierdex.client import answers, calls
+from tierdex.client import calls
 from tierdex.client.refusals import error_of
 from tierdex.client.remote_log import AsyncLogVerbs, LogVerbs
 from tierdex.client.retrying import Retry
@@ -27,10 +28,10 @@ from tierdex.fork import tell_child
 from tierdex.ids import SystemIds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from tierdex.client.calls import Call
+    from tierdex.client.calls import Call, Steps
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
@@ -155,6 +156,20 @@ class Client(_Connection, LogVerbs):
             except Exception as error:  # noqa: BLE001 - Retry raises what is not to be tried again
                 pause_s = retry.pause_after(error)
             self._clock.wait(Bell(), pause_s)
+
+    def _follow(self, steps: Steps[T]) -> T:
+        """Send the calls that come, each after the answer to the one before; return what they come to."""
+        advance: Callable[[], Call[T]] = partial(next, steps)
+        while True:
+            try:
+                call = advance()
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                advance = partial(steps.send, self._send(call))
+            except NotFoundError as error:
+                advance = partial(steps.throw, error)
 
     def put(
         self,
@@ -316,25 +331,12 @@ class Client(_Connection, LogVerbs):
         dry_run: bool = False,
     ) -> Receipt:
         """Forget keys and message IDs on every node; see `Index.forget`."""
-        first, *later = calls.waits_of(0.0 if dry_run else wait)
-        order = {"lookups": list(lookups), "now": now, "only": only, "wait": first}
-        receipt = self._send(calls.forget({**order, "dry_run": dry_run}))
-        return self._wait_on(receipt, later)
+        order = {"lookups": list(lookups), "now": now, "only": only, "dry_run": dry_run}
+        return self._follow(calls.forget_through(order, 0.0 if dry_run else wait))
 
     def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
         """Go on with a request to forget. Raises NotFoundError once no object holds its entries."""
-        first, *later = calls.waits_of(wait)
-        return self._wait_on(self._send(calls.resume_forgetting(forgetting, first)), later)
-
-    def _wait_on(self, receipt: Receipt, waits: Sequence[float]) -> Receipt:
-        for wait in waits:
-            if receipt.is_complete:
-                break
-            try:
-                receipt = self._send(calls.resume_forgetting(receipt, wait))
-            except NotFoundError:
-                return answers.ended(receipt)
-        return receipt
+        return self._follow(calls.resume_through(forgetting, wait))
 
     def forgettings(self) -> list[str]:
         """Return the requests to forget of which some object may still hold entries, oldest first."""
@@ -370,6 +372,20 @@ class AsyncClient(_Connection, AsyncLogVerbs):
             except Exception as error:  # noqa: BLE001 - Retry raises what is not to be tried again
                 pause_s = retry.pause_after(error)
             await anyio.sleep(pause_s)
+
+    async def _follow(self, steps: Steps[T]) -> T:
+        """Send the calls that come, each after the answer to the one before; return what they come to."""
+        advance: Callable[[], Call[T]] = partial(next, steps)
+        while True:
+            try:
+                call = advance()
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                advance = partial(steps.send, await self._send(call))
+            except NotFoundError as error:
+                advance = partial(steps.throw, error)
 
     async def put(
         self,
@@ -531,26 +547,12 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         dry_run: bool = False,
     ) -> Receipt:
         """Forget keys and message IDs on every node; see `Index.forget`."""
-        first, *later = calls.waits_of(0.0 if dry_run else wait)
-        order = {"lookups": list(lookups), "now": now, "only": only, "wait": first}
-        receipt = await self._send(calls.forget({**order, "dry_run": dry_run}))
-        return await self._wait_on(receipt, later)
+        order = {"lookups": list(lookups), "now": now, "only": only, "dry_run": dry_run}
+        return await self._follow(calls.forget_through(order, 0.0 if dry_run else wait))
 
     async def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
         """Go on with a request to forget. Raises NotFoundError once no object holds its entries."""
-        first, *later = calls.waits_of(wait)
-        receipt = await self._send(calls.resume_forgetting(forgetting, first))
-        return await self._wait_on(receipt, later)
-
-    async def _wait_on(self, receipt: Receipt, waits: Sequence[float]) -> Receipt:
-        for wait in waits:
-            if receipt.is_complete:
-                break
-            try:
-                receipt = await self._send(calls.resume_forgetting(receipt, wait))
-            except NotFoundError:
-                return answers.ended(receipt)
-        return receipt
+        return await self._follow(calls.resume_through(forgetting, wait))
 
     async def forgettings(self) -> list[str]:
         """Return the requests to forget of which some object may still hold entries, oldest first."""

@@ -80,7 +80,7 @@ class Forgetter:
         self._refuse_narrow_view()
         requests = make_names(self._view.settings, lookups)
         asked = dict.fromkeys(AskedHash(r.topic, r.kind, r.key_hash) for r in requests)
-        places = None if only is None else _places(only)
+        places = None if only is None else check_places(only)
         record = self._record(tuple(asked), places, rewrites=rewrites)
         return self._advance(record, is_dry=dry_run)
 
@@ -419,7 +419,7 @@ def _advanced(record: Forgetting, look: Look) -> Forgetting:
     )
 
 
-def _places(only: object) -> tuple[tuple[int, int], ...]:
+def check_places(only: object) -> tuple[tuple[int, int], ...]:
     """Check [queue, offset] pairs. Raises InvalidRequestError."""
     if not isinstance(only, list | tuple) or not all(
         isinstance(each, list | tuple) and len(each) == 2 for each in only

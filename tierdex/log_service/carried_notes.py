@@ -2,9 +2,10 @@
 
 ::
 
-    DATA/log/ GONE, PUBLISHED, INDEXED  --one object, one row of kind `notes`-->  the next owner's folder
+    DATA/log/ GONE, FORGOTTEN, PUBLISHED, INDEXED  --an object, a row of kind `notes`-->  the next owner's
 
     expiry     in the commit that removes files: where their queues ended is not lost with the disk
+    forgetting at once: whoever takes the node over hides the same
     hand-over  says whose `released` it is: all that this owner ever acknowledged is published
 
 A row counts as released while the owner that it names has the node: the next claim ends that by itself.
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 GONE: Final = "GONE"
 PUBLISHED: Final = "PUBLISHED"
 INDEXED: Final = "INDEXED"
+FORGOTTEN: Final = "FORGOTTEN"
 CLOSED: Final = "CLOSED"
-_CARRIED: Final = (GONE, INDEXED, PUBLISHED)
+_CARRIED: Final = (FORGOTTEN, GONE, INDEXED, PUBLISHED)
 _TAKING: Final = (
     b"a takeover of the node was begun\n"  # no note of published files: it does not verify
 )
@@ -75,7 +77,7 @@ def fetch_notes(store: Store, row: FileRow) -> Mapping[str, bytes]:
 
 def restore_notes(filesystem: FileSystem, root: Path, notes: Mapping[str, bytes]) -> None:
     """Write the notes that a log's folder lacks, all but that of published files. Raises OSError."""
-    for name in (GONE, INDEXED):
+    for name in (FORGOTTEN, GONE, INDEXED):
         if name in notes and not filesystem.exists(root / name):
             replace_file(filesystem, root / name, notes[name])
 
@@ -83,11 +85,18 @@ def restore_notes(filesystem: FileSystem, root: Path, notes: Mapping[str, bytes]
 def void_notes(filesystem: FileSystem, root: Path) -> None:
     """Make the folder's own notes void, durably: from here on the node's past is asked of the store only.
 
-    They are of another ownership than the one that is about to be claimed. Raises OSError.
+    They are of another ownership than the one that is about to be claimed. That of forgotten messages goes
+    with the messages of the folder: it stays where these do (`void_forgotten`). Raises OSError.
     """
     replace_file(filesystem, root / PUBLISHED, _TAKING)
     for name in (GONE, INDEXED, CLOSED):
         filesystem.unlink(root / name)
+    filesystem.sync_folder(root)
+
+
+def void_forgotten(filesystem: FileSystem, root: Path) -> None:
+    """Remove the folder's note of what is forgotten, durably, before the others: the store's counts."""
+    filesystem.unlink(root / FORGOTTEN)
     filesystem.sync_folder(root)
 
 

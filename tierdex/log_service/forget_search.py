@@ -26,7 +26,7 @@ from tierdex.logfile.layout import MARKS_QUEUE
 from tierdex.logfile.layout import TIMER_TOPIC as TIMER_TOPIC_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tierdex.index_service.requests.query import QueryRequest
     from tierdex.log_service.answer import ReadAnswer
@@ -52,6 +52,15 @@ class FoundPlaces:
 
     def __len__(self) -> int:
         return len(self.places) + len(self.held)
+
+    def keep(self, meant: Collection[tuple[int, int]]) -> None:
+        """Keep the messages that have an offset, and lie at one of these (queue, offset)."""
+        self.held.clear()
+        self.places = {
+            place: names
+            for place, names in self.places.items()
+            if (place.queue_id, place.offset) in meant
+        }
 
     def by_topic(self) -> Iterator[NamesOfTopic]:
         """Yield what the index is to forget of each topic."""

@@ -26,6 +26,7 @@ from tierdex.compactor.rounds import Rounds
 from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError, NotFoundError, TierdexError
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.forgetting import check_places
 from tierdex.index_service.receipt import HeldFile, RewrittenFile
 from tierdex.index_service.requests.query import make_names
 from tierdex.lifecycle.file_state import FileState
@@ -82,6 +83,7 @@ class ForgetfulLog(NamedTuple):
     damaged: dict[bytes, str]  # by uuid: files that stay as they are, and why
     quarantined: Callable[[], Sequence[MissingMessages]]
     merging: LogMerging
+    carry: Callable[[], None]  # lets the store have the record, if there is one
     asked_index: Callable[[], LogIndex]  # raises InvalidRequestError without one
 
 
@@ -99,32 +101,38 @@ class LogForgetting:
 
     # -- requests ----------------------------------------------------------------------------------------
 
-    def forget(self, lookups: object, *, rewrites: bool, dry_run: bool = False) -> ForgetReceipt:
+    def forget(
+        self, lookups: object, *, only: object = None, rewrites: bool, dry_run: bool = False
+    ) -> ForgetReceipt:
         """Begin to forget what these names, {topic, key} or {message_id, topic?}, have now.
 
+        `only` are the [queue, offset] that are meant, None for all, with what waits for its `deliver_at`.
         Raises InvalidRequestError, also without an index; UnavailableError: nothing was forgotten.
         """
         log = self._log
         log_index = log.asked_index()
         requests = make_names(log.settings, lookups)
+        meant = None if only is None else frozenset(check_places(only))
         log.reads.refuse_unknown()
         with self._lock:
             with log.timer.at_rest():
                 self._make_durable()
                 found = find_places(Searched(log_index, log.reads, log.queues), requests)
+                if meant is not None:
+                    found.keep(meant)
                 request = self._make_request(found, rewrites=rewrites)
                 if not dry_run and (len(found) or found.unsearched):
                     request = self._with_held(self._roll(request))
                     # Durable before: every message of it. Visible after: none, in no read.
                     log.record.keep(log.record.current.with_request(request))
             if not dry_run:
-                request = self._tell_index(request)
+                request = self._tell(request)
         return self._receipt(request, is_dry=dry_run)
 
     def resume(self, forgetting: str) -> ForgetReceipt:
         """Go on with a request, and return how far it is. Raises NotFoundError once it has ended."""
         with self._lock:
-            request = self._tell_index(self._request(forgetting))
+            request = self._tell(self._request(forgetting))
         return self._receipt(request)
 
     def pending(self) -> list[str]:
@@ -156,17 +164,15 @@ class LogForgetting:
         return sorted(ready, key=lambda handle: handle.number)
 
     def go_on(self) -> int:
-        """Tell the index what it was not told; end requests that are over; return how many of both."""
+        """Tell who was not told yet; end requests that are over; return with how many it went on."""
         done = 0
         for each in self._log.record.current.requests:
             with self._lock:
                 request = self._log.record.current.get(each.uuid)
                 if request is None:
                     continue
-                if request.unindexed:
-                    done += not self._tell_index(request).unindexed
-                else:
-                    done += self._end(request)
+                told = self._tell(request)
+                done += told != request or self._end(told)
         return done
 
     # -- private: the steps ------------------------------------------------------------------------------
@@ -191,7 +197,7 @@ class LogForgetting:
         log, places = self._log, (*found.places, *found.held)
         return ForgetRequest(
             uuid=log.seams.ids.uuid(),
-            number=log.record.current.number + 1,
+            number=self._next_number(),
             time_ms=log.seams.clock.now_ms(),
             places=ForgottenPlaces.of((at.name, at.queue_id, at.offset) for at in places),
             rewrites=rewrites,
@@ -199,6 +205,13 @@ class LogForgetting:
             unsearched=tuple(found.unsearched),
             elsewhere=tuple(sorted(found.elsewhere)),
         )
+
+    def _next_number(self) -> int:
+        """Return a number above all that the record, or a file of an owner before us, knows."""
+        number = self._log.record.current.number
+        for handle in self._own_files():
+            number = max(number, handle.reader.forgets)
+        return number + 1
 
     def _roll(self, request: ForgetRequest) -> ForgetRequest:
         """Give the journal up that takes appends, and all blocks of earlier ones behind its end."""
@@ -215,6 +228,18 @@ class LogForgetting:
             for handle, _ in self._holding(request)
         )
         return replace(request, held=tuple(sorted(held)))
+
+    def _tell(self, request: ForgetRequest) -> ForgetRequest:
+        """Tell the store and the index what they were not told yet. Holding `_lock`."""
+        if not request.is_carried and self._log.record.current.get(request.uuid) is not None:
+            try:
+                self._log.carry()
+            except (TierdexError, OSError) as error:  # not swallowed: the receipt says it
+                logger.warning("the store was not told", extra={"error": str(error)})
+            else:
+                request = replace(request, is_carried=True)
+                self._log.record.keep(self._log.record.current.with_request(request))
+        return self._tell_index(request)
 
     def _tell_index(self, request: ForgetRequest) -> ForgetRequest:
         """Have the index forget the entries; what fails is in the record, and told later. Holding `_lock`."""
@@ -293,6 +318,9 @@ class LogForgetting:
             Missing("index", f"has not forgotten entries of topic {each.topic} yet")
             for each in ([] if is_dry else request.unindexed)
         ]
+        if not is_dry and not request.is_carried and len(request.places):
+            why = "was not told: whoever takes the node over would see them"
+            waiting.append(Missing("store", why))
         told = [] if is_dry else self._receipts_of_index(request, waiting)
         held = {bytes.fromhex(file.uuid) for file in holding}
         shown = [ForgottenMessage(name.decode(), *at) for name, *at in request.places]

@@ -8,7 +8,8 @@
 
 A request is durable before it counts, and stays until no file holds anything of it, and for the grace time
 after that: a reader that still has the files of before has its places, too. An offset is forgotten only once
-its message is durable, so that it is never another's. Depends on logfile and record_file.
+its message is durable, so that it is never another's. Depends on carried_notes, logfile and
+record_file.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tierdex.log_service.carried_notes import FORGOTTEN
 from tierdex.log_service.record_file import Record, RecordFile
 from tierdex.logfile.forgotten import NOWHERE, ForgottenPlaces
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
 
-_NAME: Final = "FORGOTTEN"
 _MAGIC: Final = b"TDXFORG1"
 
 
@@ -60,6 +62,7 @@ class ForgetRequest:
     time_ms: int
     places: ForgottenPlaces
     rewrites: bool = False
+    is_carried: bool = False  # the store has it, for whoever takes the node over
     through: int = 0
     unindexed: tuple[NamesOfTopic, ...] = ()
     told: tuple[str, ...] = ()
@@ -100,6 +103,16 @@ class ForgottenMessages:
         left = tuple(each for each in self.requests if each.uuid != uuid)
         return ForgottenMessages.of(left, self.number)
 
+    def below(self, end_of: Callable[[bytes, int], int]) -> ForgottenMessages:
+        """Return the same without offsets that `end_of` (topic, queue_id) says are still to be given."""
+        if not any(each.places.beyond(end_of) for each in self.requests):
+            return self
+        requests = (
+            replace(each, places=each.places.below(end_of), is_carried=False)
+            for each in self.requests
+        )
+        return ForgottenMessages.of(tuple(requests), self.number)
+
 
 class ForgottenRecord:
     """The record of one log. `current` is a value; `keep` replaces it, durably first."""
@@ -107,7 +120,7 @@ class ForgottenRecord:
     def __init__(self, filesystem: FileSystem, root: Path) -> None:
         """Know nothing yet: `refresh` reads it."""
         self._file = RecordFile(
-            filesystem, root / _NAME, _MAGIC,
+            filesystem, root / FORGOTTEN, _MAGIC,
             "the record of forgotten messages is damaged: bring it back from a copy of the folder; "
             "without it messages that were forgotten would show again",
         )  # fmt: skip
@@ -144,6 +157,7 @@ def _pack(request: ForgetRequest, table_bytes: int) -> dict[str, Any]:
         "time": request.time_ms,
         "table": table_bytes,
         "rewrites": request.rewrites,
+        "carried": request.is_carried,
         "through": request.through,
         "unindexed": [[each.topic, each.names, each.only] for each in request.unindexed],
         "told": request.told,
@@ -170,6 +184,7 @@ def _unpack(packed: dict[str, Any], places: ForgottenPlaces) -> ForgetRequest:
         time_ms=packed["time"],
         places=places,
         rewrites=packed["rewrites"],
+        is_carried=packed["carried"],
         through=packed["through"],
         unindexed=tuple(
             NamesOfTopic(topic=topic, names=_pairs(names), only=_pairs(only))

@@ -291,6 +291,11 @@ class LogKind:
         carry(self.publishing, self._paths.root, is_released=False, gone=gone)
         self.publishing.show_manifest()
 
+    def carry_notes(self) -> None:
+        """Let the store have the folder's notes, if there is one. Raises as `release`."""
+        if self.components is not None:
+            carry(self.publishing, self._paths.root, is_released=False)
+
     def release(self) -> None:
         """Hand the node over: everything is published. Raises FencedError, and what the store raises."""
         carry(self.publishing, self._paths.root, is_released=True)

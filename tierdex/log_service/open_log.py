@@ -345,6 +345,10 @@ class _OwnerOpening:
             self._table.insert(self._open(file_state, number, path))
             note_ends(self._queues, self._table.version.files.local()[-1].reader)
         self._queues.raise_ends(*gone.ends.columns())
+        forgotten = self.gone.forgotten.current
+        kept = forgotten.below(self._queues.next_offset)
+        if kept is not forgotten:  # taken over, and offsets that were lost are given anew
+            self.gone.forgotten.keep(kept)
         for name in filesystem.list_folder(paths.quarantine):
             self.numbers.see(parse_quarantined_name(name) or 0)
         return has_lost or bool(recovered.quarantined)
@@ -414,7 +418,7 @@ class _OwnerOpening:
             ForgetfulLog(
                 options.settings, seams, table, self.gone.forgotten, reads, self._queues, active,
                 committer, appender, next_journal, timer, kind.damaged, lambda: components.missing,
-                merging, lambda: self._writing.asked_index(),
+                merging, kind.carry_notes, lambda: self._writing.asked_index(),
             )
         )  # fmt: skip
         scrubber = Scrubber(work, claims=claims, scrub_sidecar=self.tier.tails.scrub)

@@ -189,6 +189,7 @@ class OperatedLog:
         key: str | None = None,
         message_id: str | None = None,
         lookups: Sequence[Mapping[str, Any]] | None = None,
+        only: Sequence[tuple[int, int]] | None = None,
         now: bool = False,
         dry_run: bool = False,
     ) -> ForgetReceipt:
@@ -198,8 +199,9 @@ class OperatedLog:
         for them in `read`, so offsets stay dense; `get` and the index know nothing of them, under any of
         their keys. One that waits for its `deliver_at` is not delivered. What is appended later shows.
         The bytes go when files are written anew, with `now` at once; the receipt says which hold some.
-        `lookups` are several names, {topic, key} or {message_id, topic?}, instead of one. With `dry_run`
-        it only looks. Only this log's messages are forgotten: `elsewhere` names other nodes that have some.
+        `lookups` are several names, {topic, key} or {message_id, topic?}, instead of one; `only` are the
+        (queue_id, offset) that are meant of all that they have. With `dry_run` it only looks. Only this log's
+        messages are forgotten: `elsewhere` names other nodes that have some.
 
         Raises InvalidRequestError, also in a log without an index, ReadOnlyError, and UnavailableError:
         then nothing was forgotten.
@@ -210,7 +212,7 @@ class OperatedLog:
             lookups = [{name: value for name, value in given.items() if value is not None}]
         elif (topic, key, message_id) != (None, None, None):
             raise InvalidRequestError("give either `lookups` or one name", field="lookups")
-        receipt = forgetting.forget(lookups, rewrites=now, dry_run=dry_run)
+        receipt = forgetting.forget(lookups, only=only, rewrites=now, dry_run=dry_run)
         return receipt if dry_run or not now else self._write_anew(receipt)
 
     @with_disk_errors

@@ -23,7 +23,7 @@ from tierdex.errors import CorruptFileError, LossyTakeoverError, NodeInUseError,
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, DataPaths
 from tierdex.lifecycle.recovery import list_folders
-from tierdex.log_service.carried_notes import is_released, void_notes
+from tierdex.log_service.carried_notes import is_released, void_forgotten, void_notes
 from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.log_recovery import JournalMending, remove_gone
 from tierdex.logfile.journal.file import Journal
@@ -67,6 +67,7 @@ class Succession:
                 "given and not published are given anew, under a higher generation",
                 node=state.node,
             )
+        void_forgotten(self._filesystem, self._paths.root)
         void_notes(self._filesystem, self._paths.root)  # durable before the claim is
         logger.warning(
             "log taken over",

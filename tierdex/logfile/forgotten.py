@@ -17,7 +17,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _HEAD: Final = np.dtype([("topic_count", "<u4"), ("names_bytes", "<u4"), ("place_count", "<u8")])
 _ROW: Final = np.dtype([("topic", "<u4"), ("queue_id", "<i4"), ("offset", "<i8")])
@@ -70,6 +70,18 @@ class ForgottenPlaces:
         for place, key in enumerate(self._keys.tolist()):
             begin, end = self._begins[place : place + 2].tolist()
             yield self._names[key >> 32], key & 0xFFFFFFFF, self._offsets[begin:end]
+
+    def beyond(self, end_of: Callable[[bytes, int], int]) -> bool:
+        """Say whether an offset is not below the end of its queue (topic, queue_id)."""
+        return any(offsets[-1] >= end_of(topic, queue) for topic, queue, offsets in self.queues())
+
+    def below(self, end_of: Callable[[bytes, int], int]) -> ForgottenPlaces:
+        """Return the places whose offset is below the end of their queue."""
+        return ForgottenPlaces.of(
+            (topic, queue, offset)
+            for topic, queue, offsets in self.queues()
+            for offset in offsets[offsets < end_of(topic, queue)].tolist()
+        )
 
     def within(self, topic: bytes, queue_id: int, first: int, end: int) -> np.ndarray:
         """Return the offsets (i8) of a queue that lie in [first, end)."""

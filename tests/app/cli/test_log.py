@@ -211,6 +211,23 @@ def test_query_shows_the_message_that_an_entry_names(run, append):
         assert "the message" in run("query", *name, "--show").stdout
 
 
+def test_messages_of_a_key_are_forgotten(run, append):
+    append(*QUEUE, "one", "-k", "secret")
+    append(*QUEUE, "two", "-k", "open")
+    plan = run("forget", "-t", "orders", "-k", "secret", "--dry-run", *SMALL)
+    assert "1 messages" in plan.stderr
+    receipt = orjson.loads(
+        run("forget", "-t", "orders", "-k", "secret", "-o", "json", *SMALL).stdout
+    )
+    assert receipt["messages"] == [{"topic": "orders", "queue_id": 1, "offset": 0}]
+    found = messages(run("log", "read", *QUEUE, "-o", "json", *SMALL))
+    assert [(m["body"], m["is_forgotten"]) for m in found] == [("", True), ("two", False)]
+    run("log", "get", "-t", "orders", "-k", "secret", *SMALL, code=3)
+    again = run("forget", "--resume", receipt["forgetting"], "-o", "json", *SMALL)
+    assert orjson.loads(again.stdout)["messages"] == receipt["messages"]
+    run("forget", "--resume", "00" * 16, *SMALL, code=1)
+
+
 def test_log_is_handed_over_taken_over_and_adopted(run, append, tmp_path):
     place = ("--store", "bucket")
     old, new = ("--data", "old"), ("--data", "new")

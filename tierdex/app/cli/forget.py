@@ -17,8 +17,10 @@ from tierdex.app.cli.exits import Exit, say
 from tierdex.app.cli.opening import (
     DEFAULT_DATA,
     Target,
+    holds_log,
     opened_for_reading,
     opened_for_writing,
+    opened_log,
     parse_settings,
 )
 from tierdex.app.cli.options import Form
@@ -29,6 +31,7 @@ from tierdex.errors import FolderInUseError, InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MESSAGE_COLUMNS = ("topic", "queue_id", "offset")
 COLUMNS = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "node")
 
 
@@ -61,37 +64,61 @@ def forget(
 ) -> None:
     """Forget keys and message IDs on every node: what is put later shows.
 
-    Prints where the entries were, so that the messages themselves can be erased. Exit code 4 while an
-    owner has not acknowledged, or with --now a file was not written anew: go on with --resume.
+    Prints where the entries were, so that the messages themselves can be erased. Of a message log the
+    messages are forgotten with them, and printed; of its own node only. Exit code 4 while an owner has not
+    acknowledged, with --now a file was not written anew (go on with --resume), or another node has some.
     """
     names = _names(topic, key or [], message_id or [], file)
     if bool(names) == (resume is not None):
         raise InvalidRequestError("give --key, --message-id or --file; or --resume", field="--key")
     target = Target(data, store, url, api_key)
-    with _opened(target, parse_settings(setting)) as index:
+    with _opened(target, parse_settings(setting), wait) as (index, waiting):
         if resume is not None:
-            receipt = index.resume_forgetting(resume, wait=wait)
+            receipt = index.resume_forgetting(resume, **waiting)
         else:
             only = None if at is None else [_place(each) for each in at]
-            receipt = index.forget(names, now=now, only=only, wait=wait, dry_run=dry_run)
+            receipt = index.forget(lookups=names, now=now, only=only, dry_run=dry_run, **waiting)
     document = receipt.document()
-    write_rows(output, document["entries"], COLUMNS, whole=document)
+    messages = document.get("messages")
+    if messages is None:
+        write_rows(output, document["entries"], COLUMNS, whole=document)
+    else:
+        write_rows(output, messages, MESSAGE_COLUMNS, whole=document)
     if output is Form.TABLE:
-        say(f"request {receipt.forgetting}, {len(receipt.entries)} entries, {receipt.digest}")
+        found = "entries" if messages is None else "messages"
+        say(f"request {receipt.forgetting}, {len(document[found])} {found}, {receipt.digest}")
+        if document.get("held_count"):
+            say(f"{document['held_count']} messages that wait, or waited, for their hour")
         for gone in receipt.rewritten:
             say(f"written anew: {gone.file_id}, now in {gone.object_key or 'no object'}")
         for each in receipt.lingering:
             say(f"until {format_time(each.until_ms)} at least: {each.object_key}")
     for missing in receipt.waiting:
         say(f"incomplete: {missing.file}: {missing.reason}")
+    elsewhere = document.get("elsewhere", ())
+    for node in elsewhere:
+        say(f"node {node} has messages of these names in a log of its own: ask there")
+    if elsewhere and receipt.is_complete:
+        raise typer.Exit(Exit.INCOMPLETE)
     if not receipt.is_complete and not dry_run:
         say(f"go on with: tierdex forget --resume {receipt.forgetting}")
         raise typer.Exit(Exit.INCOMPLETE)
 
 
 @contextmanager
-def _opened(target: Target, settings: dict[str, Any]) -> Iterator[Any]:
-    """Open as the folder's owner if there is a folder and nobody has it; else beside its owner."""
+def _opened(
+    target: Target, settings: dict[str, Any], wait: float
+) -> Iterator[tuple[Any, dict[str, float]]]:
+    """Open as the folder's owner if there is a folder and nobody has it; else beside its owner.
+
+    Yields what has the verbs, and what they are to be told of waiting.
+
+    A message log is its owner's alone to forget: while that runs, ask it (--url).
+    """
+    if target.url is None and holds_log(target.data or DEFAULT_DATA):
+        with opened_log(target, {"background": False, **settings}, writing=True) as log:
+            yield log, {}  # it is forgotten when the call returns
+        return
     if target.url is None and (target.data is not None or target.store is None):
         if not (target.data or DEFAULT_DATA).is_dir():
             raise InvalidRequestError("there is no such data folder", field="--data")
@@ -102,10 +129,10 @@ def _opened(target: Target, settings: dict[str, Any]) -> Iterator[Any]:
             say("the folder's owner runs: it is asked to acknowledge")
         else:
             with index:
-                yield index
+                yield index, {"wait": wait}
             return
     with opened_for_reading(target, settings) as index:
-        yield index
+        yield index, {"wait": wait}
 
 
 def _names(

@@ -437,8 +437,20 @@ class LingeringObject(BaseModel):
     until_ms: Int64
 
 
+class ForgottenMessage(BaseModel):
+    """Where a message of a log is forgotten."""
+
+    topic: str
+    queue_id: int
+    offset: Int64
+
+
 class Receipt(BaseModel):
-    """How far a request to forget has come; `entries` are where the messages lie."""
+    """How far a request to forget has come; `entries` are where the messages lie.
+
+    Of a message log: `messages` are those that are hidden from now on, `held_count` those beside them that
+    wait for their `deliver_at`, or waited, `elsewhere` the nodes whose own logs have messages of the names.
+    """
 
     forgetting: str
     time_ms: Int64
@@ -450,6 +462,9 @@ class Receipt(BaseModel):
     lingering: list[LingeringObject]
     manifest: dict[str, int]
     digest: str
+    messages: list[ForgottenMessage] | None = None
+    held_count: int | None = None
+    elsewhere: list[str] | None = None
 
 
 class Forgettings(BaseModel):

@@ -217,9 +217,10 @@ def _expire(service: Service, order: ExpireOrder) -> list[dict[str, Any]]:
     **_READ,
 )
 async def get_forgettings(request: Request) -> Response:
-    """List the requests to forget of which some object may still hold entries."""
+    """List the requests to forget of which some file or object may still hold something."""
     service = service_of(request)
-    names = await service.in_thread(service.index.forgettings, slow=True)
+    keeper, _ = _keeper(service, 0.0)
+    names = await service.in_thread(keeper.forgettings, slow=True)
     return json_response({"forgettings": names})
 
 
@@ -234,15 +235,15 @@ async def get_forgettings(request: Request) -> Response:
 async def forget(
     request: Request, order: Annotated[ForgetOrder, json_body(ForgetOrder)]
 ) -> Response:
-    """Hide what keys and message IDs have now on every node; return where it was."""
+    """Hide what keys and message IDs have now on every node; return where it was.
+
+    Of a message log: its messages, in every read, and what its index has of them.
+    """
     service = service_of(request)
+    keeper, waiting = _keeper(service, order.wait)
     receipt = await service.in_thread(
-        lambda: service.index.forget(
-            order.lookups,
-            now=order.now,
-            only=order.only,
-            wait=order.wait,
-            dry_run=order.dry_run,
+        lambda: keeper.forget(
+            lookups=order.lookups, now=order.now, only=order.only, dry_run=order.dry_run, **waiting
         ),
         slow=True,
     )
@@ -262,7 +263,13 @@ async def resume_forgetting(
 ) -> Response:
     """Go on with a request to forget, until every owner has acknowledged it."""
     service = service_of(request)
+    keeper, waiting = _keeper(service, order.wait)
     receipt = await service.in_thread(
-        lambda: service.index.resume_forgetting(order.forgetting, wait=order.wait), slow=True
+        lambda: keeper.resume_forgetting(order.forgetting, **waiting), slow=True
     )
     return json_response(receipt.document())
+
+
+def _keeper(service: Service, wait: float) -> tuple[Any, dict[str, float]]:
+    """Return what forgets, and what it is to be told of waiting: a log is done when its call returns."""
+    return (service.index, {"wait": wait}) if service.log is None else (service.log, {})
