@@ -13,6 +13,7 @@ from benchmarks.bench import Bench, Stopwatch, warm_memory
 from benchmarks.report import print_table, write_results
 
 PARTS = (
+    "recycling",
     "embedded",
     "compaction",
     "filters",
