@@ -97,7 +97,10 @@ class OpenFile(Protocol):
         ...
 
     def lock_alone(self) -> None:
-        """Take the file for this one alone while it is open. Raises BlockingIOError when it is in use."""
+        """Take the file for this one alone while it is open.
+
+        Raises BlockingIOError when it is in use, or has a second name, which would see it overwritten.
+        """
         ...
 
     def prove_alone(self) -> None:

@@ -102,6 +102,11 @@ class LocalFile:
     @_naming_path
     def lock_alone(self) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._refuse_second_name()
+
+    def _refuse_second_name(self) -> None:
+        if os.fstat(self._descriptor).st_nlink != 1:  # a backup by hard links
+            raise BlockingIOError(errno.EAGAIN, "it has another name")
 
     @_naming_path
     def prove_alone(self) -> None:
@@ -113,8 +118,7 @@ class LocalFile:
         except OSError as error:  # somebody has it; or no leases here, or the file of another user
             raise BlockingIOError(errno.EAGAIN, f"no lease: {error.strerror}") from error
         fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-        if os.fstat(self._descriptor).st_nlink != 1:  # a backup by hard links
-            raise BlockingIOError(errno.EAGAIN, "it has another name")
+        self._refuse_second_name()
         own_blocks(self._descriptor)
 
     @_naming_path

@@ -131,6 +131,11 @@ def test_recycled_journal_gives_nothing_of_its_old_life(tmp_path):
     with pytest.raises(BlockingIOError):
         Journal.recycle(FILESYSTEM, path, uuid=bytes(16), capacity=1 << 18, created_ms=2)
     old.close()
+    backup = tmp_path / "backup"
+    backup.hardlink_to(path)
+    with pytest.raises(BlockingIOError):
+        Journal.recycle(FILESYSTEM, path, uuid=bytes(16), capacity=1 << 18, created_ms=2)
+    backup.unlink()
     new = Journal.recycle(
         FILESYSTEM, path, uuid=bytes(16), capacity=1 << 18, created_ms=2, generation=4
     )

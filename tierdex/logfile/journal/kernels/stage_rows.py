@@ -154,7 +154,8 @@ def stage_rows(words: Any, stage: Any, columns: Any, first: int, count: int) -> 
         if held != 0 and load_u8(held + i) != 0:
             size |= np.int64(_HELD)
         place = write_head(memory + used, padded, size, queue, time, base, extra_bytes)
-        copy_bytes(place, extra, extra_bytes)
+        if extra_bytes > 0:
+            copy_bytes(place, extra, extra_bytes)
         copy_bytes(place + extra_bytes, bodies + body_begin, body_bytes)
         state = states + STATE_BYTES * np.int64(queue)
         if not note_row(
