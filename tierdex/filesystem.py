@@ -20,7 +20,7 @@ import errno
 import fcntl
 import os
 import shutil
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tierdex.fork import tell_child
 from tierdex.local_file import LocalFile
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from typing_extensions import Buffer
-
-
-_KERNEL_READS_AHEAD: Final = 128 << 10  # at most, behind what it is asked for
 
 
 class Mapping(Protocol):
@@ -118,11 +115,12 @@ class OpenFile(Protocol):
         """
         ...
 
-    def forget_cached(self, position: int = 0, length: int = 0) -> None:
-        """Ask the kernel to drop clean cached pages of a range, or of all (`length` 0).
+    def read_uncached(self, position: int, length: int) -> bytes:
+        """Return as `read_at`, and leave nothing of it in memory: for what `read_cached` does not give."""
+        ...
 
-        The next read of them comes from the device.
-        """
+    def forget_cached(self) -> None:
+        """Ask the kernel to drop clean cached pages, so that the next read comes from the device."""
         ...
 
     def map(self, length: int, *, writable: bool) -> Mapping:
@@ -200,12 +198,9 @@ def make_durable_folder(filesystem: FileSystem, folder: Path) -> None:
 
 
 def read_aside(file: OpenFile, position: int, length: int) -> bytes:
-    """Return bytes of a file, and let go of what came from the device for it: nothing else is pushed out."""
+    """Return bytes of a file; what comes from the device for it pushes nothing out of memory."""
     found = file.read_cached(position, length)
-    if found is None:
-        found = file.read_at(position, length)
-        file.forget_cached(position, length + _KERNEL_READS_AHEAD)
-    return found
+    return file.read_uncached(position, length) if found is None else found
 
 
 class LocalFileSystem:

@@ -32,6 +32,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound="LocalFile | LocalMapping")
 
 PAGE_BYTES = mmap.PAGESIZE
+_CACHESTAT = 451  # the number of the call on every architecture
 
 
 def _naming_path(call: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
@@ -123,24 +124,26 @@ class LocalFile:
 
     @_naming_path
     def read_cached(self, position: int, length: int) -> bytes | None:
-        memory = bytearray(length)
-        try:
-            count = os.preadv(self._descriptor, [memory], position, os.RWF_NOWAIT)
-        except BlockingIOError:
+        end = min(position + length, os.fstat(self._descriptor).st_size)
+        pages = -(-end // PAGE_BYTES) - position // PAGE_BYTES
+        if position < end and _pages_in_memory(self._descriptor, position, end - position) < pages:
             return None
-        except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:  # of tmpfs, which is memory, and of some networks
-                raise
-            return self.read_at(position, length)
-        if count < length and position + count < os.fstat(self._descriptor).st_size:
-            return None
-        return bytes(memory[:count])
+        return self.read_at(position, length)
 
     @_naming_path
-    def forget_cached(self, position: int = 0, length: int = 0) -> None:
-        before = position % PAGE_BYTES  # the kernel leaves pages of which only a part is named
-        whole = length + before if length else 0
-        os.posix_fadvise(self._descriptor, position - before, whole, os.POSIX_FADV_DONTNEED)
+    def read_uncached(self, position: int, length: int) -> bytes:
+        # Random: or the kernel reads megabytes ahead, which nobody drops. The hint is the descriptor's, and
+        # no more than a hint: threads may set it and take it back in any order.
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        found = self.read_at(position, length)
+        first = position - position % PAGE_BYTES  # pages of which a part is named would stay
+        last = -(-(position + length) // PAGE_BYTES) * PAGE_BYTES
+        os.posix_fadvise(self._descriptor, first, last - first, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_NORMAL)
+        return found
+
+    def forget_cached(self) -> None:
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     @_naming_path
     def map(self, length: int, *, writable: bool) -> LocalMapping:
@@ -237,6 +240,17 @@ class PrivateMapping(LocalMapping):
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _pages_in_memory(descriptor: int, position: int, length: int) -> int:
+    """Return how many pages of a range are in the page cache; all, where the system cannot tell.
+
+    A read that may not wait (RWF_NOWAIT) tells as well, but begins to bring in what it does not find.
+    """
+    asked, counts = (ctypes.c_uint64 * 2)(position, length), (ctypes.c_uint64 * 5)()
+    if _LIBC.syscall(_CACHESTAT, descriptor, asked, counts, 0) < 0:  # a kernel before 6.5
+        return length
+    return int(counts[0])
 
 
 def _write_all(descriptor: int, position: int, data: Buffer) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -227,7 +229,7 @@ def test_syncs_and_free_bytes_answer(system: FileSystem, tmp_path: Path) -> None
     file = system.open(tmp_path / "a", writable=True)
     file.sync()
     assert file.read_cached(1, 9) in (b"bc", None)
-    file.forget_cached(1, 1)
+    assert file.read_uncached(1, 9) == b"bc"
     file.forget_cached()
     assert file.read_cached(0, 3) in (None, b"abc")  # tmpfs is memory
     assert read_aside(file, 1, 9) == b"bc"
@@ -238,6 +240,22 @@ def test_syncs_and_free_bytes_answer(system: FileSystem, tmp_path: Path) -> None
         system.sync_folder(tmp_path / "absent")
     assert system.free_bytes(tmp_path) > 0
     assert system.modified_ms(tmp_path / "a") > 0
+
+
+def test_read_aside_leaves_in_memory_what_was_there_and_nothing_else() -> None:
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # on a device, if the sources are
+        path = Path(folder, "a")
+        write(LocalFileSystem(), path, bytes(1 << 20))
+        with closing(LocalFileSystem().open(path, writable=True)) as file:
+            file.sync()
+            file.forget_cached()
+            places = [(70_000, 100_000), (170_000, 4096), (900_000, 1000)]
+            was_here = [file.read_cached(*place) is not None for place in places]
+            assert read_aside(file, *places[0]) == bytes(100_000)
+            assert [file.read_cached(*place) is not None for place in places] == was_here
+            file.read_at(*places[0])
+            assert read_aside(file, *places[0]) == bytes(100_000)
+            assert file.read_cached(*places[0]) == bytes(100_000)
 
 
 def test_lock_is_exclusive_names_its_holder_and_ends_with_release(

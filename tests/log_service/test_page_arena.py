@@ -115,4 +115,4 @@ def test_cold_read_of_a_local_file_lets_go_of_what_it_brought_in():
         before = len(world.disk.trace)
         assert len(log.read("q", 0, 0, max_count=50)) == 50
         calls = [call.split()[0] for call in map(str, world.disk.trace[before:])]
-        assert ("forget" in "".join(calls)) == is_cold
+        assert ("read_uncached" in "".join(calls)) == is_cold

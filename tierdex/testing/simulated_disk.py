@@ -368,8 +368,12 @@ class _SimulatedOpenFile:
     def read_cached(self, position: int, length: int) -> bytes | None:
         return None if self._system.is_cold else self.read_at(position, length)
 
-    def forget_cached(self, position: int = 0, length: int = 0) -> None:
-        """Forget the whole file, whatever the range: more than was asked for."""
+    def read_uncached(self, position: int, length: int) -> bytes:
+        with self._disk.call("read_uncached", self._path):
+            self._check()
+            return self._file.read(position, length)
+
+    def forget_cached(self) -> None:
         with self._disk.call("forget", self._path):
             self._check()
             self._file.forget_cached()
