@@ -74,3 +74,12 @@ def await_that(holds):
     while not holds():
         assert clock.monotonic() < give_up
         clock.wait(Bell(), 0.02)
+
+
+def test_once_ends_at_a_stream_whose_last_messages_were_deleted(index, nats):
+    world = JetStreamWorld(nats, "deleted")
+    world.append(0, make_records(3))
+    nats.run(lambda stream: stream.delete_msg("deleted", 3))
+    assert run_once(index, world.address).messages == 2
+    world.append(0, make_records(1))
+    assert run_once(index, world.address).messages == 1

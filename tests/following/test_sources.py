@@ -9,6 +9,8 @@ import pytest
 from tests.following.worlds import WORLDS, make_records
 from tests.patience import PATIENCE_S
 from tierdex.clock import SystemClock
+from tierdex.errors import InvalidRequestError
+from tierdex.following.open_source import open_source
 from tierdex.following.records import Parts
 
 _NUMBERS = itertools.count()
@@ -151,3 +153,18 @@ def test_names_of_partitions_are_for_readers(world):
     assert ":" in source.name
     source.close()
     source.close()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "kafka:orders", "kafka://h:9092", "kafka://h:x/orders", "kafka://h:0/orders", "kafka://:1/orders",
+        "kafka://h:1/a/b", "kafka://h:1/a b", "kafka://h:1,/a",
+        "nats:orders", "nats://h:4222", "nats://h:x/orders", "nats://h:70000/orders", "nats://h:1/a.b",
+        "nats://h:1/>", "nats://h:1/a b",
+        "redis://h:x/0/s", "redis://h:1/s", "redis://h:1,i:2/0/s", "redis://h:1/x/s",
+    ],
+)  # fmt: skip
+def test_address_that_cannot_be_is_refused_and_not_tried_for_ever(address):
+    with pytest.raises(InvalidRequestError, match=r"is (kafka|nats|redis)://"):
+        open_source(address)

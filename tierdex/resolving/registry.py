@@ -49,7 +49,10 @@ class Registry:
 
     def __init__(self, url: str, options: Mapping[str, str], clock: Clock) -> None:
         """`options`: `username` and `password`, or `token`. Raises InvalidRequestError."""
-        parts = httpx2.URL(url)
+        try:
+            parts = httpx2.URL(url)
+        except httpx2.InvalidURL as error:
+            raise InvalidRequestError(f"is no address: {error}", field="registry") from None
         if parts.scheme not in ("http", "https") or not parts.host or parts.userinfo:
             raise InvalidRequestError(
                 "is http(s)://HOST[:PORT], a login stands in registry_config", field="registry"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from tierdex.following.records import Headers, Parts
     from tierdex.following.sources.options import Address
 
+_SHAPE: Final = "nats://HOST:PORT/STREAM"
+_PORT: Final = 4222
+_STREAM: Final = re.compile(r"[^\s.*>/\\]+")
 _ASK_S: Final = 5.0
 _PULL_MAX: Final = 2_000
 _IDLE_S: Final = 3600.0  # after which the server forgets the consumer of a reader that went away
@@ -54,15 +58,16 @@ class JetStreamSource:
 
     def __init__(self, address: Address, filesystem: FileSystem, clock: Clock) -> None:
         """`address` is ``nats://host:port,host:port/STREAM``; options: `credentials` (a file), `token`."""
-        if not address.hosts or not address.path:
-            raise InvalidRequestError("is nats://HOST:PORT/STREAM", field="source")
+        servers = address.servers(_SHAPE, _PORT)
+        if not _STREAM.fullmatch(address.path):  # others would name another subject of the API
+            raise InvalidRequestError(f"is {_SHAPE}", field="source")
         self._address = address
         self.topic = address.path
         self.name = address.shown
         credentials, token = address.take("credentials"), address.take("token")
         address.refuse_rest()
         self._options: dict[str, Any] = {
-            "servers": [f"nats://{host}" for host in address.hosts.split(",")],
+            "servers": [f"nats://{server}" for server in servers],
             "user": address.user,
             "password": address.password,
             "token": token or None,
@@ -76,6 +81,8 @@ class JetStreamSource:
         self._connection: Any = None
         self._pull: Any = None
         self._next = 0
+        self._received = 0  # of the consumer
+        self._end = 0  # as of the last look
 
     def identity(self) -> str:
         return str(self._stream()["created"])
@@ -89,12 +96,13 @@ class JetStreamSource:
 
     def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
         state = self._stream()["state"]
+        self._end = state["last_seq"] + 1
         return {0: Bounds(state["first_seq"], state["last_seq"] + 1)} if 0 in positions else {}
 
     def open(self, positions: Mapping[int, int], wanted: Parts) -> None:
         self._pull = None
         if 0 in positions:
-            self._next = positions[0]
+            self._next, self._received = positions[0], 0
             self._pull = self._ask(self._subscribe(max(1, positions[0])))
 
     def read(self, max_records: int, timeout_s: float) -> RecordBatch | None:
@@ -104,9 +112,19 @@ class JetStreamSource:
             pulled = self._pull.fetch(min(max_records, _PULL_MAX), timeout=timeout_s)
             messages = self._ask(pulled)
         except _NothingCame:
-            self._ask(self._pull.consumer_info())  # a server that began anew has forgotten it
-            return None
+            told = self._ask(
+                self._pull.consumer_info()
+            )  # a server that began anew has forgotten it
+            return self._behind_deleted(told)
         return self._batch(messages)
+
+    def _behind_deleted(self, told: Any) -> RecordBatch | None:
+        """Pass what was deleted: all was delivered, and we have read what was."""
+        is_read = told.num_pending == 0 and told.delivered.consumer_seq == self._received
+        if not is_read or self._next >= self._end:
+            return None
+        self._next = self._end
+        return RecordBatch.without_records({0: self._next})
 
     def fetch(self, partition: int, offset: int) -> Record | None:
         if partition != 0 or offset < 1:
@@ -139,6 +157,7 @@ class JetStreamSource:
         offsets = np.fromiter((int(p[-4 + s]) for p, s in zip(told, shift, strict=True)), np.int64)
         stamps = np.fromiter((int(p[-2 + s]) for p, s in zip(told, shift, strict=True)), np.int64)
         self._next = int(offsets[-1]) + 1
+        self._received += len(messages)
         values = [message.data for message in messages]
         return RecordBatch(
             np.zeros(len(messages), np.int32),

@@ -15,6 +15,7 @@ Depends on errors, options, records, confluent_kafka and numpy.
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import confluent_kafka as kafka
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SHAPE: Final = "kafka://HOST:PORT/TOPIC"
+_PORT: Final = 9092
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ASK_S = 5.0
 _GATHER_S: Final = 0.02
 _Code: Any = kafka.KafkaError
@@ -67,8 +71,9 @@ class KafkaSource:
 
     def __init__(self, address: Address, filesystem: FileSystem, clock: Clock) -> None:
         """`address` is ``kafka://host:port,host:port/topic``; a login becomes SASL's."""
-        if not address.hosts or not address.path:
-            raise InvalidRequestError("is kafka://HOST:PORT/TOPIC", field="source")
+        servers = address.servers(_SHAPE, _PORT)
+        if not _TOPIC.fullmatch(address.path):
+            raise InvalidRequestError(f"is {_SHAPE}", field="source")
         self._address = address
         self._clock = clock
         self.topic = address.path
@@ -80,7 +85,7 @@ class KafkaSource:
         self._options = {
             "isolation.level": "read_committed",
             "log_level": "2",  # a server that is away is told once, by the follower
-            "bootstrap.servers": address.hosts,
+            "bootstrap.servers": ",".join(servers),
             **{name: value for name, value in login.items() if value},
             **address.options,
             **_OWN,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FileSystem
 
+_SERVER: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?")
 _SECRET: Final = re.compile(r"password|secret|token|credential|passphrase|sasl\.jaas|\.key$", re.I)
 
 
@@ -66,6 +67,19 @@ class Address:
         return (
             f"{self.kind}://{self.hosts}/{self.path}" if self.hosts else f"{self.kind}:{self.path}"
         )
+
+    def servers(self, shape: str, default_port: int) -> list[str]:
+        """Return each server as ``host:port``. Raises InvalidRequestError telling the `shape` of an address.
+
+        A client library would try a server that cannot be for ever.
+        """
+        found = []
+        for text in self.hosts.split(","):
+            match = _SERVER.fullmatch(text)
+            if match is None or not 0 < int(match["port"] or default_port) < 1 << 16:
+                raise InvalidRequestError(f"is {shape}", field="source")
+            found.append(f"{match['host']}:{int(match['port'] or default_port)}")
+        return found
 
     @property
     def plain_options(self) -> dict[str, str]:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tierdex.following.records import Headers, Parts
     from tierdex.following.sources.options import Address
 
+_SHAPE: Final = "redis://HOST:PORT/DB/STREAM"
+_PORT: Final = 6379
 _SEQUENCE_BITS: Final = 21
 _SEQUENCE_MAX: Final = (1 << _SEQUENCE_BITS) - 1
 _TIME_MAX: Final = (1 << 42) - 1
@@ -55,8 +57,9 @@ class RedisSource:
     def __init__(self, address: Address, filesystem: FileSystem, clock: Clock) -> None:
         """`address` is ``redis://host:port/DB/STREAM,STREAM`` (`rediss` for TLS); options: `value`."""
         database, _, names = address.path.partition("/")
-        if not address.hosts or not database.isdecimal() or not names:
-            raise InvalidRequestError("is redis://HOST:PORT/DB/STREAM", field="source")
+        (host, _, port), *others = [each.rpartition(":") for each in address.servers(_SHAPE, _PORT)]
+        if others or not database.isdecimal() or not names:
+            raise InvalidRequestError(f"is {_SHAPE}", field="source")
         self._address = address
         self._streams = [name.encode() for name in names.split(",")]
         self.topic = names.partition(",")[0]
@@ -64,9 +67,8 @@ class RedisSource:
         value = address.take("value")
         self._value = value.encode() or None
         address.refuse_rest()
-        host, _, port = address.hosts.rpartition(":")
         self._client: Any = redis.Redis(
-            host or address.hosts, int(port) if host and port.isdecimal() else 6379, int(database),
+            host.strip("[]"), int(port), int(database),
             username=address.user, password=address.password, ssl=address.kind == "rediss",
             socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S, protocol=2,
         )  # fmt: skip
