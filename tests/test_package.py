@@ -31,10 +31,11 @@ HEAVY = (
 )
 
 PUBLIC_NAMES = [
-    "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
-    "ForgetReceipt", "FoundMessages", "Index", "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo",
-    "NotReady", "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Receipt",
-    "TimerHour", "Unasked", "__version__", "errors", "follow",
+    "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain",
+    "FileInfo", "ForgetReceipt", "FoundMessages", "Index", "Journey", "LogFileInfo", "Message",
+    "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
+    "QueueReader", "ReadAnswer", "Receipt", "ShownMessage", "TimerHour", "Unasked",
+    "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",

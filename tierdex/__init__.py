@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
+    from tierdex.index_service.journey import Journey
     from tierdex.index_service.receipt import Receipt
+    from tierdex.index_service.shown_message import ShownMessage
     from tierdex.log_service.answer import (
         AppendReceipt,
         FoundMessages,
@@ -44,6 +46,7 @@ __all__ = [
     "ForgetReceipt",
     "FoundMessages",
     "Index",
+    "Journey",
     "LogFileInfo",
     "Message",
     "MessageLog",
@@ -56,6 +59,7 @@ __all__ = [
     "QueueReader",
     "ReadAnswer",
     "Receipt",
+    "ShownMessage",
     "TimerHour",
     "Unasked",
     "__version__",
@@ -70,7 +74,9 @@ _HOMES = {
     "tierdex.index_service.file_info": ("FileInfo", "NodeInfo"),
     "tierdex.index_service.health": ("NotReady",),
     "tierdex.index_service.index": ("Index",),
+    "tierdex.index_service.journey": ("Journey",),
     "tierdex.index_service.receipt": ("Receipt",),
+    "tierdex.index_service.shown_message": ("ShownMessage",),
     "tierdex.log_service.answer": (
         "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "TimerHour",
     ),

@@ -34,6 +34,7 @@ MATRIX = {
     ("POST", "/v1/entries:batchGet"): READ,
     ("POST", "/v1/entries:unpublished"): READ,
     ("GET", "/v1/topics"): READ,
+    ("GET", "/v1/journeys"): READ,
     ("GET", "/v1/watermark"): READ,
     ("POST", "/v1/entries"): WRITE,
     ("GET", "/v1/messages"): READ,
@@ -65,6 +66,7 @@ BODIES = {
 }
 QUERIES = {
     ("GET", "/v1/entries"): "?topic=orders&key=k",
+    ("GET", "/v1/journeys"): "?key=k",
     ("GET", "/v1/watermark"): "?topic=orders&queue_id=0",
     ("GET", "/v1/messages"): "?topic=orders&queue_id=0",
     ("GET", "/v1/offsets"): "?topic=orders&queue_id=0",

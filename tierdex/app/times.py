@@ -54,3 +54,18 @@ def format_time(milliseconds: int) -> str:
     except OverflowError:
         return str(milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_duration(milliseconds: int) -> str:
+    """Return a span of time in its two greatest units: ``250 ms``, ``3.5 s``, ``2 min 5 s``, ``4 d 3 h``."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.3f}".rstrip("0").rstrip(".") + " s"
+    rest = milliseconds // 1000
+    parts: list[str] = []
+    for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, seconds)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 "))

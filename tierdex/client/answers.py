@@ -24,6 +24,7 @@ from tierdex.index_service.answer import (
     Unasked,
 )
 from tierdex.index_service.file_info import FileInfo, NodeInfo
+from tierdex.index_service.journey import Journey
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.shown_message import ShownMessage
 from tierdex.log_service.forget_receipt import ForgetReceipt, ForgottenMessage
@@ -42,6 +43,15 @@ def read_json(body: bytes) -> dict[str, Any]:
 
 def read_answer(body: bytes) -> Answer:
     return answer_of(read_json(body))
+
+
+def read_journey(body: bytes) -> Journey:
+    document = read_json(body)
+    about = answer_of({**document, "next_cursor": None})
+    return Journey(
+        document["key"], about.entries, document["topics"], document["more"], about.complete,
+        about.missing, about.as_of, about.unasked, about.lost,
+    )  # fmt: skip
 
 
 def read_answers(body: bytes) -> list[Answer]:

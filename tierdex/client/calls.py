@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.journey import Journey
     from tierdex.index_service.receipt import Receipt
 
 T = TypeVar("T")
@@ -74,6 +75,10 @@ def flush(durability: str) -> Call[str]:
 
 def query(**values: Any) -> Call[Answer]:
     return Call("GET", "/v1/entries", answers.read_answer, query_string(values))
+
+
+def journey(**values: Any) -> Call[Journey]:
+    return Call("GET", "/v1/journeys", answers.read_journey, query_string(values))
 
 
 def query_batch(

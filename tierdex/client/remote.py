@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.journey import Journey
     from tierdex.index_service.receipt import Receipt
     from tierdex.value_rules import Durability, Keys, OnError
 
@@ -239,6 +240,22 @@ class Client(_Connection, LogVerbs):
             fresh_within=fresh_within, id_time=id_time, proof=proof, message=message,
             max_message_bytes=max_message_bytes, message_timeout=message_timeout,
         )  # fmt: skip
+        return self._send(call)
+
+    def journey(
+        self,
+        key: str,
+        *,
+        begin: int | str | None = None,
+        end: int | str | None = None,
+        max_count: int | None = None,
+        on_error: OnError = "partial",
+        message: bool = False,
+    ) -> Journey:
+        """Find one key in every topic, oldest entry first; `max_count` newest of each topic (None: 16)."""
+        call = calls.journey(
+            key=key, begin=begin, end=end, max_count=max_count, on_error=on_error, message=message
+        )
         return self._send(call)
 
     def query_batch(
@@ -455,6 +472,22 @@ class AsyncClient(_Connection, AsyncLogVerbs):
             fresh_within=fresh_within, id_time=id_time, proof=proof, message=message,
             max_message_bytes=max_message_bytes, message_timeout=message_timeout,
         )  # fmt: skip
+        return await self._send(call)
+
+    async def journey(
+        self,
+        key: str,
+        *,
+        begin: int | str | None = None,
+        end: int | str | None = None,
+        max_count: int | None = None,
+        on_error: OnError = "partial",
+        message: bool = False,
+    ) -> Journey:
+        """Find one key in every topic, oldest entry first; `max_count` newest of each topic (None: 16)."""
+        call = calls.journey(
+            key=key, begin=begin, end=end, max_count=max_count, on_error=on_error, message=message
+        )
         return await self._send(call)
 
     async def query_batch(

@@ -18,7 +18,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTimeError
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tierdex.errors import InvalidRequestError, NotFoundError, TierdexError
 from tierdex.index_service.shown_message import ShownMessage
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from typing import Self
 
     from tierdex.index_service.answer import Answer, Entry, LostOffsets
+    from tierdex.index_service.journey import Journey
     from tierdex.index_service.shown_message import Outcome
     from tierdex.resolving.decoding import Readable
     from tierdex.resolving.resolver import Found, Resolver
     from tierdex.resolving.show_settings import ShowSettings
+
+
+A = TypeVar("A", "Answer", "Journey")
 
 
 class MessageFetcher:
@@ -88,15 +92,15 @@ class MessageFetcher:
 
     def with_messages(
         self,
-        answer: Answer,
+        answer: A,
         *,
         key: str | None = None,
         message_id: str | None = None,
         max_message_bytes: int | None = None,
         message_timeout: float | None = None,
         note: Callable[[ShownMessage], None] | None = None,
-    ) -> Answer:
-        """Return the answer with `message` in each of its entries.
+    ) -> A:
+        """Return the answer, or journey, with `message` in each of its entries.
 
         `key` or `message_id` is what was looked up. The limits are lowered by these, never raised.
         `note` is called with each message.
@@ -106,7 +110,8 @@ class MessageFetcher:
             for message in messages:
                 note(message)
         entries = [e._replace(message=m) for e, m in zip(answer.entries, messages, strict=True)]
-        return replace(answer, entries=entries)
+        found: A = replace(answer, entries=entries)
+        return found
 
     def fetch(
         self,
@@ -118,9 +123,9 @@ class MessageFetcher:
     ) -> list[ShownMessage]:
         """Return the message of each entry, in order."""
         settings = self._settings
-        most = min(settings.max_message_bytes, max_message_bytes or settings.max_message_bytes)
-        patience = min(settings.message_timeout, message_timeout or settings.message_timeout)
-        wanted = Wanted(key, message_id, most)
+        most = _least(settings.max_message_bytes, max_message_bytes, "max_message_bytes")
+        patience = _least(settings.message_timeout, message_timeout, "message_timeout")
+        wanted = Wanted(key, message_id, int(most))
         give_up = self._seams.clock.monotonic() + patience
         started: list[Future[ShownMessage] | ShownMessage] = []
         room = settings.max_shown_bytes
@@ -192,6 +197,12 @@ class MessageFetcher:
             return none("unavailable", str(error))
         except OSError as error:  # its text may name paths of this machine
             return none("unavailable", error.strerror or type(error).__name__)
+
+
+def _least(limit: float, asked: float | None, field: str) -> float:
+    if asked is not None and not asked > 0:
+        raise InvalidRequestError("must be above 0", field=field)
+    return limit if asked is None else min(limit, asked)
 
 
 _MISMATCH = (

@@ -17,8 +17,8 @@ from tierdex.app.cli.exits import reporting
 
 # In the order of `tierdex --help`. A command is the function of its module's name.
 COMMANDS = (
-    "serve", "load", "follow", "put", "query", "files", "inspect", "verify", "compact", "expire", "forget",
-    "adopt", "merge", "watermark", "bench", "cost", "probe", "demo",
+    "serve", "load", "follow", "put", "query", "journey", "files", "inspect", "verify", "compact", "expire",
+    "forget", "adopt", "merge", "watermark", "bench", "cost", "probe", "demo",
 )  # fmt: skip
 GROUPS = ("keys", "log", "nodes", "spark")  # `make_cli` of the module makes their commands
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierdex.app.cli import options
-from tierdex.app.cli.exits import Exit, say
+from tierdex.app.cli.exits import say
 from tierdex.app.cli.opening import (
     Target,
     lost_offsets,
@@ -22,11 +22,12 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows, write_table
+from tierdex.app.cli.telling import shown_text, tell_standing
 from tierdex.app.times import format_time, parse_time
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from tierdex.index_service.answer import Answer, Entry
+    from tierdex.index_service.answer import Answer
 
 COLUMNS = ("time", "topic", "queue_id", "offset", "size", "state", "node", "file_id")
 CSV_COLUMNS = (
@@ -111,29 +112,7 @@ def query(
         _write_explain(answer)
     if answer.next_cursor is not None and output is not Form.JSON:
         say(f"there may be more: --cursor {answer.next_cursor}")
-    for name, queue_id, first, behind, noticed in answer.lost:
-        say(
-            f"the followed log lost offsets {first} to below {behind} of {name} {queue_id} before they "
-            f"were indexed (seen {format_time(noticed)})"
-        )
-    if not (answer.complete and answer.entries):
-        _tell_age(answer)
-    if not answer.complete:
-        for file, reason in answer.missing:
-            say(f"incomplete: {file} could not be asked: {reason}")
-        raise typer.Exit(Exit.INCOMPLETE)
-    if not answer.entries:
-        raise typer.Exit(Exit.NOT_FOUND)
-
-
-def _tell_age(answer: Answer) -> None:
-    """Say how old the answer is: what "not found" means, and for which nodes it means less."""
-    say(f"everything acknowledged before {format_time(answer.as_of)} was looked at")
-    for node, standing, through in answer.unasked:
-        known = "it never said how far" if through is None else f"through {format_time(through)}"
-        say(
-            f"not asked: node {node} ({standing}), which holds entries that are not published: {known}"
-        )
+    tell_standing(answer)
 
 
 def _write(form: Form, answer: Answer, *, with_messages: bool) -> None:
@@ -141,7 +120,7 @@ def _write(form: Form, answer: Answer, *, with_messages: bool) -> None:
     rows: list[dict[str, Any]] = document["entries"]
     for number, row in enumerate(rows):
         if with_messages and form is Form.CSV:
-            row["shown"] = _shown_text(answer.entries[number])
+            row["shown"] = shown_text(answer.entries[number])
         if form is Form.TABLE:
             row["time"] = format_time(row["timestamp"])
     has_location = any("location" in row for row in rows)
@@ -156,25 +135,7 @@ def _write(form: Form, answer: Answer, *, with_messages: bool) -> None:
     write_rows(form, rows, columns, whole=document)
     if with_messages and form is Form.TABLE:
         for entry in answer.entries:
-            typer.echo(_shown_text(entry))
-
-
-def _shown_text(entry: Entry) -> str:
-    """Return a message as text for a terminal or a cell: decoded, or in hex, or why there is none."""
-    message = entry.message
-    assert message is not None
-    if message.outcome != "shown":
-        return f"({message.outcome}: {message.reason})"
-    lines = [] if message.reason is None else [f"({message.reason})"]
-    if message.masked:
-        lines.append(f"(masked: {', '.join(message.masked)})")
-    if message.text is not None:
-        lines.append(message.text)
-    elif message.body is None:
-        lines.append("(no value)")
-    else:
-        lines.append(message.body.hex(" "))
-    return "\n".join(lines)
+            typer.echo(shown_text(entry))
 
 
 def _write_explain(answer: Answer) -> None:

@@ -132,6 +132,21 @@ class EntriesQuery(BaseModel):
     )
 
 
+class JourneysQuery(BaseModel):
+    """One key, in all topics."""
+
+    key: Key = Field(description="the key to look up in every topic", examples=["ORDER-8841"])
+    begin: Time | None = Field(None, description="earliest time, inclusive")
+    end: Time | None = Field(None, description="latest time, inclusive")
+    max_count: MaxCount | None = Field(None, description="most entries of a topic; none: 16")
+    on_error: OnError = "partial"
+    message: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="with each entry its message: needs the scope `message`"
+    )
+    max_message_bytes: MaxMessageBytes | None = Field(None, description="as for one lookup")
+    message_timeout: Seconds | None = Field(None, description="as for one lookup")
+
+
 class LookupsQuery(BaseModel):
     """Parameters of all lookups of a batch."""
 

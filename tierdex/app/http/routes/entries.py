@@ -28,6 +28,7 @@ from tierdex.app.http.models import (
     Answer,
     Answers,
     EntriesToPut,
+    Journey,
     Lookup,
     Lookups,
     PublishedWatermark,
@@ -36,14 +37,23 @@ from tierdex.app.http.models import (
     Watermark,
 )
 from tierdex.app.http.openapi import operation_id, refusals
-from tierdex.app.http.parameters import EntriesQuery, LookupsQuery, PutQuery, WatermarkQuery
+from tierdex.app.http.parameters import (
+    EntriesQuery,
+    JourneysQuery,
+    LookupsQuery,
+    PutQuery,
+    WatermarkQuery,
+)
 from tierdex.app.http.security import need_scope, require
 from tierdex.app.http.service import json_response, record_of, service_of
 from tierdex.app.keys import Scope
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.journey import find_journey
 from tierdex.index_service.requests.entry_rules import check_integer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierdex.app.http.codecs.put_rows import PutRows
     from tierdex.app.http.service import Service
     from tierdex.value_rules import Durability
@@ -82,12 +92,7 @@ async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()])
     """
     service = service_of(request)
     asked = vars(query).copy()
-    limits = {name: asked.pop(name) for name in ("max_message_bytes", "message_timeout")}
-    if asked.pop("message"):
-        need_scope(record_of(request), Scope.MESSAGE)
-        service.message_fetcher  # noqa: B018 - refused before anything is looked up
-    elif refused := next((name for name, value in limits.items() if value is not None), None):
-        raise InvalidRequestError("is for `message=true`", field=refused)
+    fetch = _message_call(request, asked)
     if query.max_count is None:
         asked["max_count"] = service.settings.default_max_count
     # A key in local files is answered on the event loop; a query of the store takes a thread.
@@ -98,15 +103,50 @@ async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()])
     service.metrics.count_lookups(1, found=bool(answer.entries), complete=answer.complete)
     if service.messages is not None:
         answer.lost = service.messages.lost(query.topic)
-    if query.message and answer.entries:
-        answer = await service.in_thread(
-            partial(
-                service.message_fetcher.with_messages, answer, key=query.key,
-                message_id=query.message_id, note=service.metrics.count_shown, **limits,
-            ),
-            slow=True,
-        )  # fmt: skip
+    if fetch is not None and answer.entries:
+        answer = await service.in_thread(partial(fetch, answer), slow=True)
     return json_response(answer_document(answer))
+
+
+def _message_call(request: Request, asked: dict[str, Any]) -> Callable[..., Any] | None:
+    """Return what puts messages into an answer, None where they are not asked for.
+
+    It takes what concerns messages out of `asked`. Raises PermissionDeniedError, NotFoundError,
+    InvalidRequestError, all before anything is looked up.
+    """
+    service = service_of(request)
+    limits = {name: asked.pop(name) for name in ("max_message_bytes", "message_timeout")}
+    if not asked.pop("message"):
+        given = [name for name, value in limits.items() if value is not None]
+        if given:
+            raise InvalidRequestError("is for `message=true`", field=given[0])
+        return None
+    need_scope(record_of(request), Scope.MESSAGE)
+    return partial(
+        service.message_fetcher.with_messages, key=asked["key"],
+        message_id=asked.get("message_id"), note=service.metrics.count_shown, **limits,
+    )  # fmt: skip
+
+
+@router.get(
+    "/v1/journeys",
+    summary="Follow one key over all topics",
+    response_model=Journey,
+    dependencies=[require(Scope.READ, JourneysQuery)],
+    responses=refusals(),
+)
+async def get_journeys(request: Request, query: Annotated[JourneysQuery, Query()]) -> Response:
+    """Look one key up in every topic, with one batch; entries oldest first, with the time between them."""
+    service = service_of(request)
+    asked = vars(query).copy()
+    fetch = _message_call(request, asked)
+    journey = await service.in_thread(lambda: find_journey(service.index_to_query, **asked))
+    service.metrics.count_lookups(1, found=bool(journey.entries), complete=journey.complete)
+    if service.messages is not None:
+        journey.lost = service.messages.lost(None)
+    if fetch is not None and journey.entries:
+        journey = await service.in_thread(partial(fetch, journey), slow=True)
+    return json_response(journey.to_dict())
 
 
 @router.post(

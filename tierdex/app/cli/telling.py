@@ -1,0 +1,62 @@
+"""What a command says of an answer beside its rows: messages as text, how complete and how old it is.
+
+Depends on times, index_service and the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from tierdex.app.cli.exits import Exit, say
+from tierdex.app.times import format_time
+
+if TYPE_CHECKING:
+    from tierdex.index_service.answer import Answer, Entry
+    from tierdex.index_service.journey import Journey
+
+
+def tell_standing(answer: Answer | Journey) -> None:
+    """Say what the answer does not know, and end with its code: 3 not found, 4 incomplete."""
+    for name, queue_id, first, behind, noticed in answer.lost:
+        say(
+            f"the followed log lost offsets {first} to below {behind} of {name} {queue_id} before they "
+            f"were indexed (seen {format_time(noticed)})"
+        )
+    if not (answer.complete and answer.entries):
+        _tell_age(answer)
+    if not answer.complete:
+        for file, reason in answer.missing:
+            say(f"incomplete: {file} could not be asked: {reason}")
+        raise typer.Exit(Exit.INCOMPLETE)
+    if not answer.entries:
+        raise typer.Exit(Exit.NOT_FOUND)
+
+
+def _tell_age(answer: Answer | Journey) -> None:
+    """Say how old the answer is: what "not found" means, and for which nodes it means less."""
+    say(f"everything acknowledged before {format_time(answer.as_of)} was looked at")
+    for node, standing, through in answer.unasked:
+        known = "it never said how far" if through is None else f"through {format_time(through)}"
+        say(
+            f"not asked: node {node} ({standing}), which holds entries that are not published: {known}"
+        )
+
+
+def shown_text(entry: Entry) -> str:
+    """Return a message as text for a terminal or a cell: decoded, or in hex, or why there is none."""
+    message = entry.message
+    assert message is not None
+    if message.outcome != "shown":
+        return f"({message.outcome}: {message.reason})"
+    lines = [] if message.reason is None else [f"({message.reason})"]
+    if message.masked:
+        lines.append(f"(masked: {', '.join(message.masked)})")
+    if message.text is not None:
+        lines.append(message.text)
+    elif message.body is None:
+        lines.append("(no value)")
+    else:
+        lines.append(message.body.hex(" "))
+    return "\n".join(lines)

@@ -1,0 +1,117 @@
+"""`Journey`: one key over all topics, in the order of time.
+
+::
+
+    topics --> one batch of lookups, one a topic --> entries, oldest first, with the time between them
+
+Depends on answer and errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierdex.index_service.answer import Answer, Entry, LostOffsets, Missing, Unasked
+    from tierdex.value_rules import OnError
+
+MAX_COUNT: Final = 16  # entries of a topic
+_LOOKUPS_AT_ONCE: Final = 50_000
+
+
+@dataclass(slots=True)
+class Journey:
+    """The entries of one key in `topics` topics, oldest first.
+
+    `more` are topics that have more entries than these, the oldest of which are left out. What `complete`,
+    `missing`, `as_of`, `unasked` and `lost` say is that of an `Answer`, for all topics together.
+    """
+
+    key: str
+    entries: list[Entry]
+    topics: int = 0
+    more: list[str] = field(default_factory=list)
+    complete: bool = True
+    missing: list[Missing] = field(default_factory=list)
+    as_of: int = 0
+    unasked: tuple[Unasked, ...] = ()
+    lost: tuple[LostOffsets, ...] = ()
+
+    @property
+    def gaps_ms(self) -> list[int | None]:
+        """Milliseconds between each entry and the one before it; None for the first."""
+        times = [entry.timestamp for entry in self.entries]
+        return [None, *(after - before for before, after in pairwise(times))][: len(times)]
+
+    @property
+    def duration_ms(self) -> int | None:
+        """Milliseconds from the first entry to the last; None without entries."""
+        return self.entries[-1].timestamp - self.entries[0].timestamp if self.entries else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "entries": [
+                {**entry.to_dict(), "gap_ms": gap}
+                for entry, gap in zip(self.entries, self.gaps_ms, strict=True)
+            ],
+            "duration_ms": self.duration_ms,
+            "topics": self.topics,
+            "more": list(self.more),
+            "complete": self.complete,
+            "missing": [missing._asdict() for missing in self.missing],
+            "as_of": self.as_of,
+            "unasked": [unasked._asdict() for unasked in self.unasked],
+            "lost": [lost._asdict() for lost in self.lost],
+        }
+
+
+def find_journey(
+    index: Any,
+    key: str,
+    *,
+    begin: int | None = None,
+    end: int | None = None,
+    max_count: int | None = None,
+    on_error: OnError = "partial",
+) -> Journey:
+    """Return a key's journey over all topics of an index; `max_count` newest entries of each (None: 16).
+
+    Raises what `query_batch` raises.
+    """
+    topics: Sequence[str] = index.topics()
+    most = MAX_COUNT if max_count is None else max_count
+    asked = {"key": key, "begin": begin, "end": end, "max_count": most}
+    # Without topics the key is checked all the same.
+    lookups = [{"topic": topic, **asked} for topic in topics or ("none",)]
+    answers: list[Answer] = []
+    for first in range(0, len(lookups), _LOOKUPS_AT_ONCE):
+        part = lookups[first : first + _LOOKUPS_AT_ONCE]
+        try:
+            answers += index.query_batch(part, on_error=on_error)
+        except InvalidRequestError as error:  # the caller knows no lookups
+            field = (error.field or "key").rpartition(".")[2]
+            raise InvalidRequestError(error.detail, field=field) from None
+    entries = [entry for answer in answers for entry in answer.entries]
+    entries.sort(key=_place)
+    return Journey(
+        key,
+        entries,
+        topics=len(topics),
+        more=[topic for topic, answer in zip(topics, answers, strict=False) if answer.next_cursor],
+        complete=all(answer.complete for answer in answers),
+        missing=list(dict.fromkeys(each for answer in answers for each in answer.missing)),
+        as_of=min(answer.as_of for answer in answers),
+        unasked=tuple(dict.fromkeys(each for answer in answers for each in answer.unasked)),
+    )
+
+
+def _place(entry: Entry) -> tuple[Any, ...]:
+    place = [-1 if each is None else each for each in (entry.queue_id, entry.offset)]
+    return (entry.timestamp, entry.topic, *place, entry.file_id)
