@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 WAIT_MOST_S: Final = 86_400.0
 _COUNT_MOST: Final = 1_000_000
 _BYTES_MOST: Final = 1 << 30
-_REFRESH_S: Final = 0.1
 _WAIT_STEP_S: Final = 0.1
 
 
@@ -117,7 +116,9 @@ class CheckedReads:
     def refresh_when_due(self, *, at_once: bool = False) -> None:
         """Follow the folder, in a log that was opened for reading, if that was not done just now."""
         self._components.check_open()
-        if self._components.follower is None:
+        follower = self._components.follower
+        if follower is None:
             return
-        if at_once or self._clock.monotonic() - self._refreshed_at >= _REFRESH_S:
+        elapsed = self._clock.monotonic() - self._refreshed_at
+        if (at_once and follower.is_quick) or elapsed >= follower.every_s:
             self.refresh()

@@ -45,6 +45,9 @@ _ATTEMPTS = 5  # a file may be moved between the look at a folder and its openin
 class FolderReader:
     """Keeps a table in step with the folders. Safe to share between threads."""
 
+    is_quick = True
+    every_s = 0.1
+
     def __init__(
         self, seams: Seams, paths: DataPaths, table: FileTable, gone: GoneRecord, node: str
     ) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +36,6 @@ from tierdex.log_service.reads import QueuePosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tierdex.index_service.open_view import View
     from tierdex.index_service.view.manifest_follower import Shelf
@@ -55,7 +55,7 @@ class FollowedIndex:
     """Answers keys for a log that was opened for reading. Safe to share between threads."""
 
     def __init__(
-        self, data: Path, store: str | Store | None, settings: Settings, seams: Seams, tier: Tier
+        self, data: Path | None, store: str | Store | None, settings: Settings, seams: Seams, tier: Tier
     ) -> None:  # fmt: skip
         """Open the index read-only; `tier` shows what is published. NotFoundError where there is none."""
         self._tier = tier
@@ -68,18 +68,21 @@ class FollowedIndex:
         self.node = settings.node
         self._lock = threading.Lock()
         self._tail: list[tuple[list[ItemColumns], Source]] = []  # oldest first
-        self._root, self._filesystem = data / LOG_FOLDER, seams.filesystem
-        note, known = self._note(), self._known()
-        self._dispatcher = Dispatcher(
-            tier.table, settings.node, self._hold, known, behind=note.number_before(known)
-        )
+        self._root = Path() if data is None else data / LOG_FOLDER
+        self._filesystem = seams.filesystem
+        self._dispatcher: Dispatcher | None = None  # made by the first question
 
     def lag(self) -> MissingMessages | None:
         """Look at index and log anew; return why some of what is written is not known here."""
         with self._lock:
-            self.index.refresh()
-            known = self._known()  # before the log is read: what follows covers the rest
+            self._look()
             try:
+                known = self._known()  # before the log is read: what follows covers the rest
+                if self._dispatcher is None:
+                    behind = self._note().number_before(known)
+                    self._dispatcher = Dispatcher(
+                        self._tier.table, self.node, self._hold, known, behind=behind
+                    )
                 self._dispatcher.catch_up()
             except TierdexError as error:
                 return MissingMessages("index", f"messages are not indexed yet: {error}")
@@ -111,6 +114,10 @@ class FollowedIndex:
         self.index.close()
 
     # -- private ------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Look at the index's files anew."""
+        self.index.refresh()
 
     def _known(self) -> Source | None:
         """Return up to where the index has everything, as its files say, or the note of published ones."""

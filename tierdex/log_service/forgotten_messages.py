@@ -136,6 +136,12 @@ class ForgottenRecord:
         if found is not None:
             self.current = _decode(found, self._file.path)
 
+    def take(self, data: bytes | None) -> None:
+        """Know what the file of another folder holds (None: it has none). Raises CorruptFileError."""
+        record = None if data is None else self._file.decode(data)
+        known = ForgottenMessages()
+        self.current = known if record is None else _decode(record, self._file.path)
+
     def keep(self, forgotten: ForgottenMessages) -> None:
         """Make `forgotten` what is known. Durable first, then visible. Raises OSError."""
         self._file.replace(_encode(forgotten))

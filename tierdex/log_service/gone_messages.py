@@ -104,6 +104,12 @@ class GoneRecord:
             self.current = _decode(found, self._file.path)
         self.forgotten.refresh()
 
+    def take(self, gone: bytes | None, forgotten: bytes | None) -> None:
+        """Know what the two files of another folder hold (None: it has none). Raises CorruptFileError."""
+        record = None if gone is None else self._file.decode(gone)
+        self.current = GoneMessages() if record is None else _decode(record, self._file.path)
+        self.forgotten.take(forgotten)
+
     def keep(self, gone: GoneMessages) -> None:
         """Make `gone` what is known. Durable first, then visible. Raises OSError."""
         self._file.replace(_encode(gone))

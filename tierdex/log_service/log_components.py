@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tierdex.errors import (
     ClosedError,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tierdex.log_service.answer import MissingMessages
     from tierdex.log_service.appender import Appender
     from tierdex.log_service.committer import Committer
-    from tierdex.log_service.folder_reader import FolderReader
     from tierdex.log_service.followed_index import FollowedIndex
     from tierdex.log_service.forgetting import LogForgetting
     from tierdex.log_service.gone_messages import GoneRecord
@@ -122,6 +121,16 @@ class LogWriting:
         return self.log_index
 
 
+class Follower(Protocol):
+    """Keeps the table of a log that is only read in step with what another process writes."""
+
+    @property
+    def is_quick(self) -> bool: ...  # so quick that whoever waits may look each time
+    @property
+    def every_s(self) -> float: ...  # else so often
+    def refresh(self) -> None: ...
+
+
 @dataclass
 class LogComponents:
     """An open log. `missing` are files that do not open; `refusal` is why every call is refused."""
@@ -133,7 +142,7 @@ class LogComponents:
     reads: LogReads
     tail_reads: TailReads
     writing: LogWriting | None = None
-    follower: FolderReader | None = None
+    follower: Follower | None = None
     missing: list[MissingMessages] = field(default_factory=list)
     refusal: TierdexError | None = None
     fenced: TierdexError | None = (

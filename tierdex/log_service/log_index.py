@@ -212,13 +212,7 @@ class LogIndex:
         noted = read_indexed(self._log.seams.filesystem, self._log.root)
         if noted is not None:
             return noted
-        with components.table.snapshot() as snapshot:
-            for handle in snapshot.file_list:  # newest first
-                if handle.node == self.node and handle.row is not None:
-                    source: Source | None = handle.reader.sidecar().source
-                    if source is not None:
-                        return source
-        return None
+        return published_source(components, self.node)
 
     def note_if_published(self, handle: FileHandle) -> None:
         """Note that all up to the end of a file is in published index files, if that is so.
@@ -342,4 +336,18 @@ def source_of(components: Components) -> Source | None:
             source: Source | None = handle.reader.source
             if source is not None:
                 return source
+    return None
+
+
+def published_source(components: Components, node: str) -> Source | None:
+    """Return up to where the published index of a log goes, as its newest file says that tells.
+
+    Raises what the store raises.
+    """
+    with components.table.snapshot() as snapshot:
+        for handle in snapshot.file_list:  # newest first
+            if handle.node == node and handle.row is not None:
+                source: Source | None = handle.reader.sidecar().source
+                if source is not None:
+                    return source
     return None

@@ -66,7 +66,7 @@ class MessageLog(OperatedLog):
     @with_disk_errors
     def open(
         cls,
-        data: str | Path,
+        data: str | Path | None = None,
         *,
         clock: Clock | None = None,
         ids: IdSource | None = None,
@@ -82,6 +82,9 @@ class MessageLog(OperatedLog):
         With `index` keys and message IDs find their messages (`get`); a log that was written without is
         indexed by the next opening with it. `store` holds the node's epoch and manifest, and what is
         published (None: `DATA/store`).
+
+        Without `data` a log is read from its `store` alone (`read_only`): what `node` has published, which
+        may be left out where the store has one log. It is looked at anew every `refresh_interval`.
 
         `takeover` takes the node from an owner that gave a sign of life lately, and fences it. A log that
         another folder had goes on here once it was handed over (`hand_over`), else only with
@@ -114,7 +117,8 @@ class MessageLog(OperatedLog):
         claiming = Claiming(adopt=adopt, takeover=bool(takeover), lossy=takeover == "lossy")
         choice = IndexChoice(store, claiming) if index else None
         seams = Seams.of(clock, ids, filesystem)
-        return cls(open_log(ActualPath(data).absolute(), checked, seams, choice))
+        folder = None if data is None else ActualPath(data).absolute()
+        return cls(open_log(folder, checked, seams, choice))
 
     def __enter__(self) -> MessageLog:
         return self
@@ -496,11 +500,6 @@ class MessageLog(OperatedLog):
         """Bring everything that is written into the index. Raises UnavailableError when it takes nothing."""
         self._components.check_open()
         self._log_index().catch_up()
-
-    def waiting_bytes(self) -> int:
-        """Return how many bytes of journals are written and not indexed yet."""
-        self._components.check_open()
-        return self._log_index().waiting_bytes()
 
     # -- the log as a whole ------------------------------------------------------------------------------
 

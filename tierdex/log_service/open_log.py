@@ -111,9 +111,21 @@ class IndexChoice(NamedTuple):
 
 
 def open_log(
-    data: Path, settings: Settings, seams: Seams, choice: IndexChoice | None = None
+    data: Path | None, settings: Settings, seams: Seams, choice: IndexChoice | None = None
 ) -> LogComponents:
-    """Open the log of a data folder. Raises FolderInUseError, CorruptFileError, OSError."""
+    """Open the log of a data folder. Raises FolderInUseError, CorruptFileError, OSError.
+
+    Without a folder the log is read from its store.
+    """
+    if data is None:
+        if choice is None or choice.store is None or not settings.read_only:
+            raise InvalidRequestError(
+                "give a data folder; or a `store`, with `read_only`, to read what is published there",
+                field="data",
+            )
+        from tierdex.log_service.mounted_log import mount_log  # its owner does not load it
+
+        return mount_log(choice.store, settings, seams)
     if settings.read_only:
         return _open_reading(data, settings, seams, choice)
     held = acquire_folder_lock(seams.filesystem, data, make_holder_text(seams.clock))

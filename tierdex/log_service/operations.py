@@ -229,6 +229,11 @@ class OperatedLog:
         """Return the requests to forget of which some file may still hold something, oldest first."""
         return self._writing().forgetting.pending()
 
+    def waiting_bytes(self) -> int:
+        """Return how many bytes of journals are written and not indexed yet."""
+        self._components.check_open()
+        return self._writing().asked_index().waiting_bytes()
+
     # -- private -----------------------------------------------------------------------------------------
 
     def _write_anew(self, receipt: ForgetReceipt) -> ForgetReceipt:

@@ -61,6 +61,13 @@ class RecordFile:
             if file.read_at(0, size) == self._head:  # the checksum of another content is another
                 return None
             data = file.read_at(0, file.size())
+        record = self.decode(data)
+        self._head = data[:size]
+        return record
+
+    def decode(self, data: bytes) -> Record:
+        """Return what the bytes of such a file say. Raises CorruptFileError."""
+        size = _HEAD.itemsize
         head = np.frombuffer(data[:size], _HEAD)[0] if len(data) >= size else None
         if (
             head is None
@@ -69,7 +76,6 @@ class RecordFile:
         ):
             raise CorruptFileError(self.path, self._why_it_matters)
         notes_end = size + int(head["notes_bytes"])
-        self._head = data[:size]
         return Record(json.loads(data[size:notes_end]), data[notes_end:])
 
     def replace(self, record: Record) -> None:

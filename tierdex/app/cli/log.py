@@ -16,7 +16,14 @@ from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, reporting, say
 from tierdex.app.cli.log_bench import bench
 from tierdex.app.cli.log_ownership import hand_over, take_over
-from tierdex.app.cli.opening import DEFAULT_DATA, Target, holds_log, opened_log, parse_settings
+from tierdex.app.cli.opening import (
+    DEFAULT_DATA,
+    Target,
+    holds_log,
+    opened_log,
+    parse_settings,
+    reads_store_alone,
+)
 from tierdex.app.cli.options import Encoding, Form, Level
 from tierdex.app.cli.output import write_fields, write_rows
 from tierdex.app.times import format_time, parse_time
@@ -293,10 +300,13 @@ def get(
         "begin": None if begin is None else parse_time(begin, field="--begin"),
         "end": None if end is None else parse_time(end, field="--end"),
     }
-    if url is None and not holds_log(data or DEFAULT_DATA):  # a question must not make one
-        raise NotFoundError(f"{data or DEFAULT_DATA} holds no message log: is the path right?")
     target = Target(data, store, url, api_key)
-    with opened_log(target, parse_settings(setting), writing=True) as log:
+    is_mounted = reads_store_alone(target)
+    if (
+        url is None and not is_mounted and not holds_log(data or DEFAULT_DATA)
+    ):  # a question makes none
+        raise NotFoundError(f"{data or DEFAULT_DATA} holds no message log: is the path right?")
+    with opened_log(target, parse_settings(setting), writing=not is_mounted) as log:
         found = log.get(
             topic, key=key, message_id=message_id, max_count=max_count, cursor=cursor,
             visible=visible.value, policy=policy, **times,

@@ -106,7 +106,8 @@ def opened_log(
 ) -> Iterator[Any]:
     """Open the message log of a data folder, or a client, and close it at the end.
 
-    For writing the folder is made where there is none. Raises NotFoundError, FolderInUseError.
+    For writing the folder is made where there is none; a store alone is only read. Raises NotFoundError,
+    FolderInUseError.
     """
     if target.url is not None:
         with _client(target) as client:
@@ -114,7 +115,8 @@ def opened_log(
         return
     from tierdex.log_service.message_log import MessageLog
 
-    data = target.data or DEFAULT_DATA
+    is_mounted = not writing and reads_store_alone(target)
+    data = None if is_mounted else target.data or DEFAULT_DATA
     options = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
     with MessageLog.open(data, store=target.store, **options) as log:
         yield log
@@ -163,6 +165,11 @@ def opened_store(place: str | Path) -> Store:
     from tierdex.pipeline.job_store import StoreLink
 
     return StoreLink.of(place if "://" in str(place) else str(Path(place).absolute())).open()
+
+
+def reads_store_alone(target: Target) -> bool:
+    """Say whether a log is read from its store: given alone, and no log lies in the default folder."""
+    return target.data is None and target.store is not None and not holds_log(DEFAULT_DATA)
 
 
 def holds_log(data: Path) -> bool:

@@ -16,7 +16,7 @@ from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import KeysPath, open_key_file
 from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings, show_settings
 from tierdex.app.cli.options import ScopeName
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +123,21 @@ class Served(NamedTuple):
             rows = LoadedRows(files, LoadRegister(files, self.data), named=False)
         return MessageFetcher(self.data, self.showing, log=log, others=rows)
 
+    def _mount_log(self) -> MessageLog | None:
+        """Return the log that the store has, to be read; None without one, or where `node` must say which."""
+        from tierdex.log_service.message_log import MessageLog
+
+        try:
+            return MessageLog.open(store=self.store, **{**self.settings, "read_only": True})
+        except NotFoundError:
+            if self.log:
+                raise
+        except InvalidRequestError as error:  # of several nodes
+            if self.log:
+                raise
+            say(f"no message log is served: {error}")
+        return None
+
     def open(self) -> tuple[Index | None, MessageLog | None]:
         """Open it: the one that writes, or both for reading. Raises what the openings raise."""
         from tierdex.index_service.index import Index
@@ -135,6 +150,8 @@ class Served(NamedTuple):
                 self.data, store=self.store, takeover=self.takeover,
                 accept_rollback=self.accept_rollback, **self.settings,
             )  # fmt: skip
+            if self.data is None and self.store is not None:
+                return index, self._mount_log()
             if not (self.data is not None and is_reader and has_log):
                 return index, None
             return index, MessageLog.open(self.data, store=self.store, **self.settings)

@@ -1,0 +1,150 @@
+"""A log read from its store alone: published files mounted by one reading of manifests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.log_service.keyed_world import KeyedWorld
+from tierdex.clock import ManualClock
+from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.log_service.message_log import MessageLog
+from tierdex.testing.faulty_store import FaultyStore
+
+QUEUES = [("a", 0), ("a", 1), ("b", 7)]
+
+
+@pytest.fixture
+def world():
+    world = KeyedWorld()
+    world.store = FaultyStore(world.store)
+    return world
+
+
+def fill(world, log, count):
+    for i in range(count):
+        body = b"%d of %d" % (i, len(world.handed)) * 5
+        world.append(log, QUEUES[i % 3], body, [f"k{i % 7}"], f"id-{i % 11}", "os")
+
+
+def publish(log):
+    log.roll()
+    log.run_compaction()
+    log.index.roll()
+    log.run_compaction()
+
+
+def mount(world, **settings):
+    """Return the mounted log; its clock is as late as the world's."""
+    settings = {"read_only": True, "background": False, "refresh_interval": 0.05, **settings}
+    now_ms = max(world.now_ms, 1_700_000_000_000 + len(world.disk.trace))
+    return MessageLog.open(store=world.store, clock=ManualClock(now_ms), **settings)
+
+
+def calls(store):
+    return {verb: store.calls(verb) for verb in ("get", "list", "list_folders", "head")}
+
+
+def test_mounted_log_answers_as_its_owner_does(world):
+    log = world.open()
+    fill(world, log, 60)
+    publish(log)
+    mounted = mount(world)
+    world.look(mounted)
+    assert (mounted.node, mounted.topics()) == ("n", ["a", "b"])
+    with pytest.raises(ReadOnlyError):
+        mounted.append(topic="a", queue_id=0, body=b"")
+    fill(world, log, 30)
+    ends = [mounted.end_offset(*queue) for queue in QUEUES]
+    assert ends == [20, 20, 20]  # what is published
+    log.roll()
+    log.run_compaction()  # the log's file, and no index file that covers it yet
+    world.look(mounted)
+
+
+def test_mounting_reads_manifests_once_and_asks_no_file(world):
+    log = world.open()
+    for _ in range(6):
+        fill(world, log, 12)
+        publish(log)
+    mount(world, node="n").close()
+    few = calls(world.store)
+    mount(world, node="n").close()
+    one = {verb: count - few[verb] for verb, count in calls(world.store).items()}
+    for _ in range(6):
+        fill(world, log, 12)
+        publish(log)
+    before = calls(world.store)
+    mounted = mount(world, node="n")
+    two = {verb: count - before[verb] for verb, count in calls(world.store).items()}
+    assert sum(two.values()) <= sum(one.values()) + 1  # of twice the files
+    world.look(mounted)
+
+
+def test_mounted_log_knows_what_is_gone_and_hidden(world):
+    log = world.open()
+    fill(world, log, 30)
+    publish(log)
+    mounted = mount(world)
+    world.expire(log)
+    fill(world, log, 6)
+    publish(log)
+    mounted.refresh()
+    world.look(mounted)
+    assert mounted.begin_offset("a", 0) == 10
+    fresh = mount(world)
+    world.look(fresh)
+
+
+def test_node_is_named_where_several_have_logs(world):
+    with pytest.raises(NotFoundError):
+        mount(world)
+    log = world.open()
+    fill(world, log, 6)
+    publish(log)
+    other = KeyedWorld()
+    other.store = world.store
+    second = other.open(node="second")
+    fill(other, second, 3)
+    publish(second)
+    with pytest.raises(InvalidRequestError, match="n, second"):
+        mount(world)
+    assert mount(world, node="second").end_offset("a", 0) == 1
+    with pytest.raises(NotFoundError):
+        mount(world, node="third")
+    with pytest.raises(InvalidRequestError, match="read_only"):
+        MessageLog.open(store=world.store)
+
+
+def test_dead_store_is_named_in_answers_of_a_mounted_log(world):
+    log = world.open()
+    fill(world, log, 30)
+    publish(log)
+    mounted = mount(world, max_staleness=1.0)
+    with world.store.outage():
+        mounted._components.seams.clock.advance(10)
+        assert not mounted.read("a", 0, 0).complete
+        assert not mounted.get("a", key="k1").complete
+    mounted.refresh()
+    world.look(mounted)
+
+
+def test_what_was_forgotten_shows_neither_to_readers_of_the_store_nor_to_the_next_owner(world):
+    log = world.open()
+    fill(world, log, 30)
+    publish(log)
+    mounted = mount(world)
+    assert len(mounted.get("a", key="k1", visible="os")) > 0
+    log.forget("a", key="k1")
+    log.run_compaction()
+    mounted.refresh()
+    for reader in (mounted, mount(world)):
+        assert len(reader.get("a", key="k1")) == 0
+        shown = [m.body for m in reader.reader("a", 0)] + [m.body for m in reader.reader("a", 1)]
+        assert not any(body.startswith((b"1 of", b"8 of")) for body in shown)
+    log.hand_over()
+    log.close()
+    other = KeyedWorld()
+    other.store = world.store
+    taken = other.open(takeover=True)
+    assert len(taken.get("a", key="k1")) == 0
+    assert len(taken.get("a", key="k2")) > 0
