@@ -10,6 +10,7 @@ from tests.log_service.log_world import DATA, everything, open_log, seal_rolled
 from tests.log_service.test_recycling import give_up_oldest
 from tierdex.errors import (
     ClosedError,
+    CorruptFileError,
     FolderInUseError,
     InvalidRequestError,
     NotFoundError,
@@ -236,6 +237,33 @@ def test_folder_has_one_writer_and_any_number_of_readers(disk):
 def test_reading_a_folder_without_a_log_says_so(disk):
     with pytest.raises(NotFoundError, match="holds no message log"):
         open_log(disk, read_only=True)
+
+
+@pytest.mark.parametrize("state", ["unsealed", "sealed"])
+@pytest.mark.parametrize("step", [-1, 1])
+def test_journal_of_another_log_refuses_the_opening_and_nothing_is_moved(disk, state, step):
+    other = SimulatedFileSystem()
+    make_durable_folder(other, DATA)
+    for place, count in ((disk, 5), (other, 3)):
+        with open_log(place) as log:
+            for _ in range(count):
+                log.append(**GOOD)
+    (name,) = [each for each in disk.list_folder(DATA / "log/unsealed") if each.isdigit()]
+    (theirs,) = [each for each in other.list_folder(DATA / "log/unsealed") if each.isdigit()]
+    if state == "sealed":
+        with open_log(other) as log:
+            log.roll()
+            seal_rolled(log)
+    source = other.open(DATA / "log" / state / theirs)
+    stranger = DATA / "log" / state / str(int(name) + step).zfill(len(name))
+    disk.open(stranger, writable=True, create=True).write_at(0, source.read_at(0, source.size()))
+    with pytest.raises(CorruptFileError, match="another log"):
+        open_log(disk)
+    assert name in disk.list_folder(DATA / "log/unsealed")
+    disk.unlink(stranger)
+    with open_log(disk) as log:
+        assert len(log.read("a", 0, 0)) == 5
+        assert log.append(**GOOD) == 5
 
 
 def test_folder_of_another_node_is_refused(disk):

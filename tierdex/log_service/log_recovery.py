@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.fileparts.footer import read_footer, read_part
 from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, Part
+from tierdex.fileparts.predecessor import NO_PREDECESSOR, decode_predecessor
 from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.gap import BatchOrder
@@ -110,6 +111,28 @@ class JournalMending:
             if count and isinstance(journal, Journal):
                 journal.seal(seal_notes(journal, self._clock))
             return count
+
+
+def refuse_strangers(filesystem: FileSystem, listing: FolderListing) -> None:
+    """Raise CorruptFileError for a journal of another log, before anything is moved. Raises OSError.
+
+    A journal names the one before it, and the first one of a log none: so there is no older file beside it.
+    Else messages of two logs would answer for the same offsets.
+    """
+    files = [(file, file.identity.uuid) for file in listing.files if file.identity is not None]
+    for file, uuid in files:
+        older = [str(o.path) for o, other in files if o.number < file.number and other != uuid]
+        if not older or file.state is FileState.COMPACTED:
+            continue
+        before = None
+        with suppress(CorruptFileError), closing(filesystem.open(file.path)) as opened:
+            before = decode_predecessor(opened.read_at(0, HEADER_BYTES), uuid, file.path)
+        if before == NO_PREDECESSOR:
+            raise CorruptFileError(
+                file.path,
+                f"was the first journal of its log, and an older file is here ({older[0]}): one of both is "
+                "of another log, or was put back by hand. Move it out of the folder",
+            )
 
 
 def seal_notes(journal: Journal, clock: Clock) -> dict[str, Any]:

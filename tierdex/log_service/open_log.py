@@ -59,6 +59,7 @@ from tierdex.log_service.log_options import LogOptions
 from tierdex.log_service.log_recovery import (
     JournalMending,
     open_immutable,
+    refuse_strangers,
     remove_gone,
     unsealed_handle,
 )
@@ -341,6 +342,7 @@ class _OwnerOpening:
         listing = list_folders(filesystem, paths, mending.identify)
         if mending.newer is not None:
             raise mending.newer  # before anything is moved
+        refuse_strangers(filesystem, listing)
         gone = self.gone.current
         listing = remove_gone(filesystem, listing, gone.files)
         self.numbers.see(gone.through)
