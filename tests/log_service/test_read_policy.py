@@ -156,3 +156,25 @@ def test_damaged_copy_goes_and_the_store_answers(world):
     assert [m.body for m in read(log).messages] == body
     assert kept(world) == []
     assert world.requests == 1
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_merge_of_published_files_reads_their_copies_where_these_verify(world, is_damaged):
+    log = world.open(**KEEP, merge_min_files=3)
+    bodies = []
+    for number in range(3):
+        log.append_batch(
+            topic="q", queue_id=0, body=[b"%d-%d" % (number, n) * 50 for n in range(40)]
+        )
+        bodies += [b"%d-%d" % (number, n) * 50 for n in range(40)]
+        log.roll()
+        if number < 2:
+            log.run_compaction()
+    if is_damaged:
+        world.disk.open(UPLOADED / kept(world)[0], writable=True).write_at(4096 + 300, b"damage")
+    world.store.asked.clear()
+    log.run_compaction()
+    assert len(log.files()) == 1
+    assert (world.requests > 0) == is_damaged
+    assert [m.body for m in log.reader("q", 0)] == bodies
+    assert len(kept(world)) <= 1

@@ -10,7 +10,7 @@ A cache: any of them may be missing at any time, and the store has what it held.
 leaves the file in `compacted/`, where recovery drops it as published; one that was kept is found again by its
 name. It is opened for each read, so one that goes takes its blocks with it, also from other processes.
 
-Depends on filesystem and lifecycle.
+Depends on filesystem, lifecycle and logfile.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tierdex.filesystem import read_aside
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_kept_name
 from tierdex.lifecycle.transition import move_by_rename
+from tierdex.logfile.check import check_log_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +81,22 @@ class KeptCopies:
             logger.warning("kept copy not read", extra={"path": str(path), "error": str(error)})
             return None
         return data if data is not None and len(data) == length else None
+
+    def is_sound(self, row: FileRow, node: str) -> bool:
+        """Say whether a whole copy is here and verifies, for one who reads all of it. A damaged one goes."""
+        path = self._path_of(row, node)
+        if path is None or not self._filesystem.exists(path):
+            return False
+        try:
+            faults = check_log_file(self._filesystem, path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            faults = [str(error)]
+        if faults:
+            logger.warning("kept copy damaged", extra={"path": str(path), "faults": faults[:3]})
+            self.forget(row.uuid)
+        return not faults
 
     def take(self, handle: FileHandle) -> bool:
         """Keep the local file of one that was published and noted, if there is room. Raises OSError."""

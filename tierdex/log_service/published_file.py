@@ -102,11 +102,16 @@ class PublishedLogFile(GroupedLogFile):
     def in_order(self, window_bytes: int) -> GroupedFile:
         """Return the file to read all of it, page after page, for one thread. Raises as `file`.
 
-        An object that is gone is a CorruptFileError, which names it.
+        A kept copy is read where one verifies. An object that is gone is a CorruptFileError, which names it.
         """
-        position = self.row.sidecar_position
+        position, copies = self.row.sidecar_position, self._tails.copies
+        has_copy = copies.is_sound(self.row, self._node)
 
         def fetch(begin: int, length: int) -> bytes:
+            if has_copy:
+                kept = copies.read(self.row, self._node, begin, length, only_cached=False)
+                if kept is not None:
+                    return kept
             try:
                 return self._tails.fetch(self.row, begin, length)
             except NotFoundError as error:
