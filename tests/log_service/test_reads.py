@@ -12,6 +12,7 @@ import pytest
 from tests.log_service.log_world import DATA, everything, open_log, seal_rolled
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
+from tierdex.logfile.journal.tables import Tables
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 TIME = 1_700_000_000_000
@@ -218,3 +219,31 @@ def test_many_queues_cost_no_python_object_each(tmp_path):
     with MessageLog.open(tmp_path, read_only=True) as log:
         assert len(log.topics()) == topics + 1
         assert log.end_offset("topic-7", 3) == 3
+
+
+def test_pages_of_queues_look_at_all_queues_once_and_see_those_that_come(monkeypatch):
+    looks = []
+    states = Tables.states
+    monkeypatch.setattr(Tables, "states", lambda self: looks.append(1) or states(self))
+    disk = SimulatedFileSystem()
+    make_durable_folder(disk, DATA)
+    with open_log(disk) as log:
+        log.append_batch(topic="a", queue_id=[5, 3, 9, 1], body=[b""] * 4)
+        log.append(topic="b", queue_id=7, body=b"")
+        assert [log.queues("a", first=first, max_count=2) for first in (0, 4, 6)] == [
+            [1, 3], [5, 9], [9],
+        ]  # fmt: skip
+        assert len(looks) == 1
+        log.append(topic="a", queue_id=4, body=b"")
+        assert log.queues("a") == [1, 3, 4, 5, 9]
+        assert log.queues("b") == [7]
+        with open_log(disk.other_process(), read_only=True) as reader:
+            assert reader.queues("a", first=4) == [4, 5, 9]
+            before = len(looks)
+            assert reader.queues("a") == [1, 3, 4, 5, 9]
+            assert len(looks) == before
+            log.append(topic="a", queue_id=2, body=b"")
+            log.roll()
+            log.run_compaction()
+            reader.refresh()
+            assert reader.queues("a", max_count=2) == [1, 2]

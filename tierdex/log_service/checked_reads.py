@@ -5,7 +5,7 @@ Depends on clock, errors, value_rules and the other modules of this folder.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError
@@ -16,7 +16,9 @@ from tierdex.log_service.reads import ReadLimits, place_of
 from tierdex.value_rules import INT32_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
+    from tierdex.lifecycle.file_table import FileList
     from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.gone_messages import GoneMessages
     from tierdex.log_service.levels import Level
     from tierdex.log_service.log_components import LogComponents
     from tierdex.log_service.reads import QueuePosition
@@ -27,6 +29,15 @@ _BYTES_MOST: Final = 1 << 30
 _WAIT_STEP_S: Final = 0.1
 
 
+class _Collected(NamedTuple):
+    """The queues of files as they were: of these, without what was gone, with so many messages each."""
+
+    of: FileList
+    gone: GoneMessages
+    counts: list[int]
+    queues: QueueTable
+
+
 class CheckedReads:
     """The reading half of a `MessageLog`. Any thread may call it."""
 
@@ -35,6 +46,7 @@ class CheckedReads:
         self._clock = components.seams.clock
         self._policy = components.options.settings.read_policy
         self._refreshed_at = self._clock.monotonic()
+        self._collected: _Collected | None = None
 
     def check(
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str,
@@ -93,17 +105,27 @@ class CheckedReads:
             self._components.check_open()
 
     def queues(self) -> QueueTable:
-        """Return the queues of the log; a reader collects them from the files each time."""
+        """Return the queues of the log; a reader collects them from the files when these have changed."""
         self._components.check_open()
         if self._components.writing is not None:
             return self._components.writing.queues
         self.refresh_when_due()
-        queues = QueueTable()
+        gone = self._components.gone.current
         with self._components.table.snapshot() as snapshot:
-            for handle in snapshot.file_list.iterate():  # oldest first
-                if handle.node == self._components.options.settings.node:
-                    note_ends(queues, handle.reader)
-        queues.raise_ends(*self._components.gone.current.ends.columns())
+            node = self._components.options.settings.node
+            files = [
+                each for each in snapshot.file_list.iterate() if each.node == node
+            ]  # oldest first
+            counts = [file.item_count for file in files]
+            kept = self._collected
+            is_of_these = kept is not None and kept.of is snapshot.file_list and kept.gone is gone
+            if kept is not None and is_of_these and kept.counts == counts:
+                return kept.queues
+            queues = QueueTable()
+            for handle in files:
+                note_ends(queues, handle.reader)
+        queues.raise_ends(*gone.ends.columns())
+        self._collected = _Collected(snapshot.file_list, gone, counts, queues)
         return queues
 
     def refresh(self) -> None:

@@ -70,11 +70,20 @@ class TakenRows:
         self.count = 0
 
 
+class _Listed(NamedTuple):
+    """The sorted ids (i4) of a topic's queues, when there were so many queues in all."""
+
+    topic: int
+    queue_count: int
+    ids: np.ndarray
+
+
 class QueueTable:
     """Numbers and next offsets of all queues."""
 
     def __init__(self) -> None:
         self._tables = Tables()
+        self._listed = _Listed(-1, 0, np.zeros(0, np.int32))  # of the topic that was asked for last
 
     def __len__(self) -> int:
         return self._tables.queue_count
@@ -194,12 +203,22 @@ class QueueTable:
         number = self._tables.find_topic(topic)
         if number < 0:
             return []
-        states = self._tables.states()
-        ids = states["queue_id"][(states["topic"] == number) & (states["first_offset"] > 0)]
-        ids = ids[ids >= first]
-        if most is not None and most < len(ids):
-            ids = np.partition(ids, most)[:most]
-        return sorted(ids.tolist())
+        ids = self._ids_of(number)
+        begin = int(np.searchsorted(ids, first))
+        found: list[int] = ids[begin : None if most is None else begin + most].tolist()
+        return found
+
+    def _ids_of(self, topic: int) -> np.ndarray:
+        """Return the sorted ids of a topic's queues with a message, kept while no queue is added."""
+        listed, count = self._listed, len(self)
+        if (listed.topic, listed.queue_count) == (topic, count):
+            return listed.ids
+        states = self._tables.states()[:count]
+        is_its, is_empty = states["topic"] == topic, states["first_offset"] == 0
+        ids = np.sort(states["queue_id"][is_its & ~is_empty]).astype(np.int32)
+        if not (is_its & is_empty).any():  # else one may get its first message, and none be added
+            self._listed = _Listed(topic, count, ids)
+        return ids
 
     def _number_topics(self, topics: BinaryColumn) -> np.ndarray:
         out = np.empty(len(topics), np.uint32)
