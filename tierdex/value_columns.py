@@ -3,7 +3,7 @@
 The rules of a single value are `value_rules`'; here they are held against whole columns. A refusal names the
 first wrong row as its caller sees it: ``entries[17].offset``. Python looks at single rows only to find it.
 
-Depends on errors and value_rules; numpy and pyarrow.
+Depends on errors, times and value_rules; numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
+from tierdex.times import written_times
 from tierdex.value_rules import (
     INT64_MAX,
     INT64_MIN,
@@ -116,7 +117,10 @@ class Rows(NamedTuple):
         return np.ascontiguousarray(array, dtype)
 
     def times(self, values: Any, name: str) -> np.ndarray:
-        """Return times (int64 ms) as i8[count], or one as i8[1]. Finer ones are rounded down."""
+        """Return times (int64 ms) as i8[count], or one as i8[1]. Finer ones are rounded down.
+
+        A column of Arrow's or numpy's times, of integers, or a list that may have texts and datetimes, too.
+        """
         if isinstance(values, pa.ChunkedArray):
             values = _whole(values)
         if isinstance(values, pa.Array) and pa.types.is_timestamp(values.type):
@@ -127,6 +131,8 @@ class Rows(NamedTuple):
                 row = int(np.argmax(np.isnat(values)))
                 raise InvalidRequestError("is no time", field=self.field(row, name))
             values = values.astype("datetime64[ms]").astype(np.int64)
+        else:
+            values = written_times(values, lambda row: self.field(row, name))
         return self.integers(values, name, _INT64, INT64_MIN, INT64_MAX)
 
     def check_no_nulls(self, column: Any, name: str) -> None:

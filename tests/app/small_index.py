@@ -17,6 +17,7 @@ from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.index_service.requests.query import QueryValues, make_request, make_requests
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.settings import Settings
+from tierdex.storage_layer.metered import NOTHING_ASKED
 
 FILE = {
     "file_id": "00000001700000000000-local",
@@ -180,6 +181,9 @@ class SmallIndex:
 
     def store_requests(self):
         return {"lookups": {"get": 1}}
+
+    def resources(self):
+        return {"store": NOTHING_ASKED, "disk": None, "manifest_age_s": 0.0}
 
     def file(self, file_id):
         for file in self.files():

@@ -8,11 +8,11 @@ import pytest
 from tests.app.conftest import Caller, assert_problem
 from tests.app.test_shown_messages import PATIENT, OneBody
 from tierdex.app.keys import Scope
-from tierdex.app.times import format_duration
 from tierdex.client.answers import read_journey
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.journey import find_journey
 from tierdex.resolving.message_fetcher import MessageFetcher
+from tierdex.times import format_duration
 
 DAY = 86_400_000
 

@@ -13,9 +13,6 @@ COMMON = sorted(public_verbs(tierdex.Index) & public_verbs(tierdex.Client) - {"c
 # What parts them on purpose: (verb, argument) -> why.
 DIFFERENCES = {
     ("put", "durability"): "a caller in the process trusts the process; over HTTP a crash is apart",
-    ("put", "timestamp"): "the service reads RFC 3339 too",
-    ("query", "begin"): "the service reads RFC 3339 too",
-    ("query", "end"): "the service reads RFC 3339 too",
     ("query", "max_count"): "none: the service's own default",
     ("query", "message"): "a service knows where messages are; in a program: `MessageFetcher`",
     ("query", "max_message_bytes"): "the same",

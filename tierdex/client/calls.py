@@ -2,12 +2,13 @@
 
 Pure. The synchronous and the asynchronous client send the same calls.
 
-Depends on orjson, pyarrow and answers.
+Depends on orjson, pyarrow, answers and times.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ import orjson
 
 from tierdex.client import answers
 from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.times import written_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.journey import Journey
     from tierdex.index_service.receipt import Receipt
+    from tierdex.times import Time
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -211,7 +214,7 @@ def forgettings() -> Call[list[str]]:
     return Call("GET", "/v1/admin/forget", lambda body: answers.read_json(body)["forgettings"])
 
 
-def expire(before: int, dry_run: bool) -> Call[list[FileInfo]]:
+def expire(before: Time, dry_run: bool) -> Call[list[FileInfo]]:
     body = json_body({"before": before, "dry_run": dry_run})
     return Call("POST", "/v1/admin/expire", answers.read_files, body=body, is_read=False)
 
@@ -230,10 +233,14 @@ def _durability(body: bytes) -> str:
 def query_string(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that are set, as text; False is the default of the one flag there is."""
     return {
-        name: "true" if value is True else str(value)
+        name: "true" if value is True else _text(value)
         for name, value in values.items()
         if value is not None and value is not False
     }
+
+
+def _text(value: Any) -> str:
+    return str(value) if not isinstance(value, datetime) else value.isoformat()
 
 
 def _table(columns: Mapping[str, Any]) -> Any:
@@ -241,6 +248,7 @@ def _table(columns: Mapping[str, Any]) -> Any:
     import pyarrow as pa
 
     given = {name: value for name, value in columns.items() if value is not None}
+    given["timestamp"] = written_times(given.get("timestamp"), "entries[{}].timestamp".format)
     lengths = [len(value) for value in given.values() if not _is_single(value)]
     count = lengths[0] if lengths else 1
     arrays: dict[str, Any] = {}
@@ -289,7 +297,7 @@ def entry_of(
     queue_id: int,
     offset: int,
     size: int,
-    timestamp: int | str,
+    timestamp: Time,
 ) -> dict[str, Any]:
     """Return one entry as a JSON object, as every API takes it."""
     return {

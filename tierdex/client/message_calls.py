@@ -3,7 +3,7 @@
 Bodies go as Arrow, or as base64 in a request with one message; answers come as Arrow, so that a read gives
 the same `ReadAnswer` as the embedded log, over the same columns.
 
-Depends on calls, answers, log_service, logfile, value_rules and pyarrow.
+Depends on calls, answers, times, log_service, logfile, value_rules and pyarrow.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
 from tierdex.logfile.layout import MESSAGE_FORGOTTEN
 from tierdex.logfile.messages import MessageBatch
+from tierdex.times import written_times
 from tierdex.value_rules import INT64_MAX, INT64_MIN, out_of_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.log_service.given_messages import GivenMessages
+    from tierdex.times import Time
 
 PATH = "/v1/messages"
 _IN_ARROW = {"accept": ARROW_STREAM}
@@ -107,6 +109,8 @@ def _table(given: GivenMessages) -> Any:
         kind = kinds.get(name)
         if value is None:
             continue
+        if name in ("timestamp", "deliver_at"):
+            value = written_times(value, f"messages[{{}}].{name}".format)
         try:
             if isinstance(value, pa.Array | pa.ChunkedArray):
                 arrays[name] = value
@@ -267,10 +271,10 @@ def end_offsets(topic: str, queue_id: int) -> Call[dict[str, int | None]]:
     return _offsets(topic, queue_id, None, lambda told: dict(told["end_offsets"]))
 
 
-def offset_at(topic: str, queue_id: int, timestamp: int) -> Call[int]:
+def offset_at(topic: str, queue_id: int, timestamp: Time) -> Call[int]:
     return _offsets(topic, queue_id, timestamp, lambda told: int(told["offset"]))
 
 
-def _offsets(topic: str, queue_id: int, timestamp: int | None, pick: Any) -> Call[Any]:
+def _offsets(topic: str, queue_id: int, timestamp: Time | None, pick: Any) -> Call[Any]:
     asked = query_string({"topic": topic, "queue_id": queue_id, "timestamp": timestamp})
     return Call("GET", "/v1/offsets", lambda body: pick(read_json(body)), asked)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.journey import Journey
     from tierdex.index_service.receipt import Receipt
+    from tierdex.times import Time
     from tierdex.value_rules import Durability, Keys, OnError
 
 T = TypeVar("T")
@@ -181,7 +182,7 @@ class Client(_Connection, LogVerbs):
         queue_id: int,
         offset: int,
         size: int,
-        timestamp: int | str,
+        timestamp: Time,
         durability: Durability = "os",
     ) -> str:
         """Put one entry; return the level reached. Raises what `Index.put` raises."""
@@ -217,8 +218,8 @@ class Client(_Connection, LogVerbs):
         *,
         key: str | None = None,
         message_id: str | None = None,
-        begin: int | str | None = None,
-        end: int | str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_count: int | None = None,
         cursor: str | None = None,
         explain: bool = False,
@@ -334,7 +335,7 @@ class Client(_Connection, LogVerbs):
         """Let the service read every node's manifest now."""
         self._send(calls.refresh())
 
-    def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
+    def expire(self, *, before: Time, dry_run: bool = False) -> list[FileInfo]:
         """Drop (or only name) the files sealed before `before` (ms)."""
         return self._send(calls.expire(before, dry_run))
 
@@ -413,7 +414,7 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         queue_id: int,
         offset: int,
         size: int,
-        timestamp: int | str,
+        timestamp: Time,
         durability: Durability = "os",
     ) -> str:
         """Put one entry; return the level reached. Raises what `Index.put` raises."""
@@ -449,8 +450,8 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         *,
         key: str | None = None,
         message_id: str | None = None,
-        begin: int | str | None = None,
-        end: int | str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_count: int | None = None,
         cursor: str | None = None,
         explain: bool = False,
@@ -566,7 +567,7 @@ class AsyncClient(_Connection, AsyncLogVerbs):
         """Let the service read every node's manifest now."""
         await self._send(calls.refresh())
 
-    async def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
+    async def expire(self, *, before: Time, dry_run: bool = False) -> list[FileInfo]:
         """Drop (or only name) the files sealed before `before` (ms)."""
         return await self._send(calls.expire(before, dry_run))
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         ReadAnswer,
         TimerHour,
     )
+    from tierdex.times import Time
 
 T = TypeVar("T")
 _WAIT_STEP_S = 10.0  # of one request, below the client's timeout
@@ -59,8 +60,8 @@ class LogVerbs:
         keys: Any = None,
         message_id: str | None = None,
         headers: Any = None,
-        timestamp: int | None = None,
-        deliver_at: int | None = None,
+        timestamp: Time | None = None,
+        deliver_at: Time | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> int:
@@ -153,8 +154,8 @@ class LogVerbs:
         *,
         key: str | None = None,
         message_id: str | None = None,
-        begin: int | None = None,
-        end: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_count: int = 64,
         cursor: str | None = None,
         visible: str = "disk",
@@ -180,7 +181,7 @@ class LogVerbs:
         """Return the offset behind the last message of each level, as `MessageLog.end_offsets` does."""
         return self._send(calls.end_offsets(topic, queue_id))
 
-    def offset_at(self: _Sends, topic: str, queue_id: int, timestamp: int) -> int:
+    def offset_at(self: _Sends, topic: str, queue_id: int, timestamp: Time) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end if none has."""
         return self._send(calls.offset_at(topic, queue_id, timestamp))
 
@@ -221,8 +222,8 @@ class AsyncLogVerbs:
         keys: Any = None,
         message_id: str | None = None,
         headers: Any = None,
-        timestamp: int | None = None,
-        deliver_at: int | None = None,
+        timestamp: Time | None = None,
+        deliver_at: Time | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> int:
@@ -323,8 +324,8 @@ class AsyncLogVerbs:
         *,
         key: str | None = None,
         message_id: str | None = None,
-        begin: int | None = None,
-        end: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_count: int = 64,
         cursor: str | None = None,
         visible: str = "disk",
@@ -352,7 +353,7 @@ class AsyncLogVerbs:
         """Return the offset behind the last message of each level, as `MessageLog.end_offsets` does."""
         return await self._send(calls.end_offsets(topic, queue_id))
 
-    async def offset_at(self: _SendsAsync, topic: str, queue_id: int, timestamp: int) -> int:
+    async def offset_at(self: _SendsAsync, topic: str, queue_id: int, timestamp: Time) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end if none has."""
         return await self._send(calls.offset_at(topic, queue_id, timestamp))
 

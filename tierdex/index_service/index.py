@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
+    from tierdex.times import Time
     from tierdex.value_rules import Durability, Keys, OnError
 
 
@@ -171,7 +172,7 @@ class Index(OperatedIndex):
         queue_id: int,
         offset: int,
         size: int,
-        timestamp: int,
+        timestamp: Time,
         durability: Durability = "received",
     ) -> str:
         """Index one message under its keys and message ID; return the level reached.
@@ -286,8 +287,8 @@ class Index(OperatedIndex):
         *,
         key: str | None = None,
         message_id: str | None = None,
-        begin: int | None = None,
-        end: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_count: int = DEFAULT_MAX_COUNT,
         cursor: str | None = None,
         explain: bool = False,
@@ -362,8 +363,8 @@ class Index(OperatedIndex):
         *,
         key: str | None = None,
         message_id: str | None = None,
-        begin: int | None = None,
-        end: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_count: int = DEFAULT_MAX_COUNT,
         cursor: str | None = None,
         explain: bool = False,

@@ -2,7 +2,7 @@
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
-Depends on disk_errors, health, peers, query_guard, storage_layer and value_rules.
+Depends on disk_errors, health, peers, query_guard, storage_layer and times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tierdex.errors import NotFoundError, ReadOnlyError
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.query_guard import refuse_closed
 from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
-from tierdex.value_rules import check_time
+from tierdex.times import bound_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.components import Components, WritingComponents
     from tierdex.index_service.file_info import FileInfo, NodeInfo
     from tierdex.index_service.receipt import Receipt
+    from tierdex.times import Time
 
 
 class OperatedIndex:
@@ -165,10 +166,10 @@ class OperatedIndex:
         return self._components.catalogue.compaction_status()
 
     @with_disk_errors
-    def expire(self, *, before: int, dry_run: bool = False) -> list[FileInfo]:
+    def expire(self, *, before: Time, dry_run: bool = False) -> list[FileInfo]:
         """Drop published files of this node that were sealed before `before` (ms); return them."""
         self._writing()
-        return self._components.catalogue.expire(check_time(before, "before"), dry_run=dry_run)
+        return self._components.catalogue.expire(bound_ms(before, "before"), dry_run=dry_run)
 
     @with_disk_errors
     def forget(

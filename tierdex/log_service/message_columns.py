@@ -4,7 +4,7 @@ Everything is checked before anything is appended; a refusal names the first off
 sees it: ``messages[17].queue_id``. Nothing here runs a row in Python, but for headers
 and what is no Arrow column.
 
-Depends on value_rules, value_columns, logfile and the other modules of this folder; pyarrow and numpy.
+Depends on times, value_rules, value_columns, logfile and the other modules of this folder; pyarrow and numpy.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tierdex.log_service.queue_table import RowQueues
 from tierdex.logfile.columns import BinaryColumn
 from tierdex.logfile.extras import Extra, encode_extras
 from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE
+from tierdex.times import to_ms, written_times
 from tierdex.value_rules import (
     INT32_MAX,
     INT64_MIN,
@@ -48,7 +49,7 @@ def check_message(settings: Settings, given: GivenMessages, now_ms: int) -> Appe
     """Return one message as rows. Raises InvalidRequestError, RequestTooLargeError."""
     topic = check_topic(given.topic, "topic").encode()
     queue_id = check_integer(given.queue_id, "queue_id", 0, INT32_MAX)
-    time = now_ms if given.timestamp is None else check_integer(given.timestamp, "timestamp")
+    time = now_ms if given.timestamp is None else to_ms(given.timestamp, "timestamp")
     if not isinstance(given.body, bytes | bytearray | memoryview):
         raise InvalidRequestError("must be bytes", field="body")
     body = np.frombuffer(given.body, np.uint8)
@@ -68,10 +69,14 @@ def check_deliver_at(given: GivenMessages, count: int) -> np.ndarray:
 
     One value stands for all; a column may hold None, an Arrow one null. Raises InvalidRequestError.
     """
-    is_one = isinstance(given.deliver_at, int | np.integer)
+    is_list = isinstance(given.deliver_at, list | tuple)
+    asked = written_times(
+        given.deliver_at, lambda row: f"messages[{row}].deliver_at" if is_list else "deliver_at"
+    )
+    is_one = isinstance(asked, int | np.integer)
     if is_one:
-        check_integer(given.deliver_at, "deliver_at")
-    values, is_null = _without_nulls(given.deliver_at)
+        check_integer(asked, "deliver_at")
+    values, is_null = _without_nulls(asked)
     times = np.broadcast_to(_rows(count).times(values, "deliver_at"), count)
     if is_null is not None:
         times = np.where(is_null, AT_ONCE, times)

@@ -4,23 +4,23 @@ The facade checks the arguments, calls the component that does the work, and ret
 writes a data folder; any number of processes read. Any thread may call any method. Every error is a
 TierdexError. In a child of fork every call on the parent's log raises ForkedError, and `close` does nothing.
 
-Depends on disk_errors, seams, settings, value_rules, index_service.claiming and the other modules
-of this folder.
+Depends on disk_errors, seams, settings, times, value_rules, index_service.claiming and the other
+modules of this folder.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError, OffsetMismatchError, UnavailableError
 from tierdex.fork import forked_error, tell_child
-from tierdex.log_service.answer import AppendReceipt
-from tierdex.log_service.appender import ExpectationFailedError
+from tierdex.log_service.answer import AppendReceipt, FoundMessages, ReadAnswer
+from tierdex.log_service.appender import Appended, AppendRows, ExpectationFailedError
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
 from tierdex.log_service.given_messages import GivenMessages
 from tierdex.log_service.levels import LEVELS, Level
@@ -28,20 +28,18 @@ from tierdex.log_service.message_columns import check_deliver_at, check_message,
 from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.log_service.queue_reader import DEFAULT_GROUP, QueueReader
+from tierdex.times import Time, optional_ms, to_ms
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
-    from typing import Unpack
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
-    from tierdex.log_service.answer import FoundMessages, ReadAnswer
-    from tierdex.log_service.appender import Appended, AppendRows
     from tierdex.log_service.followed_index import FollowedIndex
     from tierdex.log_service.log_components import LogComponents, LogWriting
     from tierdex.log_service.log_index import LogIndex
@@ -147,8 +145,8 @@ class MessageLog(OperatedLog):
         keys: Any = None,
         message_id: str | None = None,
         headers: Any = None,
-        timestamp: int | None = None,
-        deliver_at: int | None = None,
+        timestamp: Time | None = None,
+        deliver_at: Time | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> int:
@@ -182,8 +180,8 @@ class MessageLog(OperatedLog):
         keys: Any = None,
         message_id: str | None = None,
         headers: Any = None,
-        timestamp: int | None = None,
-        deliver_at: int | None = None,
+        timestamp: Time | None = None,
+        deliver_at: Time | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> PendingAppend:
@@ -240,7 +238,7 @@ class MessageLog(OperatedLog):
         body: bytes,
         keys: Any = None,
         message_id: str | None = None,
-        timestamp: int | None = None,
+        timestamp: Time | None = None,
         expect_offset: int | None = None,
         durability: str = "disk",
     ) -> PendingAppend | None:
@@ -431,15 +429,17 @@ class MessageLog(OperatedLog):
         return ends
 
     @with_disk_errors
-    def offset_at(self, topic: str, queue_id: int, timestamp: int, *, visible: str = "disk") -> int:
+    def offset_at(
+        self, topic: str, queue_id: int, timestamp: Time, *, visible: str = "disk"
+    ) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end offset if none has.
 
         Raises CorruptFileError when what would have to be looked at cannot be read.
         """
         at, limits = self._reads.check(topic, queue_id, 0, 1, 1, visible)
-        check_integer(timestamp, "timestamp")
+        time_ms = to_ms(timestamp, "timestamp")
         self._reads.refresh_when_due()
-        return self._components.reads.offset_at(at.topic, at.queue_id, timestamp, limits.level)
+        return self._components.reads.offset_at(at.topic, at.queue_id, time_ms, limits.level)
 
     @with_disk_errors
     def call_when_more(self, callback: Callable[[], object], *, visible: str = "disk") -> None:
@@ -460,8 +460,8 @@ class MessageLog(OperatedLog):
         *,
         key: str | None = None,
         message_id: str | None = None,
-        begin: int | None = None,
-        end: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_count: int = 64,
         cursor: str | None = None,
         visible: str = "disk",
@@ -482,7 +482,8 @@ class MessageLog(OperatedLog):
             self.flush("os")  # an index has what is written
         from tierdex.log_service.key_lookups import Lookup, find_messages
 
-        lookup = Lookup(topic, key, message_id, begin, end, max_count, cursor)
+        first, last = optional_ms(begin, "begin"), optional_ms(end, "end", is_end=True)
+        lookup = Lookup(topic, key, message_id, first, last, max_count, cursor)
         return find_messages(log_index, self._components.reads, lookup, limits)
 
     @property

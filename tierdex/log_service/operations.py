@@ -2,8 +2,8 @@
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
-Depends on disk_errors, errors, index_service.health, lifecycle, logfile, value_rules and the other modules of
-this folder.
+Depends on disk_errors, errors, index_service.health, lifecycle, logfile, times and the other
+modules of this folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tierdex.log_service.answer import LogFileInfo, describe_file
 from tierdex.log_service.handing_over import hand_over
 from tierdex.log_service.timer_hours import read_hours
 from tierdex.logfile.check import check_log_file
-from tierdex.value_rules import check_time
+from tierdex.times import bound_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.checked_reads import CheckedReads
     from tierdex.log_service.forget_receipt import ForgetReceipt
     from tierdex.log_service.log_components import LogComponents, LogWriting
+    from tierdex.times import Time
 
 logger = logging.getLogger(__name__)
 
@@ -144,17 +145,17 @@ class OperatedLog:
         return self._writing().timer.deliver_due()
 
     @with_disk_errors
-    def expire(self, *, before: int, dry_run: bool = False) -> list[LogFileInfo]:
+    def expire(self, *, before: Time, dry_run: bool = False) -> list[LogFileInfo]:
         """Let files go that were sealed before `before` (int64 ms), with all their messages; return them.
 
         Their queues begin behind them, and offsets go on. A file with messages to be delivered stays. What
         the settings `retention` and `topic_retention` say happens without this call. Raises
         InvalidRequestError, UnavailableError.
         """
-        writing, before = self._writing(), check_time(before, "before")
+        writing, before_ms = self._writing(), bound_ms(before, "before")
         if writing.log_index is not None:
             writing.log_index.catch_up()  # what is not indexed does not go
-        due = writing.retention.due(before)
+        due = writing.retention.due(before_ms)
         shown = [describe_file(handle) for handle in due]
         if due and not dry_run:
             writing.housekeeping.run_first([writing.retention.unit(due)])

@@ -3,7 +3,7 @@
 The selection is part of the relation, like the options of `spark.read`: no other plan inherits what
 it prunes.
 
-Depends on registration and options.
+Depends on registration, options and times.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tierdex.pipeline.options import ReadOptions, parse_time
+from tierdex.pipeline.options import ReadOptions
 from tierdex.pipeline.registration import register
+from tierdex.times import bound_ms
 
 if TYPE_CHECKING:
     import datetime
@@ -52,7 +53,7 @@ def entries(
     chosen = {name: listed(value) for name, value in lists.items() if value is not None}
     for name, time in (("beginTime", begin), ("endTime", end)):
         if time is not None:
-            chosen[name] = str(parse_time(time, field=name))
+            chosen[name] = str(bound_ms(time, name, is_end=name.startswith("end")))
     chosen |= {"onError": on_error, **(options or {})}
     ReadOptions.parse({"path": store_url, **chosen})  # raises here, before Spark does
     register(spark)

@@ -9,7 +9,7 @@ Owned nodes keep listing their sources until their owners remove them; readers l
 the commit on. Readers that planned before the commit still find the sources for the grace time. A
 run of which another writer removed a source meanwhile is left out of the commit and reported.
 
-Depends on merge_task, publishing, runs, snapshot, compactor, lifecycle, job_store, numbered_tasks and
+Depends on times, merge_task, publishing, runs, snapshot, compactor, lifecycle, job_store, numbered_tasks and
 options.
 """
 
@@ -32,11 +32,12 @@ from tierdex.lifecycle.shared_node import SharedNode
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.numbered_tasks import run_numbered
-from tierdex.pipeline.options import DEFAULT_NODE, MAX_TIME, MIN_TIME, parse_time
+from tierdex.pipeline.options import DEFAULT_NODE, MAX_TIME, MIN_TIME
 from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.runs import DAY_MS, PIECE_ITEMS, RunPlan, plan_runs
 from tierdex.pipeline.snapshot import ListedFile, open_log, take_snapshot
 from tierdex.settings import load_settings
+from tierdex.times import bound_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,8 +96,8 @@ def merge(
     may hold the store's credentials. Raises OwnershipError when `node` has an owner, and what the store
     raises.
     """
-    low = MIN_TIME if begin is None else parse_time(begin, field="begin")
-    high = MAX_TIME if end is None else parse_time(end, field="end")
+    low = MIN_TIME if begin is None else bound_ms(begin, "begin")
+    high = MAX_TIME if end is None else bound_ms(end, "end", is_end=True)
     if low > high:
         raise InvalidRequestError("lies after end", field="begin")
     link = StoreLink.of(store_url, options)

@@ -1,6 +1,6 @@
 """`messages`: a scan of the messages that its arguments select.
 
-The selection is part of the relation, as that of `entries` is. Depends on entry_scan, log_options, options
+The selection is part of the relation, as that of `entries` is. Depends on entry_scan, log_options, times
 and registration.
 """
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.pipeline.entry_scan import listed
 from tierdex.pipeline.log_options import LogOptions
-from tierdex.pipeline.options import parse_time
 from tierdex.pipeline.registration import register
+from tierdex.times import bound_ms
 
 if TYPE_CHECKING:
     import datetime
@@ -51,7 +51,7 @@ def messages(
             given[name] = str(offset)
     for name, time in (("beginTime", begin), ("endTime", end)):
         if time is not None:
-            given[name] = str(parse_time(time, field=name))
+            given[name] = str(bound_ms(time, name, is_end=name.startswith("end")))
     given |= options or {}
     LogOptions.parse({"path": store_url, **given})  # raises here, before Spark does
     register(spark)

@@ -19,20 +19,20 @@
 | `offsets` | `bytes` (default) or `sequence`: what a message's offset is, see the setting `offsets` |
 | `mergeSmall` | streaming only: `false` leaves small files as they are |
 
-Names are matched without regard to case, as everywhere in Spark. Depends on job_store and lifecycle.
+Names are matched without regard to case, as everywhere in Spark. Depends on job_store,
+lifecycle and times.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import InvalidRequestError
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.pipeline.job_store import CREDENTIAL_OPTIONS, StoreLink
+from tierdex.times import bound_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,31 +142,6 @@ class WriteOptions:
         )
 
 
-def parse_time(value: object, *, field: str) -> int:
-    """Return milliseconds of a number, a text of one, RFC 3339 or a datetime with a zone."""
-    if isinstance(value, bool):
-        raise InvalidRequestError("must be milliseconds or RFC 3339", field=field)
-    if isinstance(value, str):
-        value = _parsed(value)
-    if isinstance(value, datetime.datetime):
-        if value.tzinfo is None:
-            raise InvalidRequestError("has no time zone: end it with Z or +hh:mm", field=field)
-        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-        value = (value - epoch) // datetime.timedelta(milliseconds=1)
-    if not isinstance(value, int) or not MIN_TIME <= value <= MAX_TIME:
-        raise InvalidRequestError("must be milliseconds or RFC 3339", field=field)
-    return value
-
-
-def _parsed(text: str) -> int | datetime.datetime | None:
-    with suppress(ValueError):  # not a number: then it is a date, or refused by the caller
-        return int(text)
-    try:
-        return datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
 def known_options(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     """Return the options under the spelling of `names`. Raises InvalidRequestError for an unknown one."""
     spelling = {name.lower(): name for name in (*names, *_SPARK_NAMES, *CREDENTIAL_OPTIONS)}
@@ -209,7 +184,7 @@ def _json_names(text: str, name: str) -> list[str]:
 
 
 def time_of(given: Mapping[str, str], name: str, default: int) -> int:
-    return parse_time(given[name], field=name) if name in given else default
+    return bound_ms(given[name], name, is_end=name.startswith("end")) if name in given else default
 
 
 def number_of(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:

@@ -54,7 +54,7 @@ def test_times_and_counts_at_their_limits_are_taken():
         ({"key": "\ud800"}, "key"),
         ({"key": None, "message_id": ""}, "message_id"),
         ({"begin": 2, "end": 1}, "begin"),
-        ({"begin": "2"}, "begin"),
+        ({"begin": "2 "}, "begin"),
         ({"begin": 1.0}, "begin"),
         ({"begin": INT64_MIN - 1}, "begin"),
         ({"end": INT64_MAX + 1}, "end"),

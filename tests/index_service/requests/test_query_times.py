@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tierdex.app.times import parse_time
 from tierdex.errors import InvalidRequestError
+from tierdex.times import parse_time
 
 
 @pytest.mark.parametrize("name", ["begin", "end"])

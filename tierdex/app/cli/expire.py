@@ -1,6 +1,6 @@
 """`tierdex expire`: drop files sealed before a time.
 
-Depends on documents, times and the other modules of this folder.
+Depends on documents and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.asked_times import asked_time
 from tierdex.app.cli.exits import Exit, tell_unread
 from tierdex.app.cli.opening import (
     DEFAULT_DATA,
@@ -22,12 +23,11 @@ from tierdex.app.cli.opening import (
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
-from tierdex.app.times import parse_time
 
 
 def expire(
     before: Annotated[
-        str, typer.Option(help="Files sealed before this go: milliseconds or RFC 3339.")
+        str, typer.Option(help="Files sealed before this go: RFC 3339, a day, `7d` ago, ms.")
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name them.")] = False,
     data: options.Data = None,
@@ -43,7 +43,10 @@ def expire(
 
     Messages go with their files, and their queues begin behind them. Exit code 4: a node cannot be read.
     """
-    asked: dict[str, Any] = {"before": parse_time(before, field="--before"), "dry_run": dry_run}
+    asked: dict[str, Any] = {
+        "before": asked_time(before, "--before"),
+        "dry_run": dry_run,
+    }
     settings = {"background": False, **parse_settings(setting)}
     target = Target(data, store, url, api_key)
     if url is None and holds_log(data or DEFAULT_DATA):

@@ -21,7 +21,7 @@ from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.cli.stored_logs import stored_logs
 from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
-from tierdex.app.times import format_time
+from tierdex.times import format_time
 
 _TIMES = ("begin", "min_time", "max_time")
 

@@ -25,8 +25,8 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
-from tierdex.app.times import format_time
 from tierdex.errors import FolderInUseError, InvalidRequestError
+from tierdex.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.asked_times import asked_range
 from tierdex.app.cli.exits import say
 from tierdex.app.cli.opening import (
     Target,
@@ -22,7 +23,7 @@ from tierdex.app.cli.opening import (
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.cli.telling import shown_text, tell_standing
-from tierdex.app.times import format_duration, format_time, parse_time
+from tierdex.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from tierdex.index_service.journey import Journey
@@ -67,8 +68,7 @@ def journey(
     Exit code 0 found, 3 not found, 4 incomplete.
     """
     values: dict[str, Any] = {
-        "begin": None if begin is None else parse_time(begin, field="--begin"),
-        "end": None if end is None else parse_time(end, field="--end"),
+        **asked_range(begin, end),
         "max_count": max_count,
         "on_error": on_error,
     }

@@ -16,10 +16,10 @@ from tierdex.app.cli.opening import DEFAULT_DATA
 from tierdex.app.cli.options import Form, ScopeName
 from tierdex.app.cli.output import write_rows
 from tierdex.app.keys import FILE_NAME, KeyFile, parse_scope
-from tierdex.app.times import format_time
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
+from tierdex.times import format_time
 
 KeysPath = Annotated[
     Path | None,

@@ -13,6 +13,7 @@ import orjson
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.asked_times import asked_range, asked_time
 from tierdex.app.cli.exits import Exit, reporting, say
 from tierdex.app.cli.log_bench import bench
 from tierdex.app.cli.log_ownership import hand_over, take_over
@@ -26,9 +27,9 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Encoding, Form, Level
 from tierdex.app.cli.output import write_fields, write_rows
-from tierdex.app.times import format_time, parse_time
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.log_service.read_policy import ReadPolicy
+from tierdex.times import format_time, parse_time
 
 if TYPE_CHECKING:
     from tierdex.log_service.answer import Message, ReadAnswer
@@ -274,7 +275,8 @@ def get(
         str | None, typer.Option("--message-id", "-i", help="Message ID to look up.")
     ] = None,
     begin: Annotated[
-        str | None, typer.Option("--begin", "-b", help="Earliest time: milliseconds or RFC 3339.")
+        str | None,
+        typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
     ] = None,
     end: Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")] = None,
     max_count: MaxCount = 64,
@@ -296,10 +298,7 @@ def get(
     Exit code 0 found, 3 not found, 4 incomplete. A folder is opened as its owner does: while a service
     holds it, ask that with --url.
     """
-    times = {
-        "begin": None if begin is None else parse_time(begin, field="--begin"),
-        "end": None if end is None else parse_time(end, field="--end"),
-    }
+    times = asked_range(begin, end)
     target = Target(data, store, url, api_key)
     is_mounted = reads_store_alone(target)
     if (
@@ -380,7 +379,7 @@ def offsets(
             "end_offsets": log.end_offsets(*queue),
         }
         if timestamp is not None:
-            told["offset"] = log.offset_at(*queue, parse_time(timestamp, field="--timestamp"))
+            told["offset"] = log.offset_at(*queue, asked_time(timestamp, "--timestamp"))
     write_fields(output, told)
 
 

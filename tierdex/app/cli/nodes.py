@@ -14,7 +14,7 @@ from tierdex.app.cli.exits import Exit, reporting, say, tell_unread
 from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
-from tierdex.app.times import format_time
+from tierdex.times import format_time
 
 COLUMNS = (
     "node", "standing", "published_through", "lag_s", "skew_s", "holds_unpublished", "files",

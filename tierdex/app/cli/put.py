@@ -15,8 +15,8 @@ from tierdex.app.cli import options
 from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
 from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_fields
-from tierdex.app.times import parse_time
 from tierdex.errors import InvalidRequestError
+from tierdex.times import parse_time
 from tierdex.value_rules import Durability, check_durability
 
 

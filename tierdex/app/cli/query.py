@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.asked_times import asked_range
 from tierdex.app.cli.exits import say
 from tierdex.app.cli.opening import (
     Target,
@@ -23,8 +24,8 @@ from tierdex.app.cli.opening import (
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows, write_table
 from tierdex.app.cli.telling import shown_text, tell_standing
-from tierdex.app.times import format_time, parse_time
 from tierdex.errors import InvalidRequestError
+from tierdex.times import format_time
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
@@ -44,7 +45,7 @@ def query(
     ] = None,
     begin: Annotated[
         str | None,
-        typer.Option("--begin", "-b", help="Earliest time: milliseconds or RFC 3339."),
+        typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
     ] = None,
     end: Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")] = None,
     max_count: Annotated[
@@ -87,10 +88,7 @@ def query(
 
     Exit code 0 found, 3 not found, 4 incomplete.
     """
-    values: dict[str, Any] = {
-        "begin": None if begin is None else parse_time(begin, field="--begin"),
-        "end": None if end is None else parse_time(end, field="--end"),
-    }
+    values: dict[str, Any] = dict(asked_range(begin, end))
     if proof and output is not Form.JSON:
         raise InvalidRequestError("is JSON: add -o json", field="--proof")
     target, settings = Target(data, store, url, api_key, rocketmq), parse_settings(setting)

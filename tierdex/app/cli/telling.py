@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tierdex.app.cli.exits import Exit, say
-from tierdex.app.times import format_time
+from tierdex.times import format_time
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer, Entry

@@ -5,7 +5,7 @@ ranges, and makes no object a row. The index checks the rules of text (length in
 characters) and which names go together, in every API alike; the schemas repeat those rules for
 readers. A test (schemathesis) sends what the schemas allow and what they forbid.
 
-Depends on pydantic, times, answer, schema and value_rules.
+Depends on pydantic, clock, times, answer, schema and value_rules.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from tierdex.app.times import MAX_INT64, MIN_INT64, RFC3339_PATTERN, parse_time
+from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.answer import Explain  # noqa: TC001 - pydantic reads the annotation
 from tierdex.indexfile.schema import MESSAGE_RANGES
-from tierdex.value_rules import Durability  # noqa: TC001 - pydantic reads the annotation
+from tierdex.times import AGO_PATTERN, DATE_PATTERN, RFC3339_PATTERN, parse_time
+from tierdex.value_rules import (
+    INT64_MAX,
+    INT64_MIN,
+    Durability,
+)
 
 TOPIC_SCHEMA: Final[dict[str, Any]] = {
     "type": "string",
@@ -37,21 +42,47 @@ KEY_SCHEMA: Final[dict[str, Any]] = {
 }
 TIME_SCHEMA: Final[dict[str, Any]] = {
     "anyOf": [
-        {"type": "integer", "format": "int64", "minimum": MIN_INT64, "maximum": MAX_INT64},
+        {"type": "integer", "format": "int64", "minimum": INT64_MIN, "maximum": INT64_MAX},
         {
             "type": "string",
             "pattern": RFC3339_PATTERN,
             "description": "RFC 3339 with an offset",
         },
+        {"type": "string", "pattern": DATE_PATTERN, "description": "a day in UTC"},
+    ]
+}
+ASKED_TIME_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        *TIME_SCHEMA["anyOf"],
+        {
+            "type": "string",
+            "pattern": AGO_PATTERN,
+            "description": "before now: `7d` and `-7d` are a week ago; not beside a `cursor`",
+        },
     ]
 }
 
 
-def _milliseconds(value: Any) -> Any:
+def _milliseconds(value: Any, **how: Any) -> Any:
     try:
-        return parse_time(value, field="") if type(value) is str else value
+        return parse_time(value, field="", **how) if isinstance(value, str) else value
     except InvalidRequestError as error:
         raise PydanticCustomError("time", "{reason}", {"reason": error.detail}) from None
+
+
+def given_time(value: Any) -> Any:
+    """Return milliseconds of a text that says when something was."""
+    return _milliseconds(value)
+
+
+def asked_time(value: Any) -> Any:
+    """Return milliseconds of a text that says where a range begins: before now, too."""
+    return _milliseconds(value, now_ms=SystemClock().now_ms)
+
+
+def asked_end(value: Any) -> Any:
+    """Return milliseconds of a text that says where a range ends: a day ends with its last one."""
+    return _milliseconds(value, now_ms=SystemClock().now_ms, is_end=True)
 
 
 def _location_field(name: str, number_format: str) -> Any:
@@ -62,9 +93,11 @@ def _location_field(name: str, number_format: str) -> Any:
 Topic = Annotated[str, WithJsonSchema(TOPIC_SCHEMA)]
 Key = Annotated[str, WithJsonSchema(KEY_SCHEMA)]
 Int64 = Annotated[
-    int, Field(strict=True, ge=MIN_INT64, le=MAX_INT64, json_schema_extra={"format": "int64"})
+    int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX, json_schema_extra={"format": "int64"})
 ]
-Time = Annotated[Int64, BeforeValidator(_milliseconds), WithJsonSchema(TIME_SCHEMA)]
+Time = Annotated[Int64, BeforeValidator(given_time), WithJsonSchema(TIME_SCHEMA)]
+AskedTime = Annotated[Int64, BeforeValidator(asked_time), WithJsonSchema(ASKED_TIME_SCHEMA)]
+AskedEnd = Annotated[Int64, BeforeValidator(asked_end), WithJsonSchema(ASKED_TIME_SCHEMA)]
 QueueId = Annotated[int, _location_field("queue_id", "int32")]
 Offset = Annotated[int, _location_field("offset", "int64")]
 Size = Annotated[int, _location_field("size", "int64")]
@@ -298,8 +331,8 @@ class Lookup(TypedDict, total=False):
     topic: Topic | None
     key: Key | None
     message_id: Key | None
-    begin: Time | None
-    end: Time | None
+    begin: AskedTime | None
+    end: AskedEnd | None
     max_count: (
         Annotated[
             int,
@@ -408,7 +441,7 @@ class Nodes(BaseModel):
 class ExpireOrder(Given):
     """Expire the files of this node that were sealed before `before`."""
 
-    before: Time
+    before: AskedTime
     dry_run: Annotated[bool, Field(strict=True)] = False
 
 

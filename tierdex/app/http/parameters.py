@@ -1,6 +1,6 @@
 """Query parameters, declared as models that FastAPI reads, and read strictly.
 
-A number is digits, a boolean is `true` or `false`, a time is milliseconds or RFC 3339. A name must
+A number is digits, a boolean is `true` or `false`, a time is what `times` says. A name must
 be known and given once; text must be UTF-8. The index checks the meaning of the values.
 
 Depends on pydantic, models, message_models, times, schema, settings and value_rules.
@@ -16,11 +16,17 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tierdex.app.http.message_models import Encoding, ReadPolicyName  # noqa: TC001 - read by pydantic
-from tierdex.app.http.models import KEY_SCHEMA, TIME_SCHEMA, TOPIC_SCHEMA
-from tierdex.app.times import MS_PATTERN, parse_time
+from tierdex.app.http.models import (
+    ASKED_TIME_SCHEMA,
+    KEY_SCHEMA,
+    TOPIC_SCHEMA,
+    asked_end,
+    asked_time,
+)
 from tierdex.errors import InvalidRequestError
 from tierdex.indexfile.schema import MESSAGE_RANGES
 from tierdex.settings import MIB, NODE_PATTERN
+from tierdex.times import MS_PATTERN
 from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
 
 if TYPE_CHECKING:
@@ -44,22 +50,16 @@ def _truth(value: Any) -> Any:
     return value
 
 
-def _time(value: Any) -> Any:
-    try:
-        return parse_time(value, field="") if isinstance(value, str) else value
-    except InvalidRequestError as error:
-        raise PydanticCustomError("time", "{reason}", {"reason": error.detail}) from None
-
-
 _MILLISECONDS: Final = {"type": "string", "pattern": MS_PATTERN}
 _QUEUE_MIN, _QUEUE_MAX = MESSAGE_RANGES["queue_id"]
 _QUEUE_SCHEMA: Final = {
     "type": "integer", "format": "int32", "minimum": _QUEUE_MIN, "maximum": _QUEUE_MAX,
 }  # fmt: skip
-_IN_QUERY: Final = {"anyOf": [*TIME_SCHEMA["anyOf"], _MILLISECONDS]}
+_IN_QUERY: Final = WithJsonSchema({"anyOf": [*ASKED_TIME_SCHEMA["anyOf"], _MILLISECONDS]})
 Topic = Annotated[str, WithJsonSchema(TOPIC_SCHEMA)]
 Key = Annotated[str, WithJsonSchema(KEY_SCHEMA)]
-Time = Annotated[int, BeforeValidator(_time), WithJsonSchema(_IN_QUERY)]
+Time = Annotated[int, BeforeValidator(asked_time), _IN_QUERY]
+EndTime = Annotated[int, BeforeValidator(asked_end), _IN_QUERY]
 MaxCount = Annotated[
     int,
     BeforeValidator(_whole_number),
@@ -100,7 +100,7 @@ class EntriesQuery(BaseModel):
     begin: Time | None = Field(
         None, description="earliest time, inclusive: milliseconds or RFC 3339"
     )
-    end: Time | None = Field(None, description="latest time, inclusive")
+    end: EndTime | None = Field(None, description="latest time, inclusive")
     max_count: MaxCount | None = Field(None, description="most entries to answer; none: 64")
     cursor: str | None = Field(None, description="`next_cursor` of the answer before, unchanged")
     explain: Annotated[bool, BeforeValidator(_truth)] = Field(
@@ -190,7 +190,7 @@ class MessagesQuery(BaseModel):
     key: Key | None = Field(None, description="key whose messages to answer, newest first")
     message_id: Key | None = Field(None, description="message ID whose messages to answer")
     begin: Time | None = Field(None, description="of a key: earliest time, inclusive")
-    end: Time | None = Field(None, description="of a key: latest time, inclusive")
+    end: EndTime | None = Field(None, description="of a key: latest time, inclusive")
     cursor: str | None = Field(None, description="of a key: `next_cursor` of the answer before")
     max_count: MaxMessages | None = Field(
         None, description="most messages to answer; none: 100, of a key 64"

@@ -2,7 +2,7 @@
 
 The kernels of direct puts check plain messages themselves; this module gets everything else.
 
-Depends on errors and entry_rules.
+Depends on errors, entry_rules and times.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.requests.entry_rules import (
-    check_integer,
     check_key,
     check_location,
     check_topic,
     no_name,
 )
+from tierdex.times import to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,7 +57,7 @@ class PutChecker:
             check_topic(topic, "topic"),
             self._keys(keys, message_id),
             message_id,
-            check_integer(timestamp, "timestamp"),
+            to_ms(timestamp, "timestamp"),
             check_location("offset", offset),
             check_location("size", size),
             check_location("queue_id", queue_id),

@@ -3,7 +3,7 @@
 Every value of a caller is looked at here, once, before anything happens. Errors name the field as
 the caller wrote it. Times are inclusive int64 milliseconds; None means unbounded.
 
-Depends on cursor, entry_rules, indexfile and value_rules.
+Depends on cursor, entry_rules, indexfile and times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tierdex.index_service.requests.entry_rules import (
 )
 from tierdex.indexfile import hashing
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
-from tierdex.value_rules import check_time
+from tierdex.times import optional_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,8 +88,9 @@ def make_request(
         raise InvalidRequestError("a lookup by key needs its topic", field=f"{field}topic")
     name = f"{field}key" if message_id is None else f"{field}message_id"
     text = check_key(key if message_id is None else message_id, name, settings.max_key_bytes)
-    begin_ms = INT64_MIN if begin is None else check_time(begin, f"{field}begin")
-    end_ms = INT64_MAX if end is None else check_time(end, f"{field}end")
+    first = optional_ms(begin, f"{field}begin")
+    last = optional_ms(end, f"{field}end", is_end=True)
+    begin_ms, end_ms = INT64_MIN if first is None else first, INT64_MAX if last is None else last
     if begin_ms > end_ms:
         raise InvalidRequestError(f"{begin_ms} is after `end` {end_ms}", field=f"{field}begin")
     count = check_integer(max_count, f"{field}max_count", 1, settings.max_count_limit)

@@ -1,0 +1,155 @@
+"""Times as callers give them, at every door alike: int64 milliseconds since the epoch, text, a `datetime`.
+
+::
+
+    1700000000000    2023-11-14T22:13:20Z    datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)     the same time
+    2023-11-14       that day in UTC: its first millisecond, as the end of a range its last
+    -7d   2h   now   before now: ms s m h d w; only where people write times (CLI, HTTP, console)
+
+A time without an offset is refused, since its zone cannot be known; so is a number of milliseconds that
+looks like seconds. Fractions below a millisecond are cut off.
+
+Depends on errors and value_rules.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tierdex.errors import InvalidRequestError
+from tierdex.value_rules import INT64_MAX, INT64_MIN, check_integer, check_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Time: TypeAlias = int | str | datetime
+_WRITTEN: Final = (str, datetime)
+# The grammar of RFC 3339, section 5.6: what openapi.yaml says is what is accepted.
+_DATE: Final = (
+    r"(?:[1-9]\d{3}|0[1-9]\d{2}|00[1-9]\d|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+)
+RFC3339_PATTERN: Final = (
+    rf"^{_DATE}"
+    r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$"
+)
+MS_PATTERN: Final = r"^-?\d{1,19}$"
+DATE_PATTERN: Final = rf"^{_DATE}$"
+AGO_PATTERN: Final = r"^(?:now|-?\d{1,9}(?:ms|s|m|h|d|w))$"
+_UNITS_MS: Final = {
+    "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+}  # fmt: skip
+_DAY_MS: Final = _UNITS_MS["d"]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace(r"\d", "[0-9]"))
+
+
+_RFC3339, _MS, _DAY, _AGO = map(_compile, (RFC3339_PATTERN, MS_PATTERN, DATE_PATTERN, AGO_PATTERN))
+
+
+def to_ms(value: object, field: str, *, is_end: bool = False) -> int:
+    """Return the milliseconds of a time in a program: int, text, datetime. Raises InvalidRequestError."""
+    if isinstance(value, str):
+        return parse_time(value, field=field, is_end=is_end)
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidRequestError("names no zone: give it a `tzinfo`", field=field)
+        return (value - _EPOCH) // timedelta(milliseconds=1)
+    return check_integer(value, field)
+
+
+def bound_ms(value: object, field: str, *, is_end: bool = False) -> int:
+    """Return the same for a bound of a range: a number that looks like seconds is refused."""
+    return check_time(to_ms(value, field, is_end=is_end), field)
+
+
+def optional_ms(value: object, field: str, *, is_end: bool = False) -> int | None:
+    """Return the same for a bound that may be missing."""
+    return None if value is None else bound_ms(value, field, is_end=is_end)
+
+
+def written_times(values: Any, field: Callable[[int], str]) -> Any:
+    """Return a column, or one time, with milliseconds for its texts and datetimes; all else as it is.
+
+    `field` names a row. Only lists are looked through: other columns have one type. Raises
+    InvalidRequestError.
+    """
+    if isinstance(values, _WRITTEN):
+        return to_ms(values, field(0))
+    if isinstance(values, list | tuple) and any(isinstance(value, _WRITTEN) for value in values):
+        return [
+            to_ms(value, field(row)) if isinstance(value, _WRITTEN) else value
+            for row, value in enumerate(values)
+        ]
+    return values
+
+
+def parse_time(
+    text: str, *, field: str, now_ms: Callable[[], int] | None = None, is_end: bool = False
+) -> int:
+    """Return the milliseconds that `text` means. Raises InvalidRequestError naming `field`.
+
+    `now_ms` tells the time that relative ones count from; without it they are refused. With `is_end` a
+    day means its last millisecond.
+    """
+    if _MS.fullmatch(text):
+        value = int(text)
+        if INT64_MIN <= value <= INT64_MAX:
+            return check_time(value, field)
+        raise InvalidRequestError("a time must fit 64 bits of milliseconds", field=field)
+    if _RFC3339.fullmatch(text):
+        return to_ms(_moment(text.upper().replace("Z", "+00:00"), field), field)
+    if _DAY.fullmatch(text):
+        first = to_ms(_moment(f"{text}T00:00:00+00:00", field), field)
+        return first + _DAY_MS - 1 if is_end else first
+    if now_ms is not None and _AGO.fullmatch(text):
+        return now_ms() - _milliseconds_ago(text.removeprefix("-"))
+    relative = ", or before now, as in 7d or 2h" if now_ms is not None else ""
+    raise InvalidRequestError(
+        "milliseconds since the epoch, RFC 3339 with an offset, as in 2023-11-14T22:13:20Z, or a day, "
+        f"as in 2023-11-14{relative}",
+        field=field,
+    )
+
+
+def _moment(text: str, field: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"not a time: {error}", field=field) from None
+
+
+def _milliseconds_ago(text: str) -> int:
+    if text == "now":
+        return 0
+    number = re.match("[0-9]+", text)
+    assert number is not None
+    return int(number[0]) * _UNITS_MS[text[number.end() :]]
+
+
+def format_time(milliseconds: int) -> str:
+    """Return RFC 3339 in UTC; times beyond the calendar stay a number."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_duration(milliseconds: int) -> str:
+    """Return a span of time in its two greatest units: ``250 ms``, ``3.5 s``, ``2 min 5 s``, ``4 d 3 h``."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.3f}".rstrip("0").rstrip(".") + " s"
+    rest = milliseconds // 1000
+    parts: list[str] = []
+    for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, seconds)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 "))
