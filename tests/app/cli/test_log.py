@@ -278,3 +278,19 @@ def test_tools_of_a_store_know_its_log_files(run, append, tmp_path):
     key.write_bytes(damaged)
     found = orjson.loads(run("verify", store, "-o", "json", code=1).stdout)["files"]
     assert [each["sound"] for each in found] == [True, True, False]
+
+
+@pytest.mark.parametrize("load", ["million-queues", "strict-offsets"])
+def test_seed_load_checks_what_it_reads_and_says_what_was_asked(run, tmp_path, load):
+    arguments = ("--load", load, "--scale", "0.00005", "--folder", str(tmp_path), *SMALL)
+    rows = orjson.loads(run("log", "bench", *arguments, "-o", "json").stdout)
+    assert all(row["seconds"] > 0 and row["count"] > 0 for row in rows if "seconds" in row)
+    assert rows[0]["disk_mib_s"] > 0
+    if load == "million-queues":
+        assert [row["count"] for row in rows[:3]] == [100_000, 1000, 20_000]
+        assert rows[0]["asked_per_second"] == 1_111_111
+    else:
+        assert rows[0]["asked_mib_s"] == 275.0
+    assert list(tmp_path.iterdir()) == []
+    run("log", "bench", "--load", "another", code=2)
+    run("log", "bench", "--load", load, "--scale", "2", code=2)

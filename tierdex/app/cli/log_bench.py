@@ -2,7 +2,7 @@
 
 It needs nothing but the package. The comparisons with other logs are `make bench` of the repository.
 
-Depends on bench, options, output and log_service.
+Depends on bench, log_loads, opening, options, output and log_service.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.bench import measured
+from tierdex.app.cli.opening import parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.errors import InvalidRequestError
@@ -23,6 +24,10 @@ _BATCH = 10_000
 _SINGLES = 200
 _READ = 10
 _TOPIC = "bench"
+_LOAD_COLUMNS = (
+    "what", "count", "seconds", "limit_s", "per_second", "asked_per_second", "mib_s", "asked_mib_s",
+    "disk_mib_s", "of_asked", "of_disk",
+)  # fmt: skip
 
 
 def bench(
@@ -32,9 +37,29 @@ def bench(
     folder: Annotated[
         Path | None, typer.Option(help="Folder on the disk to measure (default: a temporary one).")
     ] = None,
+    load: Annotated[
+        str | None,
+        typer.Option(
+            help="Run one of the two seed loads instead: million-queues or strict-offsets."
+        ),
+    ] = None,
+    scale: Annotated[float, typer.Option(help="The part of the load, above 0, at most 1.")] = 0.001,
+    store: options.Store = None,
     output: options.Output = Form.TABLE,
+    setting: options.Set = None,
 ) -> None:
-    """Measure batches, single durable appends and reads, in a folder that is removed again."""
+    """Measure batches, single durable appends and reads, in a folder that is removed again.
+
+    With --load: 2 G messages of 58 B in a million queues, or 40 threads that write at `disk` and read;
+    scaled, beside what the original asked and what this disk can do. --store says where files are published.
+    """
+    if load is not None:
+        from tierdex.app.cli.log_loads import Load, run_load
+
+        with tempfile.TemporaryDirectory(dir=folder) as data:
+            rows = run_load(load, Load(Path(data), scale, store, parse_settings(setting)))
+        write_rows(output, rows, _LOAD_COLUMNS)
+        return
     if messages < _BATCH or size < 1 or queues < 1:
         raise InvalidRequestError(
             f"at least {_BATCH} messages, 1 byte, 1 queue", field="--messages"
