@@ -334,3 +334,19 @@ def test_scrubber_drops_a_damaged_sidecar_and_the_next_read_fetches_it(world):
     world.look(log)
     assert world.store.calls("get") > gets
     assert world.disk.exists(path)
+
+
+def test_kept_copies_are_merged_without_a_get_and_the_merged_file_is_kept(world):
+    log = world.open(keep_local_bytes=1 << 20, **FOUR)
+    for number in range(4):
+        publish_file(world, log, number)
+    gets = world.store.calls("get")
+    assert merge(log)
+    assert world.store.calls("get") == gets
+    [row] = log_rows(world)
+    world.look(log)
+    kept = [
+        name for name in world.disk.list_folder(DATA / "log/uploaded") if name.endswith(".kept")
+    ]
+    assert [name for name in kept if row.uuid.hex() in name] == kept
+    assert len(kept) == 1

@@ -98,6 +98,11 @@ class KeptCopies:
             self.forget(row.uuid)
         return not faults
 
+    def has(self, uuid: bytes) -> bool:
+        """Say whether a copy is here."""
+        with self._lock:
+            return uuid in self._kept
+
     def take(self, handle: FileHandle) -> bool:
         """Keep the local file of one that was published and noted, if there is room. Raises OSError."""
         assert self._paths is not None

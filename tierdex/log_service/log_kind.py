@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.committer import Committer
     from tierdex.log_service.forgotten_messages import ForgottenRecord
+    from tierdex.log_service.kept_copies import KeptCopies
     from tierdex.log_service.log_file import GroupedLogFile
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.next_journal import NextJournal
@@ -226,6 +227,11 @@ class LogKind:
         """What publication and work on published files need: of a log with an index."""
         assert self.components is not None, "a log without an index publishes nothing"
         return self.components
+
+    @property
+    def copies(self) -> KeptCopies:
+        """Local copies of published files."""
+        return self._tier.copies
 
     def passes_over(self, handle: FileHandle) -> bool:
         """Say whether a file is damaged: it stays, and what follows does not wait for it for ever."""

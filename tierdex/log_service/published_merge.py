@@ -5,7 +5,8 @@
     1 upload     under a fresh name: no reader sees it; an orphan for garbage collection after a crash
     2 commit     one row in place of the sources' rows: durable, and visible to every reader in one step
     3 sidecar    kept, cut from the file that lies here
-    4 table      what the manifest lists now
+    4 table      what the manifest lists now: kept copies of the sources go
+    5 keep       the merged file's copy, where all of its sources had one; else it goes
 
 The sources' objects stay for the grace time, for readers that planned before. The row names them all as
 `parts`, with the journals in them, so nobody takes these for lost. Depends on compactor, lifecycle and the
@@ -37,7 +38,7 @@ def publish_merged(kind: LogKind, path: Path, group: Sequence[FileHandle]) -> in
 
     Raises what the store raises, FencedError, and ConflictError when a source is no longer listed.
     """
-    components, newest = kind.publishing, group[-1]
+    components, copies, newest = kind.publishing, kind.copies, group[-1]
     node = components.claim.get()
     merged = open_grouped(components.filesystem, newest.node, newest.number, path)
     try:
@@ -47,9 +48,12 @@ def publish_merged(kind: LogKind, path: Path, group: Sequence[FileHandle]) -> in
         row = replace(row, parts=_parts_of(group), schema=_schema_of(row, group[0].row))
         node.merge(row, [handle.uuid for handle in group])
         components.keep_sidecar(row, kind.sidecar(merged))
+        were_kept = all(copies.has(handle.uuid) for handle in group)
+        components.show_manifest()
+        if were_kept:
+            copies.take(merged)
     finally:
         merged.release()
-    components.show_manifest()
     return row.bytes
 
 

@@ -99,9 +99,7 @@ class Tier:
     @property
     def store(self) -> Store:
         """The store. Raises UnavailableError before one is bound."""
-        if self.tails.store is None:
-            raise UnavailableError("the log has no store yet: it is being opened")
-        return self.tails.store
+        return self.tails.reached_store()
 
     def bind(self, store: Store) -> Shelf:
         """Fetch from `store` from here on; return where what it lists is shown."""
