@@ -137,8 +137,8 @@ def _million_queues(load: Load) -> list[dict[str, Any]]:
             fifth = chosen.permutation(queues)[: max(1, queues // 5)].tolist()
             for first in range(0, len(fifth), _WHOLE_QUEUES):
                 places = [(_TOPIC, queue, 0) for queue in fifth[first : first + _WHOLE_QUEUES]]
-                limits = {"max_count": per_queue, "max_bytes": 1 << 30}
-                for place, answer in zip(places, log.read_many(places, **limits), strict=True):
+                answers = log.read_many(places, max_count=per_queue, max_bytes=1 << 30)
+                for place, answer in zip(places, answers, strict=True):
                     _compare_all(answer.batch.bodies, place[1], per_queue)
 
         checked = _row("check one of every queue", queues, queues * _BODY_BYTES, _seconds(check))
