@@ -121,6 +121,13 @@ def test_point_read_sends_one_request_for_its_page(big, reading):
     assert big.store.asked[0][2] < 2 * BODY
 
 
+def test_points_are_no_reader_even_where_one_begins_behind_another(big, reading):
+    for offset in (100, 101, 102, 50, 51):
+        reading.read("q", 0, offset, max_count=1)
+    assert big.requests == 5
+    assert all(length < 2 * BODY for _, _, length in big.store.asked)
+
+
 def test_key_to_body_sends_two_requests(big, reading):
     (found,) = reading.get("q", key="k3", max_count=1)
     assert found.body == big.body[15]

@@ -312,7 +312,8 @@ class LogReads:
                 missing.append(damage)
             if collected.next_offset < part.extent.next_offset:
                 break  # a limit, or damage
-        if _is_published_from(held, collected.next_offset):
+        reads_on = limits.max_count > 1 or limits.group is not None  # one message is a point
+        if reads_on and _is_published_from(held, collected.next_offset):
             reading.end(collected.next_offset)
         if collected.next_offset >= end or begin > at.offset:
             missing += self.quarantined()  # they may hold what comes next, or came before
