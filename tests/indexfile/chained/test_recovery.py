@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from tests.indexfile.chained_files import FILESYSTEM, key, make_file, make_part,
 from tests.indexfile.faulty_disk import FaultyFileSystem
 from tests.interrupting import interrupted_at
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.filesystem import make_durable_folder
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import batch_append
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.chained.reserved_blocks import RESERVE_STEP_MIN
+from tierdex.testing.simulated_disk import SimulatedFileSystem
+from tierdex.testing.simulated_file import PAGE
 
 SLOTS = 8
 ROWS_BEGIN = layout.rows_position(SLOTS)
@@ -117,6 +121,29 @@ def test_batch_behind_a_lost_one_does_not_come_back_when_the_lost_one_is_put_aga
     recovered.append([part, make_part(["hot"], first=102)])
     assert file.path.read_bytes()[row : row + 40] == lost  # the very same batch
     assert ChainedFile.open_for_reading(FILESYSTEM, file.path).published == recovered.published
+
+
+def test_batch_behind_a_lost_one_stays_away_after_another_power_cut():
+    """What ends with a page is synced with the zeroed record on the next one."""
+    folder, disk = Path("/data"), SimulatedFileSystem()
+    make_durable_folder(disk, folder)
+    file = make_file(folder / "file", slot_count=SLOTS, item_capacity=1000, filesystem=disk)
+    disk.sync_folder(folder)
+    count = PAGE // 40 * 5  # and 2 rows of the record and the topic's name: 512 are five pages
+    lost = make_part([f"k{n}" for n in range(count)])
+    file.append([lost])
+    boundary = file._used_bytes()
+    assert boundary % PAGE == 0
+    file.append([make_part(["behind"])])
+    disk = disk.crash(lambda effect: effect.position >= boundary)
+    with closing(ChainedFile.recover(disk, file.path)) as recovered:
+        assert recovered.item_count == 0
+        recovered.append([lost])
+        recovered.sync()
+        disk = disk.crash(lambda effect: False)
+    with closing(ChainedFile.recover(disk, file.path)) as again:
+        assert again.item_count == count
+        assert offsets_of(again, key("behind")) == []
 
 
 def test_batch_of_another_file_is_not_taken(batches, tmp_path):

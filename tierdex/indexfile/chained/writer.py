@@ -243,7 +243,10 @@ class ChainedWriter(ChainedReader):
             if not self._predecessor_synced:  # before any batch of this file counts as durable
                 self._mapping.sync(0, layout.HEADER_BYTES)
                 self._predecessor_synced = True
-            self._mapping.sync(begin, self.header.row_end(published) - begin)
+            # With the zeroed record behind: on a page of its own it may else be lost, and what a crash had
+            # cut off there goes on where the same bytes were written again.
+            end = self.header.row_end(published) + layout.BATCH_RECORD_BYTES
+            self._mapping.sync(begin, min(end, self.header.full_length) - begin)
         except OSError:
             self.suspect, self._proven = True, False
             raise
