@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.small_index import SmallIndex
+from tests.patience import PATIENCE_S
 from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.logs import make_logger
 from tierdex.log_service.message_log import MessageLog
+from tierdex.resolving.message_fetcher import MessageFetcher
+from tierdex.resolving.show_settings import ShowSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,13 +43,21 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessageLog]:
 
 
 @pytest.fixture(scope="module")
-def address(log: MessageLog, serve: Callable[[FastAPI], str]) -> str:
+def address(log: MessageLog, serve: Callable[[FastAPI], str]) -> Iterator[str]:
     index = SmallIndex()
     for offset in (0, 1):  # the second one is not what the log holds there
         index.put_batch(
             topic="orders", keys=["ORDER-1"], queue_id=0, offset=offset, size=1, timestamp=5
         )
-    return serve(create_app(index, ServerSettings(), log=log, logger=make_logger(io.BytesIO())))
+    index.put_batch(
+        topic="payments", keys=["ORDER-1"], queue_id=0, offset=9, size=1, timestamp=90_005
+    )
+    messages = MessageFetcher(None, ShowSettings(message_timeout=PATIENCE_S), log=log)
+    app = create_app(
+        index, ServerSettings(), log=log, messages=messages, logger=make_logger(io.BytesIO())
+    )
+    yield serve(app)
+    messages.close()
 
 
 def test_queue_is_shown_from_its_end_and_leafed_through(page: Page, address: str) -> None:
@@ -101,9 +114,53 @@ def test_message_stands_under_the_entry_that_found_it(page: Page, address: str) 
     under = page.locator(".message-of")
     expect(under).to_have_count(2)
     expect(under.filter(has_text=f'"id": {BIG}')).to_have_count(1)
-    expect(under.filter(has_text="does not hold the message")).to_have_count(1)
+    expect(under.filter(has_text="another key")).to_have_count(1)
+    shown = under.filter(has=page.get_by_role("button", name="hex"))
+    shown.get_by_role("button", name="hex").click()
+    expect(shown).to_contain_text("000000  7b 22 69 64")
+    shown.get_by_role("button", name="raw").click()
+    expect(shown).to_contain_text(f'{{"id":{BIG},"lines":[{{"n":1}},{{}}]}}')
     page.get_by_role("link", name="In its queue").click()
     expect(page.locator("#messages tbody tr").first).to_contain_text("ORDER-1")
+
+
+def test_journey_shows_messages_side_by_side_with_the_time_between(
+    page: Page, address: str
+) -> None:
+    page.goto(f"{address}#lookup?topic=orders&key=ORDER-1")
+    page.get_by_role("link", name="Journey").last.click()
+    stops = page.locator(".journey > li")
+    expect(stops).to_have_count(3)
+    expect(stops.last).to_contain_text("payments")
+    expect(stops.last).to_contain_text("+ 1 min 30 s")
+    expect(stops.filter(has_text=f'"id": {BIG}')).to_have_count(1)
+    expect(page.locator(".journey-line .stop")).to_have_count(3)
+    assert "#journey?key=ORDER-1" in page.url
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Save as JSON").click()
+    saved = json.loads(Path(saving.value.path()).read_text())
+    assert saved["duration_ms"] == 90_000
+    assert [entry["topic"] for entry in saved["entries"]] == ["orders", "orders", "payments"]
+
+
+def test_keys_search_walk_and_open_and_a_lookup_is_kept(page: Page, address: str) -> None:
+    page.goto(f"{address}#lookup?topic=orders&key=ORDER-1")
+    under = page.locator(".message-of")
+    expect(under).to_have_count(2)
+    page.locator("#answer-title").click()
+    page.keyboard.press("/")
+    expect(page.locator("#key")).to_be_focused()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(under.nth(0)).to_be_visible()
+    expect(under.nth(1)).to_be_hidden()
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.reload()
+    expect(page.locator("#saved-lookups a")).to_have_text("orders / ORDER-1")
+    page.get_by_role("button", name="Forget orders / ORDER-1").click()
+    expect(page.locator("#saved-lookups a")).to_have_count(0)
 
 
 def test_service_without_a_log_says_so_and_shows_entries_alone(

@@ -4,6 +4,8 @@ import { ApiError, get, readKey, writeKey } from "./api.js";
 import { CompactionView } from "./compaction.js";
 import { byId } from "./dom.js";
 import { FilesView } from "./files.js";
+import { JourneyView } from "./journey.js";
+import { watchKeyboard } from "./keyboard.js";
 import { readLink, VIEWS } from "./link.js";
 import { Lookup } from "./lookup.js";
 import { MessagesView } from "./messages.js";
@@ -12,6 +14,7 @@ const ZONE_NAME = "tierdex-zone";
 
 const seams = { zone: () => byId("zone").value, wantKey };
 const lookup = new Lookup(seams);
+const journey = new JourneyView(seams);
 const messages = new MessagesView(seams);
 const files = new FilesView(seams);
 const compaction = new CompactionView(seams);
@@ -25,10 +28,12 @@ function open() {
     else link.removeAttribute("aria-current");
   }
   document.title = `${view[0].toUpperCase()}${view.slice(1)} · Tierdex`;
+  if (view !== "journey") journey.close();
   if (view !== "messages") messages.close();
   if (view !== "files") files.close();
   if (view !== "compaction") compaction.close();
   if (view === "lookup") lookup.show(parameters);
+  if (view === "journey") journey.open(parameters);
   if (view === "messages") messages.open(parameters);
   if (view === "files") files.open(parameters);
   if (view === "compaction") compaction.open();
@@ -56,7 +61,7 @@ function watchZone() {
   byId("zone").value = before = localStorage.getItem(ZONE_NAME) === "local" ? "local" : "utc";
   byId("zone").addEventListener("change", () => {
     localStorage.setItem(ZONE_NAME, byId("zone").value);
-    for (const view of [lookup, messages, files, compaction]) view.zoneChanged(before);
+    for (const view of [lookup, journey, messages, files, compaction]) view.zoneChanged(before);
     before = byId("zone").value;
   });
 }
@@ -72,6 +77,7 @@ async function showVersion() {
 
 watchKey();
 watchZone();
+watchKeyboard();
 byId("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the fragment is the query's: move the focus without it
   byId("main").focus();

@@ -1,53 +1,39 @@
-// The message itself under each found entry, where the service keeps messages: one request an entry, a few at a
-// time, and no word where there is no log.
+// The message under each found entry: the same lookup once more, with `message=true`, when the entries stand
+// already. A service that shows no messages, or not to this key, leaves the entries as they are.
 
 import { ApiError, get } from "./api.js";
 import { element } from "./dom.js";
 import { writeLink } from "./link.js";
-import { bodyView, bytesOf } from "./message_body.js";
+import { messageDrawer } from "./message_drawer.js";
 
-const AT_ONCE = 4;
-let hasLog = null; // of this service: not known yet
-
-/** Put the message of each entry below its row in `table`; `query` says by what they were found. */
-export async function showMessages(table, entries, query) {
-  if (hasLog === false) return;
-  const rows = [...table.querySelectorAll("tbody tr")];
-  const waiting = entries.map((entry, place) => ({ entry, row: rows[place] }));
-  const work = async () => {
-    for (let next = waiting.shift(); next && hasLog !== false && table.isConnected; next = waiting.shift()) {
-      await showMessage(next.row, next.entry, query);
-    }
-  };
-  await showFirst(waiting, query);
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
-}
-
-/** Show the first message alone: it tells whether there is a log at all. */
-async function showFirst(waiting, query) {
-  const first = waiting.shift();
-  if (first) await showMessage(first.row, first.entry, query);
-}
-
-async function showMessage(row, entry, query) {
-  if (entry.queue_id === null || entry.offset === null) return;
-  const place = { topic: entry.topic, queue_id: entry.queue_id, offset: entry.offset };
+/** Return {found, note}: the messages by the places of their entries; `parameters` are those that found them. */
+export async function fetchMessages(parameters) {
   try {
-    const { messages, missing } = await get("v1/messages", { ...place, max_count: 1, encoding: "base64" });
-    hasLog = true;
-    row.after(element("tr", { class: "message-of" }, element("td", { colspan: row.children.length }, content(messages[0], missing, entry, query))));
+    const { entries } = await get("v1/entries", { ...parameters, message: "true" });
+    return { found: new Map(entries.map((entry) => [placeOf(entry), entry.message])), note: null };
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    if (error.status === 404) hasLog = false;
-    else row.after(element("tr", { class: "message-of" }, element("td", { colspan: row.children.length }, error.message)));
+    const note = error.status === 403 ? "Messages need a key of the scope message." : null;
+    return { found: new Map(), note };
   }
 }
 
-function content(message, missing, entry, query) {
-  if (missing.length) return `The message cannot be read: ${missing[0].file}: ${missing[0].reason}`;
-  const isIt = message && String(message.offset) === String(entry.offset)
-    && (query.message_id ? message.message_id === query.message_id : message.keys.includes(query.key));
-  if (!isIt) return element("span", { class: "quiet" }, "This service's log does not hold the message.");
-  const link = writeLink("messages", { topic: entry.topic, queue_id: entry.queue_id, offset: entry.offset });
-  return [bodyView(bytesOf(message.body, message.encoding), "json"), element("a", { href: link }, "In its queue")];
+/** Put the messages below the rows of their entries in `table`. */
+export function drawMessages(table, entries, { found, note }) {
+  if (!table.isConnected) return;
+  if (note && !table.parentNode.querySelector(".message-note")) table.after(element("p", { class: "quiet message-note" }, note));
+  const rows = [...table.querySelectorAll("tbody tr:not(.message-of)")];
+  entries.forEach((entry, number) => {
+    const message = found.get(placeOf(entry));
+    if (message && !rows[number].nextElementSibling?.classList.contains("message-of")) addDrawer(rows[number], entry, message);
+  });
+}
+
+function addDrawer(row, entry, message) {
+  const link = message.where?.startsWith("the message log") ? writeLink("messages", { topic: entry.topic, queue_id: entry.queue_id, offset: entry.offset }) : null;
+  row.after(element("tr", { class: "message-of" }, element("td", { colspan: row.children.length }, messageDrawer(message, link))));
+}
+
+function placeOf(entry) {
+  return [entry.topic, entry.queue_id, entry.offset, entry.timestamp, entry.file_id, JSON.stringify(entry.location ?? null, (_, each) => (typeof each === "bigint" ? String(each) : each))].join("\n");
 }

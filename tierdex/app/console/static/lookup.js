@@ -7,10 +7,11 @@
 import { ApiError, NewestRequest } from "./api.js";
 import { byId, element, showNote } from "./dom.js";
 import { explainView } from "./explain.js";
-import { showMessages } from "./found_messages.js";
-import { isQuery, readLink, writeQuery } from "./link.js";
+import { drawMessages, fetchMessages } from "./found_messages.js";
+import { isQuery, readLink, writeLink, writeQuery } from "./link.js";
 import { nothingFound } from "./nothing_found.js";
 import { completenessBanner, entriesTable } from "./results.js";
+import { saveLookup, showSavedLookups } from "./saved_lookups.js";
 import { plural, formatMilliseconds } from "./format.js";
 import { formatTime, parseTime, zoneName } from "./times.js";
 
@@ -31,6 +32,7 @@ export class Lookup {
     byId("lookup-form").addEventListener("submit", (event) => this.#submit(event));
     this.#watchTabs();
     for (const name of ["begin", "end"]) this.#watchTime(name);
+    showSavedLookups();
   }
 
   /** Fill the form from a link's parameters and run the query that they make. */
@@ -131,7 +133,8 @@ export class Lookup {
       const answer = await this.request.get("v1/entries", { ...parameters, cursor, explain: explain === "0" ? null : "true" });
       const milliseconds = performance.now() - started;
       const isEmpty = cursor === null && !answer.entries.length;
-      this.pages.push({ answer, milliseconds, topics: isEmpty ? await this.#topics() : null });
+      const messages = answer.entries.length ? fetchMessages({ ...parameters, cursor }) : null;
+      this.pages.push({ answer, milliseconds, messages, topics: isEmpty ? await this.#topics() : null });
       this.#draw(cursor !== null);
     } catch (error) {
       if (error.name === "AbortError") return; // a newer query, or none, took its place
@@ -166,15 +169,26 @@ export class Lookup {
       "div", { class: "answer-head" },
       element("h2", { id: "answer-title" }, entries.length ? count : "No entry"),
       element("span", { class: "quiet" }, `answered in ${formatMilliseconds(milliseconds)}`),
+      element("button", { type: "button", class: "quiet-button", on: { click: () => saveLookup(location.hash) } }, "Save"),
       element("button", { type: "button", class: "quiet-button", on: { click: copyLink } }, "Copy link"),
+      this.query.key ? element("a", { href: writeLink("journey", { key: this.query.key }) }, "Journey") : null,
     );
     byId("answer").replaceChildren(
       isNothing ? nothingFound(this.query, answer, topics, this.zone()) : completenessBanner(answer, this.zone()),
       head, ...(entries.length ? [entriesTable(entries, this.zone())] : []), ...(answer.next_cursor ? [more] : []),
     );
-    if (entries.length) showMessages(byId("entries"), entries, this.query);
+    if (entries.length) this.#showMessages(byId("entries"));
     byId("explain-view").replaceChildren(...(answer.explain ? [explainView(answer.explain)] : []));
     if (isNextPage) byId("next-page")?.focus();
+  }
+
+  /** Put messages under the rows as they come, page by page. */
+  async #showMessages(table) {
+    for (const [place, { messages }] of this.pages.entries()) {
+      const found = await messages;
+      const entries = this.pages.slice(0, place + 1).flatMap(({ answer }) => answer.entries);
+      if (found) drawMessages(table, entries, found);
+    }
   }
 
   #showError(error) {

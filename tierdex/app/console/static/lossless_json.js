@@ -23,6 +23,18 @@ export function parseNumber(source) {
   return INTEGER.test(source) && !Number.isSafeInteger(number) ? BigInt(source) : number;
 }
 
+/** Return the JSON text of a value, set out in lines; a BigInt is written as the integer that it is. */
+export function writeJson(value, line = "\n") {
+  if (typeof value === "bigint") return String(value);
+  if (value === null || typeof value !== "object") return JSON.stringify(value ?? null);
+  const inner = `${line}  `;
+  const parts = Array.isArray(value)
+    ? value.map((each) => writeJson(each, inner))
+    : Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${writeJson(each, inner)}`);
+  const [open, close] = Array.isArray(value) ? "[]" : "{}";
+  return parts.length ? `${open}${inner}${parts.join(`,${inner}`)}${line}${close}` : open + close;
+}
+
 class Reader {
   constructor(text) {
     this.text = text;

@@ -1,0 +1,62 @@
+// One message as people read it: decoded, raw or in hex, with what was undone and what is masked; or, in the
+// service's words, why there is none.
+
+import { element } from "./dom.js";
+import { bodyView, bytesOf } from "./message_body.js";
+
+const TABS = { json: "JSON", raw: "raw", hex: "hex" };
+const WITHOUT = {
+  gone: "Gone from the log", mismatch: "Not shown", unavailable: "The log does not answer", too_large: "Too long",
+  withheld: "Withheld", unresolved: "No message",
+};
+
+/** Return a message of an answer (`message=true`) as an element; `link` leads to its queue. */
+export function messageDrawer(message, link = null) {
+  if (message.outcome !== "shown") {
+    return element("p", { class: "quiet drawer", "data-outcome": message.outcome }, `${WITHOUT[message.outcome] ?? message.outcome}: ${message.reason ?? ""}`);
+  }
+  const holder = element("div", {});
+  const tabs = Object.keys(TABS).map((tab) => element(
+    "button", { type: "button", class: "quiet-button", "data-tab": tab, on: { click: () => show(tab) } }, TABS[tab],
+  ));
+  const show = (tab) => {
+    for (const button of tabs) button.setAttribute("aria-pressed", String(button.dataset.tab === tab));
+    holder.replaceChildren(contentOf(message, tab));
+  };
+  show("json");
+  const said = [
+    message.where, message.reason, message.decoded.length ? `decoded: ${message.decoded.join(", ")}` : null,
+    message.masked.length ? `masked: ${message.masked.join(", ")}` : null,
+  ].filter(Boolean);
+  const parts = [message.key === null ? null : ["key", message.key], ...message.headers.map(({ name, value }) => [name, value])].filter(Boolean);
+  return element(
+    "div", { class: "drawer", "data-outcome": "shown" },
+    element(
+      "div", { class: "drawer-head" }, tabs,
+      element("button", { type: "button", class: "quiet-button", on: { click: (event) => copy(event.currentTarget, holder) } }, "Copy"),
+      link ? element("a", { href: link }, "In its queue") : null,
+      element("span", { class: "quiet" }, said.join(" · ")),
+    ),
+    parts.length ? element("p", { class: "quiet code" }, parts.map(([name, value]) => `${name}: ${textOf(value, message.encoding)}`).join(" · ")) : null,
+    holder,
+  );
+}
+
+function contentOf(message, tab) {
+  if (message.body === null) return element("span", { class: "quiet" }, "no value");
+  if (tab === "json" && message.text !== null) return bodyView(new TextEncoder().encode(message.text), message.form === "json" ? "json" : "text");
+  return bodyView(bytesOf(message.body, message.encoding), tab === "hex" ? "hex" : "text");
+}
+
+function textOf(value, encoding) {
+  return new TextDecoder().decode(bytesOf(value, encoding));
+}
+
+async function copy(button, holder) {
+  try {
+    await navigator.clipboard.writeText(holder.textContent);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Select and copy it"; // browsers allow the clipboard on https and localhost only
+  }
+}
