@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.patience import PATIENCE_S
 from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.client.remote import Client
+from tierdex.clock import ManualClock
+from tierdex.log_service.fetched_ranges import FetchedRanges, ObjectRange
 from tierdex.log_service.read_ahead import STEP_BYTES
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
@@ -20,6 +23,7 @@ from tierdex.testing.faulty_store import Fault, FaultyStore
 MIB = 1 << 20
 _SOURCE = random.Random(1)
 BODY = 16 << 10
+FEW = 8
 
 
 class CountedStore(FaultyStore):
@@ -69,13 +73,13 @@ class World(KeyedWorld):
 
 @pytest.fixture(scope="module")
 def big():
-    """A world with 5 MiB in queue 0, and 256 KiB in each of 12 others."""
+    """A world with 4.25 MiB in queue 0, and FEW messages in each of 12 others."""
     world = World()
-    log = world.open(journal_bytes=12 * MIB, max_message_bytes=64 << 10, page_cache_bytes=0)
-    body = [_SOURCE.randbytes(BODY) for _ in range(5 * 64)]
+    log = world.open(journal_bytes=8 * MIB, max_message_bytes=64 << 10, page_cache_bytes=0)
+    body = [_SOURCE.randbytes(BODY) for _ in range(17 * 16)]
     log.append_batch(topic="q", queue_id=0, body=body)
     for queue_id in range(1, 13):
-        log.append_batch(topic="q", queue_id=queue_id, body=body[:16], keys=[f"k{queue_id}"] * 16)
+        log.append_batch(topic="q", queue_id=queue_id, body=body[:FEW], keys=[f"k{queue_id}"] * FEW)
     log.roll()
     log.run_compaction()
     log.index.roll()
@@ -104,7 +108,7 @@ def test_replay_of_a_queue_sends_one_request_for_each_4_mib(big, reading):
     assert [m.body for m in reading.reader("q", 0)] == big.body
     assert big.requests <= 1 + len(big.body) * BODY / STEP_BYTES
     big.store.asked.clear()
-    assert sum(len(m.body) for m in reading.reader("q", 7)) == 16 * BODY
+    assert sum(len(m.body) for m in reading.reader("q", 7)) == FEW * BODY
     assert big.requests == 1
 
 
@@ -116,7 +120,7 @@ def test_replay_over_http_sends_as_few_requests(big, reading):
 
 
 def test_point_read_sends_one_request_for_its_page(big, reading):
-    assert reading.read("q", 0, 300, max_count=1).messages[0].body == big.body[300]
+    assert reading.read("q", 0, 200, max_count=1).messages[0].body == big.body[200]
     assert big.requests == 1
     assert big.store.asked[0][2] < 2 * BODY
 
@@ -130,7 +134,7 @@ def test_points_are_no_reader_even_where_one_begins_behind_another(big, reading)
 
 def test_key_to_body_sends_two_requests(big, reading):
     (found,) = reading.get("q", key="k3", max_count=1)
-    assert found.body == big.body[15]
+    assert found.body == big.body[FEW - 1]
     assert big.requests == 2
 
 
@@ -163,7 +167,7 @@ def test_window_halves_when_what_was_fetched_is_not_read_in_time(big, reading):
 
 def test_what_was_read_goes_after_ten_seconds(big, reading):
     list(reading.reader("q", 1))
-    assert held(reading) >= 16 * BODY
+    assert held(reading) >= FEW * BODY
     reading._components.seams.clock.advance(9)
     list(reading.reader("q", 1))
     assert big.requests == 1
@@ -186,7 +190,7 @@ def test_request_under_way_is_shared_by_all_who_want_its_pages(big, reading):
     try:
         threads[0].start()
         big.store.wait_for(1)
-        threads += [threading.Thread(target=read, args=(number,)) for number in range(3, 7)]
+        threads += [threading.Thread(target=read, args=(number,)) for number in range(3, FEW)]
         for thread in threads[1:]:
             thread.start()
     finally:
@@ -194,8 +198,8 @@ def test_request_under_way_is_shared_by_all_who_want_its_pages(big, reading):
         for thread in threads:
             thread.join(PATIENCE_S)
         big.store.gate = None
-    assert len(found["all"]) == 16
-    assert all(found[n][0].body == big.body[n] for n in range(3, 7))
+    assert len(found["all"]) == FEW
+    assert all(found[n][0].body == big.body[n] for n in range(3, FEW))
     assert big.requests == 1
 
 
@@ -217,7 +221,7 @@ def test_readers_of_many_queues_share_the_budget_and_none_starves(big, caplog):
                 assert message.body == big.body[message.offset]
                 counts[queue_id] += 1
             most = max(most, held(log))
-    assert counts == {0: len(big.body)} | dict.fromkeys(range(1, 13), 16)
+    assert counts == {0: len(big.body)} | dict.fromkeys(range(1, 13), FEW)
     assert most <= budget
     assert big.requests < sum(counts.values()) / 4  # fewer than polls: all are read ahead
     assert "again" not in caplog.text  # nothing was cut
@@ -267,3 +271,39 @@ def test_bytes_that_arrive_damaged_are_fetched_once_more_and_then_named(fault):
     assert [m.body for m in answer.messages] == body[: len(answer)]
     assert len(answer) < len(body)
     assert [each.offset for each in answer.missing] == [len(answer)]
+
+
+def test_interrupted_request_is_asked_anew_by_those_who_waited_for_it():
+    row = SimpleNamespace(uuid=b"u", object_key="o")
+    begun, go, calls = threading.Event(), threading.Event(), []
+
+    def get(_row, position, length):
+        calls.append(position)
+        if len(calls) == 1:
+            begun.set()
+            go.wait(PATIENCE_S)
+            raise KeyboardInterrupt
+        return bytes(length)
+
+    ranges = FetchedRanges(ManualClock(), MIB, get)
+    wanted = ObjectRange(row, 10, 20)
+    raised, found = [], []
+
+    def interrupted():
+        try:
+            ranges.read(wanted)
+        except KeyboardInterrupt as error:
+            raised.append(error)
+
+    first = threading.Thread(target=interrupted)
+    first.start()
+    assert begun.wait(PATIENCE_S)
+    second = threading.Thread(target=lambda: found.append(ranges.read(wanted)))
+    second.start()
+    go.set()
+    for thread in (first, second):
+        thread.join(PATIENCE_S)
+    assert len(raised) == 1
+    assert [bytes(data) for data, _ in found] == [bytes(10)]
+    assert calls == [10, 10]
+    assert ranges.held_bytes == 10
