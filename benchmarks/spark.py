@@ -6,6 +6,7 @@
   bring rows to Python and back, without any work done
 * bulk lookup of every 20th key in 10 files, against Spark joining the same keys with the same
   entries in Parquet
+* a full scan of a published message log, against one of the same rows as Parquet with zstd
 
 20 M entries, 1 M in the quick run, where most is Spark's start; the rows say which. Warm session,
 alternating order, median of the rounds; the cold first run is reported beside it.
@@ -14,6 +15,7 @@ alternating order, median of the rounds; the cold first run is reported beside i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import platform
 import shutil
 import statistics
@@ -22,7 +24,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from benchmarks.measure import Row
+from tierdex import MessageLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +37,10 @@ if TYPE_CHECKING:
 ITEMS = 20_000_000
 QUICK_ITEMS = 1_000_000
 ITEMS_A_KEY = 20
+MESSAGES = 4_000_000
+QUICK_MESSAGES = 400_000
+LOG_ROUNDS = 5
+LOG_FILES = 4  # of alike size: Spark's cost a task is a tenth of a second of CPU
 FILES = 10  # each from a file of the source, which Spark reads as a whole or with another whole one
 ROUNDS = 3
 TARGET = 12
@@ -63,9 +72,22 @@ def measure(folder: Path, items: int) -> list[Row]:
         source = make_entries(spark, folder, items)
         rows += builds(spark, folder, source, items)
         rows += lookups(spark, folder, source, items)
+        rows += log_scans(spark, folder, QUICK_MESSAGES if items < ITEMS else MESSAGES)
     finally:
         spark.stop()
     return rows
+
+
+def measure_log(folder: Path, count: int) -> list[Row]:
+    """Return the rows of the log's scan alone."""
+    from tierdex.pipeline import make_session
+
+    spark = make_session("local[2]", name="tierdex-bench", conf={"spark.driver.memory": "4g"})
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        return log_scans(spark, folder, count)
+    finally:
+        spark.stop()
 
 
 def make_entries(spark: Any, folder: Path, items: int) -> str:
@@ -177,6 +199,91 @@ def lookups(spark: Any, folder: Path, source: str, items: int) -> list[Row]:
     ]
 
 
+def log_scans(spark: Any, folder: Path, count: int) -> list[Row]:
+    """Compare a full scan of a log with one of the same rows as Parquet, codec zstd, in turns."""
+    url = f"file://{folder}/log-store"
+    body_bytes = make_log(folder, url, count)
+    scan = spark.read.format("tierdex-log").load(url)
+    parquet = str(folder / "messages.parquet")
+    scan.write.option("compression", "zstd").parquet(parquet)
+    same = spark.read.parquet(parquet)
+    assert same.count() == count
+    seconds: dict[str, list[float]] = {"log": [], "parquet": []}
+
+    def read(name: str, frame: Any) -> Callable[[], None]:
+        def step() -> None:
+            before = cpu_seconds()
+            frame.write.format("noop").mode("overwrite").save()
+            seconds[name].append(cpu_seconds() - before)
+
+        return step
+
+    steps = {"parquet": read("parquet", same), "log": read("log", scan)}
+    cold = timed(steps["log"])
+    timed(steps["parquet"])
+    for taken in seconds.values():
+        taken.clear()
+    best, median = alternate_best(steps, LOG_ROUNDS)
+    cpu = {name: statistics.median(taken) for name, taken in seconds.items()}
+    title = f"Spark scan of {count / 1e6:g} M published messages of {body_bytes // count} bytes"
+    rate = {name: count / taken / 1e6 for name, taken in median.items()}
+    quickest = {name: count / taken / 1e6 for name, taken in best.items()}
+    return [
+        Row(
+            TARGET, title, "M/s", rate["log"], "zstd Parquet", rate["parquet"],
+            ratio=rate["log"] / rate["parquet"], limit=0.6, better=">=",
+        ),
+        Row(
+            TARGET, "  the best round of each", "M/s", quickest["log"], "zstd Parquet",
+            quickest["parquet"], ratio=quickest["log"] / quickest["parquet"], better="",
+        ),
+        Row(
+            TARGET, "  CPU of all of Spark's processes", "s", cpu["log"], "zstd Parquet",
+            cpu["parquet"], ratio=cpu["parquet"] / cpu["log"], better="",
+        ),
+        Row(TARGET, "  the first time, cold", "M/s", count / cold / 1e6),
+    ]  # fmt: skip
+
+
+def cpu_seconds() -> float:
+    """Return the CPU that the JVM and its Python processes have taken, those that ended included."""
+    import psutil
+
+    total = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            total += sum(process.cpu_times()[:4])
+    return total
+
+
+def make_log(folder: Path, url: str, count: int) -> int:
+    """Publish a log of orders as JSON under their key, on 64 queues; return the bytes of the bodies."""
+    step, total = 50_000, 0
+    journal_bytes = (count * 256 // LOG_FILES >> 20) + 1 << 20
+    with MessageLog.open(
+        folder / "log", store=url, journal_bytes=journal_bytes, background=False
+    ) as log:
+        for first in range(0, count, step):
+            numbers = np.arange(first, min(first + step, count))
+            mixed = (numbers * 0x9E3779B1) & 0xFFFFFFFF
+            bodies = [
+                b'{"order":"ORDER-%d","customer":"C-%08x","lines":[{"sku":"%05d","count":%d,"price":%d.%02d},'
+                b'{"sku":"%05d","count":1,"price":%d.99}],"currency":"EUR","status":"paid","note":"%08x"}'
+                % (n, m, m % 99991, m % 7 + 1, m % 311, m % 97, m % 8191, m % 53, m ^ 0x5BD1E995)
+                for n, m in zip(numbers.tolist(), mixed.tolist(), strict=True)
+            ]
+            total += sum(map(len, bodies))
+            log.append_batch(
+                topic="orders", queue_id=(numbers % 64).astype(np.int32), body=bodies,
+                keys=[f"ORDER-{n}" for n in numbers.tolist()], timestamp=1_700_000_000_000 + numbers,
+                durability="os",
+            )  # fmt: skip
+        log.flush("disk")
+        log.roll()
+        log.run_compaction()
+    return total
+
+
 def timed(step: Callable[[], None]) -> float:
     begin = time.perf_counter()
     step()
@@ -185,25 +292,38 @@ def timed(step: Callable[[], None]) -> float:
 
 def alternate(steps: dict[str, Callable[[], None]]) -> dict[str, float]:
     """Return the median seconds of each step; every round runs them in another order."""
+    return alternate_best(steps, ROUNDS)[1]
+
+
+def alternate_best(
+    steps: dict[str, Callable[[], None]], rounds: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the best and the median seconds of each step, in turns."""
     taken: dict[str, list[float]] = {name: [] for name in steps}
     names = list(steps)
-    for number in range(ROUNDS):
+    for number in range(rounds):
         # read back needs what build wrote, so only the beginning moves
         for name in names[number % len(names) :] + names[: number % len(names)]:
             taken[name].append(timed(steps[name]))
-    return {name: statistics.median(seconds) for name, seconds in taken.items()}
+    best = {name: min(seconds) for name, seconds in taken.items()}
+    return best, {name: statistics.median(seconds) for name, seconds in taken.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=ITEMS)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--messages", type=int, help="only the scan of a log of so many")
     arguments = parser.parse_args()
     print(platform.platform())
     with tempfile.TemporaryDirectory(prefix="tierdex-bench-", dir=arguments.folder) as folder:
         from benchmarks.bench import line_of
 
-        for row in measure(Path(folder), arguments.items):
+        if arguments.messages:
+            rows = measure_log(Path(folder), arguments.messages)
+        else:
+            rows = measure(Path(folder), arguments.items)
+        for row in rows:
             print(line_of(row), flush=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shlex
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def run_command(line, run_cli):
     result = CliRunner().invoke(make_cli(), arguments)
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def test_readme_and_page_name_the_versions_that_are_installed():
+    root = PAGE.parents[1]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for page in (PAGE, root / "README.md"):
+        assert [one for one in extras["spark"] if f"`{one}`" not in page.read_text()] == [], page
 
 
 def test_every_option_is_on_the_page():

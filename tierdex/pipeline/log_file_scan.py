@@ -58,6 +58,7 @@ class WantedMessages:
             self.starts[first] + directory["first_ordinal"][:-1], file.message_count
         )
         self.low, self.high = _wanted(file, listed, selection, self.queues)
+        self._forgotten = _forgotten(file, listed, self.queues, self.starts)
         self._before = np.concatenate([[0], np.cumsum(self.high - self.low)])
 
     @property
@@ -87,6 +88,19 @@ class WantedMessages:
         wanted = (mine["min_time"] <= selection.end) & (mine["max_time"] >= selection.begin)
         wanted &= np.diff(self.before(self.page_starts[first : last + 1])) > 0
         return np.flatnonzero(wanted) + first
+
+    def forget(self, columns: PageColumns) -> PageColumns:
+        """Return the messages as the log's own reads show them: forgotten ones are empty."""
+        gone = self._mask_of(self._forgotten, columns)
+        return columns.emptied(gone) if gone.any() else columns
+
+    def _mask_of(self, messages: np.ndarray, columns: PageColumns) -> np.ndarray:
+        """Return which messages of some pages are among `messages` (i8, sorted)."""
+        first = int(self.page_starts[columns.first_page])
+        low, high = np.searchsorted(messages, [first, first + len(columns)])
+        mask = np.zeros(len(columns), bool)
+        mask[messages[low:high] - first] = True
+        return mask
 
     def select(self, columns: PageColumns) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
         """Return (topic, queue_id and offset of each message; which are wanted, None: all).
@@ -156,11 +170,7 @@ class ChosenMessages(WantedMessages):
 
     def select(self, columns: PageColumns) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
         place, _ = super().select(columns)
-        first = int(self.page_starts[columns.first_page])
-        low, high = np.searchsorted(self._chosen, [first, first + len(columns)])
-        mask = np.zeros(len(columns), bool)
-        mask[self._chosen[low:high] - first] = True
-        return place, mask
+        return place, self._mask_of(self._chosen, columns)
 
 
 def _wanted(
@@ -175,6 +185,21 @@ def _wanted(
     low = np.clip(selection.begin_offset - firsts, 0, counts)
     high = np.where(is_wanted, np.clip(selection.end_offset - firsts, low, counts), low)
     return low, high
+
+
+def _forgotten(
+    file: GroupedFile, listed: ListedFile, queues: QueueRows, starts: np.ndarray
+) -> np.ndarray:
+    """Return the forgotten messages among the file's (i8, sorted)."""
+    found = [np.empty(0, np.int64)]
+    for name, queue_id, offsets in listed.places.queues():
+        key = (file.topics.find(name) << 32) | queue_id
+        queue = int(np.searchsorted(queues.keys, key))
+        if queue < len(queues) and int(queues.keys[queue]) == key:
+            ordinals = offsets - queues.first_offsets[queue]
+            is_here = (ordinals >= 0) & (ordinals < queues.counts[queue])
+            found.append(starts[queue] + ordinals[is_here])
+    return np.sort(np.concatenate(found))
 
 
 def topic_names(file: GroupedFile) -> list[bytes]:
@@ -214,6 +239,7 @@ def read_messages(
         place, mask = wanted.select(piece)
         if mask is not None and not mask.any():
             continue
+        piece = wanted.forget(piece)
         extras = ExtraColumns(piece, file.path) if needs_extras(columns) else None
         batch = arrays.batch(piece, extras, place)
         if mask is not None:

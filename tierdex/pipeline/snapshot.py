@@ -4,7 +4,7 @@ It is taken once, when the job is planned. The manifest numbers identify it; the
 the objects of files that leave the list meanwhile. Files that another node's merge replaced are
 left out.
 
-Depends on indexfile and lifecycle.
+Depends on filesystem, indexfile, lifecycle, log_service and logfile.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
+from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
 from tierdex.lifecycle.forgotten import (
     FORGOTTEN_NODE,
@@ -34,6 +36,9 @@ from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
 from tierdex.lifecycle.topic_set import may_hold
+from tierdex.log_service.carried_notes import FORGOTTEN, fetch_notes, row_of_notes
+from tierdex.log_service.forgotten_messages import ForgottenRecord
+from tierdex.logfile.forgotten import NOWHERE
 from tierdex.settings import load_settings
 
 if TYPE_CHECKING:
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
 
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.manifest import FileRef, ManifestState, Retention
+    from tierdex.logfile.forgotten import ForgottenPlaces
     from tierdex.storage_layer.base import Store
 
 _LOADS_AT_ONCE = 8
@@ -58,6 +64,7 @@ class ListedFile:
     rules: Retention = KEEP_FOR_EVER
     now_ms: int = 0
     forgotten: ForgottenEntries = NOTHING_FORGOTTEN
+    places: ForgottenPlaces = NOWHERE  # of forgotten messages, for a log file
 
     def remembered(self, file: CompactedFile, rows: np.ndarray) -> np.ndarray | None:
         """Return which rows (b1[n]) of the opened file are not forgotten; None: all."""
@@ -139,15 +146,37 @@ def take_log_snapshot(
             raise reading.error
     states = [reading.state for reading in readings]
     now_ms = SystemClock().now_ms()
-    return tuple(file for state in states for file in log_files_of(state, now_ms)), states
+    files = (
+        file
+        for state in states
+        if state.files_of(LOG_KIND)
+        for file in log_files_of(state, now_ms, read_places(store, state))
+    )
+    return tuple(files), states
 
 
-def log_files_of(state: ManifestState, now_ms: int) -> list[ListedFile]:
+def read_places(store: Store, state: ManifestState) -> ForgottenPlaces:
+    """Return the places of a node's messages that were forgotten, as its owner noted them in the store.
+
+    Raises what the store raises, CorruptFileError.
+    """
+    row = row_of_notes(state)
+    notes = {} if row is None else fetch_notes(store, row)
+    record = ForgottenRecord(LocalFileSystem(), Path())  # of a folder that is not here
+    record.take(notes.get(FORGOTTEN))
+    return record.places
+
+
+def log_files_of(
+    state: ManifestState, now_ms: int, places: ForgottenPlaces = NOWHERE
+) -> list[ListedFile]:
     """Return a node's log files, oldest first; none counts as older than those before it."""
     rows = sorted(state.files_of(LOG_KIND).values(), key=lambda row: row.number)
     sealed = accumulate((row.sealed_at_ms for row in rows), max)
     return [
-        ListedFile(state.node, replace(row, sealed_at_ms=sealed_ms), state.retention, now_ms)
+        ListedFile(
+            state.node, replace(row, sealed_at_ms=sealed_ms), state.retention, now_ms, places=places
+        )
         for row, sealed_ms in zip(rows, sealed, strict=True)
     ]
 

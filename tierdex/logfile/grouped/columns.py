@@ -6,7 +6,7 @@ Depends on errors, fileparts, kernels.page_columns, kernels.extra_columns, file 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -40,6 +40,24 @@ class PageColumns:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    def emptied(self, is_gone: np.ndarray) -> PageColumns:
+        """Return the messages with neither body nor extra where `is_gone` (b1) says so."""
+        body_ends, bodies = _emptied(self.body_ends, self.bodies, is_gone)
+        extra_ends, extras = _emptied(self.extra_ends, self.extras, is_gone)
+        return replace(
+            self, body_ends=body_ends, bodies=bodies, extra_ends=extra_ends, extras=extras
+        )
+
+
+def _emptied(
+    ends: np.ndarray, data: np.ndarray, is_gone: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    lengths = np.diff(ends)
+    kept = np.repeat(~is_gone, lengths)
+    fresh = np.zeros_like(ends)
+    np.cumsum(np.where(is_gone, 0, lengths), out=fresh[1:])
+    return fresh, np.ascontiguousarray(data[kept])
 
 
 def read_columns(file: GroupedFile, span: PageSpan, data: bytes) -> Iterator[PageColumns]:
