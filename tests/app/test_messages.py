@@ -481,7 +481,9 @@ def test_messages_for_later_have_no_offset_until_they_are_delivered(caller, topi
     assert found["timestamp"] >= soon
     hours = caller.get("/v1/timers").json()["hours"]
     assert hours == [{"begin": 4_102_444_800_000, "message_count": 2}]
-    assert "tierdex_log_held_messages 2.0" in caller.get("/metrics").text
+    metrics = caller.get("/metrics").text
+    assert "tierdex_log_held_messages 2.0" in metrics
+    assert "tierdex_log_forgettings 0.0" in metrics
     table = pa.table(
         {"topic": [topic] * 2, "queue_id": [0, 0], "body": [b"a", b"b"], "deliver_at": [None, 5]}
     )

@@ -193,6 +193,21 @@ def test_places_are_kept_as_bytes_and_joined():
     assert len(NOWHERE.joined(NOWHERE)) == 0
 
 
+def test_index_that_is_made_anew_knows_nothing_of_what_a_file_still_holds(world):
+    log = world.open()
+    fill(world, log)
+    log.forget("orders", key="SECRET")
+    log.close()
+    for folder in ("unsealed", "sealed", "compacted"):
+        for name in world.disk.list_folder(DATA / folder):
+            world.disk.unlink(DATA / folder / name)
+    log = world.open()
+    log.catch_up()
+    assert sorted(e.offset for e in log.index.query("orders", key="ALL").entries) == [0, 2, 3, 5]
+    assert log.index.query("orders", key="SECRET").entries == []
+    log.close()
+
+
 # -- bytes -----------------------------------------------------------------------------------------------
 
 

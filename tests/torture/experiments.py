@@ -23,6 +23,7 @@ from tests.torture import (
     fleet,
     forgery,
     forgetting,
+    forgotten_messages,
     http,
     interleaved_index,
     log_life,
@@ -261,6 +262,10 @@ EXPERIMENTS = (
     Experiment(
         "log-failing-calls", "system calls of a message log fail, once and for ever", "faults",
         log_life.fail_call, dose=2000, small_dose=8, minutes=8,
+    ),
+    Experiment(
+        "log-forget", "a message log that forgets, killed, cut off and failing at any call", "ends",
+        forgotten_messages.forget_around_a_stop, dose=5000, small_dose=2, minutes=10,
     ),
     Experiment(
         "false-matches", "collisions and absent keys", "lookups", _false_matches,

@@ -17,6 +17,7 @@ from tests.torture import (
     false_matches,
     fleet,
     forgetting,
+    forgotten_messages,
     interleaved_index,
     log_life,
     lost_manifest,
@@ -99,6 +100,10 @@ def test_log_and_index_agree_after_a_power_cut_anywhere():
 def test_log_and_index_agree_after_failing_calls():
     for seed in range(DOSES["log-failing-calls"]):
         log_life.fail_call(seed)
+
+
+def test_log_that_stops_anywhere_shows_nothing_again_that_was_forgotten():
+    assert forgotten_messages.forget_around_a_stop(1, states=1) >= DOSES["log-forget"]
 
 
 def test_damaged_byte_of_any_form_never_changes_an_answer():

@@ -29,7 +29,7 @@ from prometheus_client.core import (
 
 from tierdex.app.documents import file_document
 from tierdex.clock import SystemClock
-from tierdex.errors import InvalidRequestError, TierdexError
+from tierdex.errors import InvalidRequestError, ReadOnlyError, TierdexError
 from tierdex.histogram import Histogram
 from tierdex.index_service.health import REASONS
 from tierdex.index_service.shown_message import OUTCOMES
@@ -237,6 +237,12 @@ class _LogCollector:
                 "tierdex_log_held_messages", "messages that wait for their `deliver_at`",
                 value=sum(hour.message_count for hour in hours),
             )  # fmt: skip
+        with suppress(ReadOnlyError):  # the owner's to know
+            yield GaugeMetricFamily(
+                "tierdex_log_forgettings",
+                "requests to forget messages of which a file may still hold something",
+                value=len(self._log.forgettings()),
+            )
         waiting = GaugeMetricFamily(
             "tierdex_log_index_waiting_bytes",
             "bytes of journals that are written and not indexed yet",
