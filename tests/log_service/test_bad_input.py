@@ -216,6 +216,27 @@ def test_journal_whose_header_is_damaged_is_kept_aside_and_named(disk):
         assert log.read("a", 0, 0).generation == 1, "offset 0 is given a second time"
 
 
+@pytest.mark.parametrize("batch", [0, 2])
+def test_journal_of_a_closed_log_that_lost_durable_batches_is_named_and_kept_aside(disk, batch):
+    with open_log(disk) as log:
+        for i in range(4):
+            log.append(topic="a", queue_id=0, body=b"%d" % i * 40)
+        path = log._components.table.version.files.local()[0].path
+        place = 4096 + batch * (log._components.writing.active.journal.bytes_used - 4096) // 4
+    file = disk.open(path, writable=True)
+    file.write_at(place + 80, bytes([file.read_at(place + 80, 1)[0] ^ 1]))
+    with open_log(disk, read_only=True) as reader:
+        answer = reader.read("a", 0, batch)
+        assert not answer.complete
+        assert "durable" in answer.missing[0].reason
+    for _ in range(2):  # it stays named
+        with open_log(disk) as log:
+            answer = log.read("a", 0, 0)
+            assert not answer.complete
+            assert path.name in answer.missing[0].file
+            assert path.name in str(disk.list_folder(DATA / "log/quarantine"))
+
+
 def test_folder_has_one_writer_and_any_number_of_readers(disk):
     with open_log(disk) as log:
         log.append(**GOOD)

@@ -24,6 +24,7 @@ from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import parse_number
 from tierdex.log_service.answer import MissingMessages
+from tierdex.log_service.clean_close import noted_end, told_of_loss
 from tierdex.log_service.log_recovery import open_immutable, open_sealed, unsealed_handle
 from tierdex.log_service.published_note import mark_of_note, refuse_published
 from tierdex.logfile.header import decode_log_header
@@ -76,6 +77,7 @@ class FolderReader:
                     return
 
     def _refresh(self) -> None:
+        closed_at = noted_end(self._filesystem, self._paths.root)  # before journals are followed
         # Before the folders: a file goes after it was noted.
         mark = mark_of_note(self._filesystem, self._paths.root)
         # The younger state first: a file that moves meanwhile is found in one of the two.
@@ -94,6 +96,9 @@ class FolderReader:
                 handle = opened
             if handle.is_live:
                 self._follow(handle)
+                loss = told_of_loss(handle.reader.end_of_batches, closed_at)
+                if loss is not None:
+                    self.unread.append(MissingMessages(handle.file_id, loss))
         gone = [h for h in self._table.version.files.local() if h.number not in found]
         if gone:  # merged into a file of a number that was there before, expired, or published
             self._take_merges(gone)

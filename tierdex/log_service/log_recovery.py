@@ -2,8 +2,8 @@
 
 Recovery itself is planned and carried out by `lifecycle.recovery`; this module is what it asks. Sealed
 journals are opened by their footers, an unsealed one is read batch by batch. A file of a newer format is
-no damage: the opening is refused before anything is moved. Depends on fileparts, lifecycle, logfile and
-log_file.
+no damage: the opening is refused before anything is moved. Depends on fileparts, lifecycle, logfile,
+clean_close and log_file.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Any
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.fileparts.footer import read_footer, read_part
 from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, Part
-from tierdex.fileparts.predecessor import NO_PREDECESSOR, decode_predecessor
+from tierdex.fileparts.predecessor import NO_PREDECESSOR, Predecessor, decode_predecessor
 from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.gap import BatchOrder
 from tierdex.lifecycle.recovery import Identity
 from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX, topic_set
+from tierdex.log_service.clean_close import told_of_loss
 from tierdex.log_service.log_file import MERGED, PARTS, GroupedLogFile, LiveFile, SealedFile
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
+from tierdex.logfile.journal.scan import BatchScan
 from tierdex.logfile.layout import HEADER_MAGIC, TIMER_TOPIC, Form
 
 if TYPE_CHECKING:
@@ -35,9 +37,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.clock import Clock
-    from tierdex.filesystem import FileSystem
+    from tierdex.filesystem import FileSystem, OpenFile
     from tierdex.lifecycle.recovery import FolderListing
     from tierdex.lifecycle.topic_set import TopicSet
+    from tierdex.logfile.header import LogHeader
     from tierdex.logfile.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -62,9 +65,13 @@ def remove_gone(
 class JournalMending:
     """What recovery asks about single files (`lifecycle.recovery.Mending`)."""
 
-    def __init__(self, filesystem: FileSystem, clock: Clock) -> None:
+    def __init__(
+        self, filesystem: FileSystem, clock: Clock, closed_at: Predecessor | None = None
+    ) -> None:
+        """`closed_at` is where the log ended when it was closed, if that is known."""
         self._filesystem = filesystem
         self._clock = clock
+        self._closed_at = closed_at
         self.newer: UnsupportedFormatError | None = None  # the first file of a newer format
 
     def identify(self, state: FileState, path: Path) -> Identity:
@@ -82,7 +89,10 @@ class JournalMending:
             if state is FileState.UNSEALED:
                 tail = file.read_at(max(0, size - FOOTER_BYTES), FOOTER_BYTES)
                 has_footer = tail[: len(FOOTER_MAGIC)] == FOOTER_MAGIC
-                return Identity(header.uuid, is_sealed=size != header.capacity and has_footer)
+                is_sealed = size != header.capacity and has_footer
+                if self._closed_at is not None and self._closed_at.uuid == header.uuid:
+                    self._refuse_loss(file, header, path)
+                return Identity(header.uuid, is_sealed=is_sealed)
             footer = read_footer(file.read_at, size, path, uuid=header.uuid)
             if state is not FileState.COMPACTED:
                 return Identity(header.uuid)
@@ -90,6 +100,15 @@ class JournalMending:
             parts = (bytes.fromhex(uuid) for uuid, *_ in extra.get(PARTS, ()))
             files = (bytes.fromhex(uuid) for uuid in extra.get(MERGED, ()))
             return Identity(header.uuid, parts=tuple(dict.fromkeys((*files, *parts))))
+
+    def _refuse_loss(self, file: OpenFile, header: LogHeader, path: Path) -> None:
+        """Raise CorruptFileError for a journal that ends before what was durable when it was closed."""
+        scan = BatchScan(header)
+        scan.pass_file(file.read_at, min(header.capacity, file.size()))
+        end = Predecessor(header.uuid, scan.end.number, scan.end.crc)
+        reason = told_of_loss(end, self._closed_at)
+        if reason is not None:
+            raise CorruptFileError(path, reason)
 
     def read_order(self, path: Path) -> BatchOrder:
         """Scan an unsealed journal for its place among others (`lifecycle.gap`). CorruptFileError."""

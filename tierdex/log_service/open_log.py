@@ -43,7 +43,7 @@ from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recove
 from tierdex.log_service.active_journal import ActiveJournal
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.appender import Appender
-from tierdex.log_service.clean_close import take_clean_close
+from tierdex.log_service.clean_close import noted_end, take_clean_close
 from tierdex.log_service.committer import Committer
 from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
@@ -338,7 +338,7 @@ class _OwnerOpening:
     def _recover(self, note: PublishedNote, state: ManifestState | None) -> bool:
         """Recover the folder, fill table and queues; say whether a file is gone or does not open."""
         filesystem, paths = self._seams.filesystem, self._paths
-        mending = JournalMending(filesystem, self._seams.clock)
+        mending = JournalMending(filesystem, self._seams.clock, noted_end(filesystem, self.root))
         listing = list_folders(filesystem, paths, mending.identify)
         if mending.newer is not None:
             raise mending.newer  # before anything is moved
