@@ -399,14 +399,17 @@ def test_store_that_lost_its_manifests_is_refused_until_the_rollback_is_accepted
 
 
 def test_journey_goes_over_all_topics(run, tmp_path):
-    (tmp_path / "a.csv").write_text("id,at,what\nA-1,1000,tea\n")
-    (tmp_path / "b.csv").write_text("id,at,what\nA-1,3500,paid\n")
+    (tmp_path / "a.csv").write_text("id,at,what\nA-1,2024-01-01T00:00:00Z,tea\n")
+    (tmp_path / "b.csv").write_text("id,at,what\nA-1,2024-01-01T00:00:02.5Z,paid\n")
     for topic, name in (("orders", "a.csv"), ("payments", "b.csv")):
         run("load", name, "-t", topic, "-k", "id", "--timestamp", "at", *SMALL)
     result = run("journey", "A-1", "--show")
     lines = result.stdout.splitlines()
     assert [line for line in lines if "2.5 s" in line and "payments" in line]
-    assert [line for line in lines if line.startswith("A-1,")] == ["A-1,1000,tea", "A-1,3500,paid"]
+    assert [line for line in lines if line.startswith("A-1,")] == [
+        "A-1,2024-01-01T00:00:00Z,tea",
+        "A-1,2024-01-01T00:00:02.5Z,paid",
+    ]
     found = orjson.loads(run("journey", "A-1", "-o", "json").stdout)
     assert (found["duration_ms"], found["topics"]) == (2500, 2)
     assert run("journey", "A-9", code=3).stdout == ""

@@ -46,7 +46,7 @@ def journey(
     key: Annotated[str, typer.Argument(help="Key to look up in every topic.")],
     begin: Annotated[
         str | None,
-        typer.Option("--begin", "-b", help="Earliest time: milliseconds or RFC 3339."),
+        typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
     ] = None,
     end: Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")] = None,
     max_count: Annotated[
