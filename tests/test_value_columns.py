@@ -65,7 +65,7 @@ def outcome(check, *columns):
         return error.detail, (error.field or "").replace("entries[", "messages[")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(TEXTS, min_size=ROWS, max_size=ROWS) | st.just("one"),
     st.lists(NUMBERS, min_size=ROWS, max_size=ROWS) | st.integers(-1, 1),

@@ -133,12 +133,12 @@ def open_door(name, log):
     return OfHttp(app, name)
 
 
-@pytest.fixture(scope="module", params=["library", "Client", "json", "ndjson", "arrow"])
+@pytest.fixture(scope="module", params=["library", "json", "ndjson", "arrow"])
 def door(request, log):
     return open_door(request.param, log)
 
 
-@pytest.fixture(scope="module", params=["library", "Client", "json"])
+@pytest.fixture(scope="module", params=["library", "Client"])
 def reading(request, log):
     return open_door(request.param, log)
 
