@@ -322,3 +322,23 @@ def test_whoever_takes_the_log_over_hides_the_same_and_offsets_given_anew_are_no
     assert heir.forget("orders", key="k0", now=True).messages[0].offset == 0
     assert shown(heir)[0] == (b"", True)
     heir.close()
+
+
+def test_request_ends_in_a_log_that_is_opened_without_its_index(world):
+    log = world.open()
+    for _ in range(2):  # compacted, and not published
+        fill(world, log, 3)
+        log.roll()
+        seal_rolled(log)
+        log.catch_up()
+        writing = log._components.writing
+        assert writing.local.run_first(writing.units())
+    log.forget("orders", key="SECRET")
+    log.close()
+    log = open_log(world.disk, index=False, merge_min_files=2)
+    for _ in range(3):
+        log.run_compaction()
+        assert [each[1] for each in shown(log)] == [False, True, False] * 2
+        log._components.seams.clock.advance(1e6)
+    assert log.forgettings() == []
+    log.close()

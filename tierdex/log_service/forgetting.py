@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.compactor.rounds import Rounds
 from tierdex.compactor.unit import Unit
-from tierdex.errors import CorruptFileError, NotFoundError, TierdexError
+from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError, TierdexError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.forgetting import check_places
 from tierdex.index_service.receipt import HeldFile, RewrittenFile
@@ -368,7 +368,9 @@ class LogForgetting:
     def _lingering(self, request: ForgetRequest) -> list[LingeringObject]:
         """Return the objects that were written anew, and are not deleted yet."""
         uuids = [file.uuid for file in request.held if not file.is_journal]
-        return self._log.asked_index().forgetter.lingering(uuids) if uuids else []
+        with suppress(InvalidRequestError):  # without an index there is no store
+            return self._log.asked_index().forgetter.lingering(uuids) if uuids else []
+        return []
 
 
 def _has_any(handle: FileHandle, places: ForgottenPlaces) -> bool:
