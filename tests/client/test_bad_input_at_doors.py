@@ -280,6 +280,9 @@ def test_question_that_fits_no_request_is_refused_and_not_tried_again(log):
     client = open_door("Client", log)
     with pytest.raises(errors.InvalidRequestError):
         client.get(topic="t", key="k" * 70_000)
+    with pytest.raises(errors.InvalidRequestError) as told:
+        client.append([GOOD | {"queue_id": 1 << 70}])
+    assert told.value.field == "queue_id"
 
 
 def test_every_verb_of_a_client_refuses_a_closed_log(tmp_path):
