@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import orjson
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tierdex.errors import (
     InvalidRequestError,
@@ -71,6 +73,7 @@ class RedisSource:
             host.strip("[]"), int(port), int(database),
             username=address.user, password=address.password, ssl=address.kind == "rediss",
             socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S, protocol=2,
+            retry=Retry(NoBackoff(), 0),  # the caller says it, waits and asks again
         )  # fmt: skip
         self._positions: dict[int, int] = {}
         self._ends: dict[int, int] = {}  # as of the last look
