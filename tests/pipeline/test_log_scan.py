@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 
-import pyarrow as pa
 import pytest
 
 from tests.pipeline.log_store import BEGIN_MS, fill, open_log, publish, rows, scan, told
 from tierdex.errors import CorruptFileError, InvalidRequestError
-from tierdex.pipeline import last_scan, messages
 from tierdex.pipeline.log_source import TierdexLogSource
 from tierdex.pipeline.scan_report import ScanReport
 from tierdex.pipeline.snapshot import take_log_snapshot
@@ -163,12 +161,3 @@ def test_bad_option_is_named(options, field):
     with pytest.raises(InvalidRequestError) as caught:
         TierdexLogSource({"path": "/store", **options}).schema()
     assert caught.value.field == field
-
-
-def test_spark_reads_what_the_log_published_by_many_tasks(spark, published):
-    url, known = published
-    frame = messages(spark, url, options={"bytesPerPartition": "3000"})
-    found = pa.Table.from_pylist([row.asDict(recursive=True) for row in frame.collect()])
-    assert rows(found) == known
-    report = last_scan()
-    assert report.tasks_reported == report.partitions > 4
