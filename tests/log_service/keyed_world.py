@@ -46,6 +46,15 @@ class KeyedWorld:
         self.expired: dict[Queue, int] = {}  # below it a message may be gone
         self.settings: dict[str, object] = {}
 
+    def elsewhere(self) -> KeyedWorld:
+        """Return the world of the same log on another disk, which is empty, over the same store."""
+        other = KeyedWorld()
+        other.store, other.settings, other.now_ms = self.store, self.settings, self.now_ms
+        other.handed.update({queue: list(held) for queue, held in self.handed.items()})
+        other.expired, other.held = dict(self.expired), list(self.held)
+        other.held_acknowledged = dict(self.held_acknowledged)
+        return other
+
     def open(self, **settings) -> MessageLog:
         log = open_log(self.disk, store=self.store, **(TINY_INDEX | self.settings | settings))
         self.advance(log, 0)
@@ -68,7 +77,8 @@ class KeyedWorld:
             for handle in compacted:
                 extent = handle.reader.extent(topic.encode(), queue_id, Level.DISK)
                 if extent is not None:
-                    self.expired[topic, queue_id] = extent.next_offset
+                    known = self.expired.get((topic, queue_id), 0)
+                    self.expired[topic, queue_id] = max(known, extent.next_offset)
         log.expire(before=log._components.seams.clock.now_ms() + 1)
         for queue, end in self.expired.items():  # what waits for its hour keeps its file
             assert log.begin_offset(*queue) == end or self.held
@@ -151,6 +161,7 @@ class KeyedWorld:
             entries = [
                 (e.topic, e.queue_id, e.offset)
                 for e in log.index.query(topic, key=key, max_count=999).entries
+                if e.node == log.node  # a log that was adopted has a node of its own
             ]
             kept = [place for place in entries if place[2] >= begins[place[:2]]]
             self._no_stranger(log, kept, by_key[topic, key])

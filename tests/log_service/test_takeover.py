@@ -7,7 +7,6 @@ import contextlib
 import pytest
 
 from tests.log_service.keyed_world import KeyedWorld
-from tests.log_service.log_world import DATA
 from tierdex.clock import ManualClock
 from tierdex.errors import (
     FencedError,
@@ -17,12 +16,11 @@ from tierdex.errors import (
     OwnershipError,
     UnavailableError,
 )
-from tierdex.filesystem import make_durable_folder
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.testing.faulty_store import Fault, FaultyStore
-from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
+from tierdex.testing.simulated_disk import SimulatedCrash
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
 
@@ -32,17 +30,6 @@ def world():
     world = KeyedWorld()
     world.store = FaultyStore(world.store)
     return world
-
-
-def elsewhere(world, disk=None):
-    """Return the same log's world on another disk: an empty one."""
-    other = KeyedWorld()
-    other.disk = disk or SimulatedFileSystem()
-    make_durable_folder(other.disk, DATA)
-    other.store, other.handed, other.acknowledged = world.store, world.handed, world.acknowledged
-    other.now_ms, other.held, other.expired = world.now_ms, world.held, world.expired
-    other.held_acknowledged = world.held_acknowledged
-    return other
 
 
 def fill(world, log, count):
@@ -68,7 +55,7 @@ def test_log_that_was_handed_over_goes_on_elsewhere(world):
         log.append(topic="a", queue_id=0, body=b"too late")
     world.look(log)
     log.close()
-    other = elsewhere(world)
+    other = world.elsewhere()
     with pytest.raises(NodeInUseError, match="takeover"):
         other.open()
     log = other.open(takeover=True)
@@ -86,7 +73,7 @@ def test_taken_over_index_goes_on_without_putting_anything_again(world):
     log.hand_over()
     held = sum(info.item_count for info in log.index.files())
     log.close()
-    other = elsewhere(world)
+    other = world.elsewhere()
     log = other.open(takeover=True)
     log.catch_up()
     assert sum(info.item_count for info in log.index.files()) == held
@@ -104,7 +91,7 @@ def test_crash_without_the_old_disk_needs_a_lossy_takeover_and_a_refusal_changes
     seen = log.reader("a", 0, visible="os")
     assert len(list(seen)) > kept["a", 0]
     before = state_of(world).number
-    other = elsewhere(world)
+    other = world.elsewhere()
     with pytest.raises(LossyTakeoverError, match='takeover="lossy"'):
         other.open(takeover=True)
     assert state_of(world).number == before
@@ -121,7 +108,7 @@ def test_crash_without_the_old_disk_needs_a_lossy_takeover_and_a_refusal_changes
         list(taken.reader("a", 0, seen.offset, generation=seen.generation))
 
 
-@pytest.mark.parametrize("nth", [3, 15, 30, 45, 60, 75, 90])
+@pytest.mark.parametrize("nth", [30, 75])
 def test_lost_owner_that_had_crashed_before_shares_no_generation_with_the_next(world, nth):
     log = world.open()
     fill(world, log, 30)
@@ -133,7 +120,7 @@ def test_lost_owner_that_had_crashed_before_shares_no_generation_with_the_next(w
         fill(world, log, 6)
     seen = log.reader("a", 0, visible="os")
     list(seen)
-    other = elsewhere(world)
+    other = world.elsewhere()
     for queue, count in kept.items():
         del other.handed[queue][count:]
     other.disk.crash_at(nth)
@@ -152,7 +139,7 @@ def test_stale_owner_stops_and_counts_what_it_alone_has(world):
     log.roll()
     log.run_compaction()
     kept = {queue: list(held) for queue, held in world.handed.items()}
-    other = elsewhere(world)
+    other = world.elsewhere()
     other.handed = dict(kept)
     taken = other.open(takeover="lossy")
     fill(world, log, 6)  # it does not know yet
@@ -175,7 +162,7 @@ def test_adopted_tail_is_a_log_of_its_own_with_its_entries(world):
     log.roll()
     log.run_compaction()
     begins = {queue: len(held) for queue, held in world.handed.items()}
-    other = elsewhere(world)
+    other = world.elsewhere()
     other.handed = {queue: list(held) for queue, held in world.handed.items()}
     taken = other.open(takeover="lossy")
     fill(world, log, 30)
@@ -185,7 +172,7 @@ def test_adopted_tail_is_a_log_of_its_own_with_its_entries(world):
         world.open()
     with pytest.raises(OwnershipError, match="adopt"):
         world.open(takeover=True)
-    elsewhere(world).open(node="used").close()
+    world.elsewhere().open(node="used").close()
     with pytest.raises(NodeInUseError, match="unused"):
         world.open(adopt=True, node="used", takeover=True)
     world.expired = begins  # they are with the node that it was
@@ -211,7 +198,7 @@ def test_expired_queues_go_on_where_they_ended_on_another_disk(world):
     world.expire(log)
     ends = {queue: log.end_offset(*queue) for queue in QUEUES}
     assert state_of(world).files_of(NOTES_KIND)
-    other = elsewhere(world)
+    other = world.elsewhere()
     taken = other.open(takeover="lossy")
     assert {queue: taken.end_offset(*queue) for queue in QUEUES} == ends
     fill(other, taken, 9)
@@ -224,7 +211,7 @@ def test_folder_that_had_the_node_before_is_as_good_as_an_empty_one(world):
     world.expired = {}
     log.hand_over()
     log.close()
-    other = elsewhere(world)
+    other = world.elsewhere()
     log = other.open(takeover=True)
     fill(other, log, 30)
     log.roll()
@@ -233,10 +220,12 @@ def test_folder_that_had_the_node_before_is_as_good_as_an_empty_one(world):
     fill(other, log, 9)
     log.hand_over()
     log.close()
-    log = world.open(takeover=True)
-    world.look(log)
-    fill(world, log, 9)
-    world.look(log)
+    back = other.elsewhere()
+    back.disk = world.disk
+    log = back.open(takeover=True)
+    back.look(log)
+    fill(back, log, 9)
+    back.look(log)
 
 
 def test_dead_store_lets_nobody_take_a_log_over_and_a_failed_hand_over_goes_on(world):
@@ -247,10 +236,10 @@ def test_dead_store_lets_nobody_take_a_log_over_and_a_failed_hand_over_goes_on(w
             log.hand_over()
         fill(world, log, 3)
         with pytest.raises(UnavailableError, match="taken over"):
-            elsewhere(world).open(takeover=True)
+            world.elsewhere().open(takeover=True)
     log.hand_over()
     log.close()
-    other = elsewhere(world)
+    other = world.elsewhere()
     log = other.open(takeover=True)
     other.look(log)
 
@@ -269,17 +258,17 @@ def test_release_whose_answer_was_lost_takes_no_appends_until_it_is_known(world)
         log.append(topic="a", queue_id=0, body=b"who knows")
     log.hand_over()
     log.close()
-    elsewhere(world).open(takeover=True)
+    world.elsewhere().open(takeover=True)
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8, 12, 16, 20, 24, 30, 36, 44, 52, 60])
+@pytest.mark.parametrize("nth", [3, 20, 44])
 def test_power_cut_within_a_takeover_loses_nothing(world, nth):
     log = world.open()
     fill(world, log, 30)
     world.expire(log) if nth % 2 else None
     log.hand_over()
     log.close()
-    other = elsewhere(world)
+    other = world.elsewhere()
     other.disk.crash_at(nth, after=bool(nth % 3))
     with contextlib.suppress(SimulatedCrash):
         other.open(takeover=True)
@@ -289,3 +278,33 @@ def test_power_cut_within_a_takeover_loses_nothing(world, nth):
     fill(other, taken, 9)
     other.look(taken)
     other.look_at_timed(taken, 2)
+
+
+def test_adoption_that_the_store_cuts_off_leaves_the_folder_its_node(world):
+    log = world.open()
+    fill(world, log, 30)
+    log.roll()
+    log.run_compaction()
+    begins = {queue: len(held) for queue, held in world.handed.items()}
+    fill(world, log, 9)
+    log.close()
+    with world.store.outage(), pytest.raises(UnavailableError):
+        world.open(adopt=True, node="n2")
+    adopted = world.open(adopt=True, node="n2")
+    assert {queue: adopted.begin_offset(*queue) for queue in begins} == begins
+    world.expired = begins  # they are with the node that it was
+    world.look(adopted)
+
+
+def test_log_is_fenced_by_whichever_of_its_workers_meets_the_store_first(world):
+    world.settings = {"merge_min_files": 2}
+    log = world.open()
+    for _ in range(2):
+        fill(world, log, 12)
+        log.roll()
+        log.run_compaction()
+    world.elsewhere().open(takeover="lossy")
+    with pytest.raises(FencedError):
+        log.expire(before=log._components.seams.clock.now_ms() + 1)
+    with pytest.raises(FencedError):
+        log.append(topic="a", queue_id=0, body=b"stopped")

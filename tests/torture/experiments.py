@@ -27,6 +27,7 @@ from tests.torture import (
     http,
     interleaved_index,
     log_life,
+    log_takeovers,
     lost_manifest,
     many_queues,
     merged_runs,
@@ -266,6 +267,10 @@ EXPERIMENTS = (
     Experiment(
         "log-forget", "a message log that forgets, killed, cut off and failing at any call", "ends",
         forgotten_messages.forget_around_a_stop, dose=5000, small_dose=2, minutes=10,
+    ),
+    Experiment(
+        "log-takeovers", "a message log handed over, lost and taken, adopted; store faults and power cuts",
+        "takeovers", log_takeovers.take_over, dose=2000, small_dose=8, minutes=15,
     ),
     Experiment(
         "false-matches", "collisions and absent keys", "lookups", _false_matches,

@@ -20,6 +20,7 @@ from tests.torture import (
     forgotten_messages,
     interleaved_index,
     log_life,
+    log_takeovers,
     lost_manifest,
     many_queues,
     merged_runs,
@@ -95,6 +96,10 @@ def test_killed_log_keeps_what_it_acknowledged_under_its_keys():
 
 def test_log_and_index_agree_after_a_power_cut_anywhere():
     assert sum(log_life.cut_power(seed) for seed in range(2)) >= DOSES["log-power-cut"]
+
+
+def test_log_moves_from_disk_to_disk_and_loses_nothing_that_was_published():
+    assert sum(log_takeovers.take_over(seed) for seed in (18, 37)) >= DOSES["log-takeovers"]
 
 
 def test_log_and_index_agree_after_failing_calls():

@@ -133,6 +133,7 @@ class _OwnerOpening:
         self._view = view
         self._lock = lock
         self._leader = leader
+        self._must_claim = claiming.takeover or claiming.adopt
         self._folder_number = FolderNumber(seams.filesystem, paths.root)
         self._numbers = (
             NextNumber(seams.clock, self._folder_number.highest)
@@ -231,6 +232,12 @@ class _OwnerOpening:
             return self._claim.get().state
         except UnavailableError as error:
             node = self._view.settings.node
+            if self._leader is not None and self._must_claim:
+                # Before the folder gets the node's name: it may not be made the new owner's yet.
+                raise UnavailableError(
+                    f"{error}: the store alone knows the log that is to be taken over, or adopted",
+                    retry_after_s=5.0,
+                ) from error
             logger.warning("store not reached at start", extra={"node": node, "error": str(error)})
             return None
 

@@ -258,11 +258,6 @@ class LogIndex:
             self._log.succession.succeed(state)
 
     def recover(self, view: View, state: ManifestState | None) -> Shelf:
-        if state is None and (self._claiming.takeover or self._claiming.adopt):
-            raise UnavailableError(
-                "the store cannot be reached, which alone knows the log that is to be taken over",
-                retry_after_s=5.0,
-            )
         self._manifests = view.manifests
         shelf = self._log.tier.bind(view.store)
         self._log.recover(state)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.compactor.rewrite import AppendingFile
 from tierdex.compactor.rounds import Rounds
 from tierdex.compactor.unit import Unit
-from tierdex.errors import CorruptFileError
+from tierdex.errors import ConflictError, CorruptFileError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.transition import install, retire, sync_file, verify_temporary
 from tierdex.log_service.log_file import FORGETS, describe_parts
@@ -168,6 +168,9 @@ class LogMerging:
         """Merge files; those that cannot be read stay as they are, and the others go on without them."""
         try:
             return self._merge(group)
+        except ConflictError:  # a commit of before took effect, and its answer was lost
+            self._kind.publishing.show_manifest()
+            return 0
         except CorruptFileError as error:
             named = [h for h in group if error.path in (str(h.path), h.object_key)] or group
             if group[0].row is not None:

@@ -49,7 +49,6 @@ from tierdex.log_service.dispatcher import DispatcherTending
 from tierdex.log_service.folder_reader import FolderReader
 from tierdex.log_service.forgetting import ForgetfulLog, LogForgetting
 from tierdex.log_service.gone_messages import GoneRecord
-from tierdex.log_service.handing_over import HandedOverError
 from tierdex.log_service.journal_tending import JournalTending
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_components import LogComponents, LogWriting, newest_end
@@ -82,7 +81,7 @@ from tierdex.log_service.timer import Timer, TimerLog
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tierdex.compactor.unit import Unit
@@ -281,7 +280,7 @@ class _OwnerOpening:
         """Take no more appends; what was read goes on to be. Counts what no other owner will have."""
         components = self._components
         assert components is not None
-        if isinstance(components.fenced, HandedOverError):
+        if components.fenced is not None:
             return
         components.fenced = error
         with self.committer.append_lock:
@@ -467,8 +466,10 @@ class _OwnerOpening:
             queues=self._queues, active=active, committer=committer, appender=appender, singles=singles,
             timer=timer,
             tending=JournalTending(active, appender, committer, next_journal), kind=kind,
-            local=_worker(LOCAL_WORKER, work, claims, local_work.units),
-            housekeeping=_worker(HOUSEKEEPING_WORKER, work, claims, housekeeping),
+            local=UnitWorker(LOCAL_WORKER, work, claims, local_work.units, on_fenced=self.refuse),
+            housekeeping=UnitWorker(
+                HOUSEKEEPING_WORKER, work, claims, housekeeping, on_fenced=self.refuse
+            ),
             retention=retention, merging=merging, forgetting=forgetting, scrubber=scrubber,
             units=local_work.units, chores=housekeeping, next_journal=next_journal, lock=self._lock,
             paths=self._paths, progress=work.progress, remote=remote,
@@ -519,12 +520,6 @@ class _OwnerOpening:
         thread = WorkerThread(writing.remote, self._seams.clock)
         writing.remote.advance, writing.remote.wake = advance, thread.wake
         writing.threads.append(thread)
-
-
-def _worker(
-    name: str, work: LogWork, claims: FileClaims, units: Callable[[], Iterable[Unit]]
-) -> UnitWorker:
-    return UnitWorker(name, work, claims, units, on_fenced=lambda error: None)
 
 
 def _note_loss(components: LogComponents) -> None:
