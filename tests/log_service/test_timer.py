@@ -302,3 +302,47 @@ def test_killed_or_cut_at_any_call_of_a_delivery_each_message_comes_once_and_in_
         for survivor in story.disk.crash_states(limit=2, seed=nth):
             story.judge(survivor)
         story.judge(story.disk.restart())
+
+
+def publish(log):
+    log.roll()
+    log.run_compaction()
+
+
+def test_messages_that_outlive_the_mark_of_their_delivery_are_not_delivered_again():
+    world = World(retention=18_000.0, topic_retention={"kept": 3_000_000.0})
+    world.log.append(topic="kept", queue_id=0, body=b"keeps the first file")
+    world.hold(b"one", T0 + HOUR)
+    publish(world.log)
+    world.log.append(topic="t", queue_id=0, body=b"lets its file go")
+    world.hold(b"two", T0 + 2 * HOUR)
+    publish(world.log)
+    world.set(T0 + 3 * HOUR)
+    assert world.log.deliver_due() == 2
+    publish(world.log)
+    world.set(T0 + 20 * HOUR)
+    for _ in range(3):
+        world.log.expire(before=0)  # what the rules say
+    assert len(world.log.files()) == 2  # the first, and the one with the mark
+    world.log.close()
+    world.open(T0 + 21 * HOUR)
+    assert world.log.deliver_due() == 0
+    assert world.log.end_offset("t", 0) == 3
+
+
+def test_files_with_old_marks_go_although_messages_wait():
+    world = World(merge_min_files=50)
+    for n in range(4):
+        world.log.append(topic="t", queue_id=0, body=b"plain %d" % n)
+        world.hold(b"%d" % n, T0 + n * HOUR + 1000)
+        world.set(T0 + n * HOUR + 2000)
+        assert world.log.deliver_due() == 1
+        publish(world.log)
+    world.hold(b"waits", T0 + 100 * HOUR)
+    publish(world.log)
+    assert len(world.log.files()) == 8
+    world.log.expire(before=world.clock.now_ms() + 1)
+    assert len(world.log.files()) == 2  # the last mark, and what waits
+    world.log.close()
+    world.open(T0 + 101 * HOUR)
+    assert world.log.deliver_due() == 1

@@ -39,6 +39,8 @@ from tierdex.log_service.appender import Appended
 from tierdex.log_service.due_hour import DueHour
 from tierdex.log_service.held_rows import (
     NO_OFFSET,
+    NOTHING_DELIVERED,
+    TIMER_TOPIC,
     HeldMessage,
     Mark,
     delivered,
@@ -176,16 +178,28 @@ class Timer:
         return [hour for hour in waiting if hour.message_count]
 
     def needs(self, handle: FileHandle) -> bool:
-        """Say whether a file holds messages to be delivered, or the last mark: it may not go."""
+        """Say whether a file holds messages to be delivered, or the last mark: it may not go.
+
+        A published file counts as delivered by what is published too: else a disk that is lost takes the
+        delivered messages, and the store has those that wait no more.
+        """
         try:
-            queues, _ = ends_of(handle.reader)
+            queues, ends = ends_of(handle.reader)
             names = [queues.topics.value(number) for number in range(len(queues.topics))]
             if TOPIC_BYTES not in names:
                 return False
             is_held = queues.topic_index == names.index(TOPIC_BYTES)
-            ids = queues.queue_ids[is_held].tolist()
+            held = dict(
+                zip(queues.queue_ids[is_held].tolist(), ends[is_held].tolist(), strict=True)
+            )
+            marks_end = held.pop(MARKS_QUEUE, -1)
             with self._delivering() as position:
-                return any(self._needs(position, each) for each in ids)
+                count, mark = self._kept_mark(
+                    position, Level.DISK if handle.row is None else Level.REMOTE
+                )
+                if marks_end >= count and self._timer_queues.has_any(self._log.queues):
+                    return True
+                return any(self._needs(position, mark, each) for each in held)
         except TierdexError as error:  # nobody knows: it stays
             logger.warning("kept", extra={"file_id": handle.file_id, "error": str(error)})
             return True
@@ -198,17 +212,20 @@ class Timer:
 
     # -- private ---------------------------------------------------------------------------------------
 
-    def _needs(self, position: _Position, queue_id: int) -> bool:
-        """Say whether an hour has messages to be delivered; whether marks stand for any that are there."""
-        last = position.mark.hour
-        if queue_id == MARKS_QUEUE:
-            hours = self._timer_queues.hours(self._log.queues, position.mark)
-            return any(map(self._timer_queues.has_messages, hours))
-        if queue_id == last:
-            due = position.due(last)
-            self._read(position, due, self._end(last))
+    def _kept_mark(self, position: _Position, level: Level) -> tuple[int, Mark]:
+        """Return how many marks have a level, and the last of them."""
+        begin, count = self._log.reads.bounds(TIMER_TOPIC, MARKS_QUEUE, level)
+        if count == position.marks:
+            return count, position.mark
+        return count, self._timer_queues.mark(count) if begin < count else NOTHING_DELIVERED
+
+    def _needs(self, position: _Position, mark: Mark, hour: int) -> bool:
+        """Say whether an hour has, or may have, messages to be delivered behind `mark`."""
+        if hour == mark.hour and mark == position.mark:
+            due = position.due(hour)
+            self._read(position, due, self._end(hour))
             return bool(due)
-        return queue_id > last
+        return hour >= mark.hour
 
     def _open(self) -> None:
         """Know up to where messages were delivered: nothing may be held that is due before."""

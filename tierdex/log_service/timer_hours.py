@@ -58,12 +58,17 @@ class TimerQueues:
 
     def hours(self, queues: QueueTable, mark: Mark) -> list[int]:
         """Return the hours that may have messages to be delivered."""
-        hours = [
-            each for each in queues.queues(TOPIC_BYTES, max(mark.hour, 0)) if each != MARKS_QUEUE
-        ]
+        hours = self._listed(queues, max(mark.hour, 0))
         if mark == NOTHING_DELIVERED:  # or everything before the marks is gone, and these are
             return [hour for hour in hours if self.has_messages(hour)]
         return hours
+
+    def has_any(self, queues: QueueTable) -> bool:
+        """Say whether files hold messages of any hour: without a mark even delivered ones would be again."""
+        return any(map(self.has_messages, reversed(self._listed(queues, 0))))  # old ones are gone
+
+    def _listed(self, queues: QueueTable, first: int) -> list[int]:
+        return [each for each in queues.queues(TOPIC_BYTES, first) if each != MARKS_QUEUE]
 
     def has_messages(self, queue_id: int) -> bool:
         """Say whether files hold messages of a queue, delivered or not."""
