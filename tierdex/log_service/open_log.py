@@ -238,6 +238,7 @@ class _OwnerOpening:
         self.gone: GoneRecord
         self._is_first = False
         self._components: LogComponents | None = None
+        self._known: frozenset[bytes] = frozenset()  # files that were here whole at the opening
         self.succession: Succession
         self.adopted_node: str | None = None
 
@@ -274,7 +275,7 @@ class _OwnerOpening:
     def note_claim(self, state: ManifestState) -> None:
         """Hear that the node is claimed at last. Raises FencedError when offsets were given twice."""
         if self._components is not None:
-            refuse_unnoted(self.kind.note, state)
+            refuse_unnoted(self.kind.note, self._known, state)
 
     def refuse(self, error: FencedError) -> None:
         """Take no more appends; what was read goes on to be. Counts what no other owner will have."""
@@ -318,6 +319,8 @@ class _OwnerOpening:
         is_new = self._is_first and not note.files
         is_clean = is_new or take_clean_close(self._seams.filesystem, self.root, end)
         files = self._table.version.files.local()
+        whole = (handle.uuid for handle in files if handle.state is FileState.COMPACTED)
+        self._known = frozenset((*whole, *self.gone.current.files))
         generation = max(
             [note.generation, self.gone.current.generation, *(h.reader.generation for h in files)]
         )

@@ -32,6 +32,8 @@ from tierdex.log_service.published_note import NotedFile, PublishedNote
 from tierdex.logfile.queue_ends import NO_QUEUES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tierdex.lifecycle.manifest import FileRow, ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.log_service.tier import Tier
@@ -101,9 +103,13 @@ def _carried_note(
     return PublishedNote() if found is None else PublishedNote.decode(found, row.object_key)
 
 
-def refuse_unnoted(note: PublishedNote, state: ManifestState) -> None:
-    """Raise FencedError when a node that is claimed late has log files that nobody knew here."""
-    lacking = _unnoted(note, state)
+def refuse_unnoted(note: PublishedNote, local: Collection[bytes], state: ManifestState) -> None:
+    """Raise FencedError when a node that is claimed late has log files that nobody knew here.
+
+    `local` are files that lay here whole at the opening, or were gone: a crash may come between a
+    publication and its note.
+    """
+    lacking = [row for row in _unnoted(note, state) if row.uuid not in local]
     if lacking:
         raise FencedError(
             f"node {state.node} has {len(lacking)} log files in the store that this folder did not know when "
