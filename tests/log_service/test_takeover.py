@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from tests.log_service.keyed_world import KeyedWorld
+from tests.log_service.keyed_world import TIMED, KeyedWorld
 from tierdex.clock import ManualClock
 from tierdex.errors import (
     FencedError,
@@ -308,3 +308,67 @@ def test_log_is_fenced_by_whichever_of_its_workers_meets_the_store_first(world):
         log.expire(before=log._components.seams.clock.now_ms() + 1)
     with pytest.raises(FencedError):
         log.append(topic="a", queue_id=0, body=b"stopped")
+
+
+def publish(log):
+    log.roll()
+    log.run_compaction()
+
+
+def test_messages_that_expired_unpublished_leave_no_gap_in_the_store(world):
+    log = world.open()
+    world.hold(log, 3_000_000, b"later", "disk")  # keeps the first file
+    fill(world, log, 12)
+    publish(log)
+    with world.store.outage():
+        fill(world, log, 12)
+        log.roll()
+        with contextlib.suppress(UnavailableError):
+            log.run_compaction()
+        world.expire(log)  # of the second file nobody knows
+    fill(world, log, 12)
+    publish(log)
+    begins = {queue: log.begin_offset(*queue) for queue in QUEUES}
+    assert all(begins.values())
+    taken = world.elsewhere().open(takeover="lossy")
+    assert {queue: taken.begin_offset(*queue) for queue in QUEUES} == begins
+    world.look(taken)
+
+
+def test_expiry_after_a_hand_over_leaves_the_node_released(world):
+    log = world.open()
+    fill(world, log, 12)
+    log.hand_over()
+    world.expire(log)
+    log.close()
+    other = world.elsewhere()
+    other.look(other.open(takeover=True))
+
+
+def test_held_message_outlives_a_disk_that_alone_had_its_delivery(world):
+    log = world.open()
+    world.hold(log, 40, b"later", "disk")
+    publish(log)
+    world.advance(log, 1000)
+    assert log.deliver_due() == 1
+    log.expire(before=world.now_ms + 1)  # the store has it as one that waits
+    other = world.elsewhere()
+    taken = other.open(takeover="lossy")
+    taken.deliver_due()
+    assert [message.body for message in taken.reader(*TIMED)] == [b"later"]
+
+
+def test_late_claim_does_not_fence_a_log_for_a_file_that_lies_in_its_folder(world):
+    log = world.open()
+    fill(world, log, 12)
+    log.roll()
+    world.store.fail("put_if_absent", nth=1, fault=Fault.FAIL_AFTER)  # listed, and not noted
+    with contextlib.suppress(UnavailableError):
+        log.run_compaction()
+    assert state_of(world).files_of(LOG_KIND)
+    with world.store.outage():
+        log = world.open_after_a_kill()
+        fill(world, log, 3)
+    publish(log)
+    fill(world, log, 3)
+    world.look(log)

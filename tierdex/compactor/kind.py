@@ -63,6 +63,10 @@ class FileKind(Protocol):
         """Say whether a compacted file may be published now: else it waits, and those behind it."""
         ...
 
+    def prepare_publication(self) -> None:
+        """Let the store have what it must know before it lists one more file."""
+        ...
+
     def check(self, path: Path) -> Sequence[str]:
         """Return the broken rules of a file, in words; read all of it."""
         ...
@@ -141,6 +145,9 @@ class IndexKind:
 
     def may_publish(self, handle: FileHandle) -> bool:
         return self._components.may_publish(handle)
+
+    def prepare_publication(self) -> None:
+        pass
 
     def check(self, path: Path) -> Sequence[str]:
         return check_file(self._components.filesystem, path)

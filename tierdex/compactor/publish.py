@@ -2,6 +2,7 @@
 
 ::
 
+    0 prepare               what the kind must tell the store before     (`FileKind.prepare_publication`)
     1 upload the object     under a name with the manifest number just read; no reader sees it
     2 commit its row        durable and visible to every reader: this is the publication
     3 keep the sidecar      a cache, cut from the local file, which saves a later request
@@ -58,6 +59,7 @@ def publish_file(publication: Publication, handle: FileHandle) -> None:
             _write_again(components, kind, handle)  # else every attempt would fail
         if any(row.number == handle.number for row in state.files.values()):
             handle = _renumber(components, handle)
+        kind.prepare_publication()
         _upload_and_commit(components, kind, handle)
     _show_published(components, kind, handle)
 

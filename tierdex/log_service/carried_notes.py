@@ -4,7 +4,8 @@
 
     DATA/log/ GONE, FORGOTTEN, PUBLISHED, INDEXED  --an object, a row of kind `notes`-->  the next owner's
 
-    expiry     in the commit that removes files: where their queues ended is not lost with the disk
+    expiry     in the commit that removes files: where their queues ended is not lost with the disk;
+               of files that were never published: before the next one is
     forgetting at once: whoever takes the node over hides the same
     hand-over  says whose `released` it is: all that this owner ever acknowledged is published
 
@@ -62,6 +63,13 @@ def row_of_notes(state: ManifestState) -> FileRow | None:
     return next(iter(state.files_of(NOTES_KIND).values()), None)
 
 
+def last_gone(state: ManifestState) -> bytes | None:
+    """Return the uuid of the last file that the carried notes know to be gone, None without one."""
+    row = row_of_notes(state)
+    told = "" if row is None else json.loads(row.schema).get("gone", "")
+    return bytes.fromhex(told) or None
+
+
 def fetch_notes(store: Store, row: FileRow) -> Mapping[str, bytes]:
     """Return the notes by name. Raises CorruptFileError, and what the store raises."""
     data = store.get(row.object_key, 0, row.bytes)
@@ -110,19 +118,24 @@ def are_void(filesystem: FileSystem, root: Path) -> bool:
 
 
 def carry(
-    components: CompactorComponents, root: Path, *, is_released: bool, gone: Sequence[bytes] = ()
-) -> None:
+    components: CompactorComponents, root: Path, *, is_released: bool, known: Sequence[bytes],
+    gone: Sequence[bytes] = (),
+) -> None:  # fmt: skip
     """Publish the folder's notes, and remove the files `gone` with the same commit.
 
-    Raises OSError, FencedError, and what the store raises: then nothing was removed.
+    `known` are files that the notes know to be gone, oldest first. Raises OSError, FencedError, and what
+    the store raises: then nothing was removed.
     """
     data = _pack(components.filesystem, root)
     node = components.claim.get()
-    released = node.owner.hex() if is_released else ""
+    told = {
+        "released": node.owner.hex() if is_released else "",
+        "gone": known[-1].hex() if known else "",
+    }
     for attempt in range(_FLOOR_ATTEMPTS):
         uuid = components.ids.uuid()
         key = StorePaths(components.settings.node).file_object(node.state.number, uuid)
-        row = _make_row(components, uuid, key, data, released)
+        row = _make_row(components, uuid, key, data, told)
         components.store.put(key, data)
         try:
             node.commit(partial(carry_notes, row=row, gone=gone))
@@ -145,7 +158,7 @@ def _pack(filesystem: FileSystem, root: Path) -> bytes:
 
 
 def _make_row(
-    components: CompactorComponents, uuid: bytes, key: str, data: bytes, released: str
+    components: CompactorComponents, uuid: bytes, key: str, data: bytes, told: Mapping[str, str]
 ) -> FileRow:
     now_ms = components.clock.now_ms()
     return FileRow(
@@ -162,6 +175,6 @@ def _make_row(
         sidecar_position=0,  # all of it
         tail_crc=google_crc32c.value(data),
         topics=topic_set(()),
-        schema=json.dumps({"released": released}),
+        schema=json.dumps(told),
         kind=NOTES_KIND,
     )

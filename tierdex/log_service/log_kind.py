@@ -8,7 +8,8 @@
     sealed      indexed        the index batches that cover it are durable: it loses its order of arrival
                 group          log/compacted/N.tmp: synced, verified whole, renamed
                 swap, reuse    reads go over; its blocks become the next journal's
-    compacted   upload, commit all its queues by one object and one row (`compactor.publish`)
+    compacted   carry          what expired here unpublished: the gap that the file lies behind
+                upload, commit all its queues by one object and one row (`compactor.publish`)
                 note           where its queues end, durably: offsets go on without the store
                 keep, unlink   reads go over to the kept copy, or the object
 
@@ -20,6 +21,7 @@ Depends on compactor, errors, lifecycle, logfile and the other modules of this f
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,7 @@ from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import FileRef
 from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
-from tierdex.log_service.carried_notes import carry
+from tierdex.log_service.carried_notes import carry, last_gone
 from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC, FORGETS, left_out_before
 from tierdex.log_service.log_recovery import open_grouped, open_sealed, seal_notes
 from tierdex.log_service.log_row import make_log_row
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.committer import Committer
-    from tierdex.log_service.forgotten_messages import ForgottenRecord
+    from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.kept_copies import KeptCopies
     from tierdex.log_service.log_file import GroupedLogFile
     from tierdex.log_service.log_index import LogIndex
@@ -94,9 +96,9 @@ class LogKind:
     def __init__(
         self, seams: Seams, paths: DataPaths, tier: Tier, active: ActiveJournal,
         committer: Committer, next_journal: NextJournal, note: PublishedNote,
-        forgotten: ForgottenRecord,
+        gone: GoneRecord,
     ) -> None:  # fmt: skip
-        self._forgotten = forgotten
+        self._gone = gone
         self._seams = seams
         self._paths = paths
         self._tier = tier
@@ -109,6 +111,8 @@ class LogKind:
         self.components: CompactorComponents | None = None  # of the publication; None: no store
         self.damaged: dict[bytes, str] = {}  # by uuid: files that stay as they are, and why
         self.on_published: Callable[[], None] = lambda: None  # one more file is read from the store
+        self._carrying = threading.Lock()  # else older notes may replace newer ones
+        self._is_released = False
 
     def is_active(self, handle: FileHandle) -> bool:
         """Say whether a journal takes appends."""
@@ -188,7 +192,7 @@ class LogKind:
             BATCH_COUNT: end.number,
             BATCH_CRC: end.crc,
         }
-        forgotten = self._forgotten.current
+        forgotten = self._gone.forgotten.current
         if forgotten.number:
             extra[FORGETS] = forgotten.number
         file = self._seams.filesystem.open(path, writable=True, create=True, exclusive=True)
@@ -293,18 +297,34 @@ class LogKind:
     def unlist(self, handles: Sequence[FileHandle]) -> None:
         """Take published files out of the manifest, and out of the table with it."""
         # In the same commit: where their queues ended, for whoever has the node without this folder.
-        gone = [handle.uuid for handle in handles]
-        carry(self.publishing, self._paths.root, is_released=False, gone=gone)
+        self._carry([handle.uuid for handle in handles])
         self.publishing.show_manifest()
 
     def carry_notes(self) -> None:
         """Let the store have the folder's notes, if there is one. Raises as `release`."""
         if self.components is not None:
-            carry(self.publishing, self._paths.root, is_released=False)
+            self._carry()
 
     def release(self) -> None:
         """Hand the node over: everything is published. Raises FencedError, and what the store raises."""
-        carry(self.publishing, self._paths.root, is_released=True)
+        self._is_released = True  # from here on: nothing is appended any more
+        self._carry()
+
+    def prepare_publication(self) -> None:
+        """Let the store know what expired here unpublished. Raises as `release`.
+
+        Durable before it lists a file behind that gap: whoever has its files alone sees queues begin there.
+        """
+        files = self._gone.current.files
+        if files and files[-1] != last_gone(self.publishing.claim.get().state):
+            self._carry()
+
+    def _carry(self, gone: Sequence[bytes] = ()) -> None:
+        with self._carrying:
+            carry(
+                self.publishing, self._paths.root, is_released=self._is_released,
+                known=self._gone.current.files, gone=gone,
+            )  # fmt: skip
 
     def is_published(self, uuid: bytes, state: ManifestState) -> bool:
         """Say whether a file of the log is published, as far as is known; `state` is the node's."""

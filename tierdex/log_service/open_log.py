@@ -419,7 +419,7 @@ class _OwnerOpening:
             committer,
             next_journal,
             note,
-            self.gone.forgotten,
+            self.gone,
         )
         work = LogWork(
             options.settings, seams.clock, seams.ids, table,
