@@ -43,7 +43,7 @@ def test_index_and_the_pointer_that_query_shows(run_cli, store_url, tmp_path):
         make_cli(), ["query", "--store", store_url, "-t", "orders", "-k", "o-2", "--show"]
     )
     assert shown.exit_code == 0
-    assert '{"id": "o-2", "at": 6}' in shown.stdout
+    assert '"id": "o-2"' in shown.stdout
 
 
 def test_what_is_wrong_is_one_line(run_cli, spark, store_url, tmp_path):

@@ -109,6 +109,8 @@ class _GuardedFile:
     def read_at(self, position, length):
         return self._array[position : position + length].tobytes() if length > 0 else b""
 
+    read_cached = read_uncached = read_at
+
     def write_at(self, position, data):
         self._array[position : position + len(data)] = np.frombuffer(data, np.uint8)
 

@@ -277,7 +277,7 @@ def test_what_was_received_and_cannot_be_written_is_not_told_from_memory(make_in
         {"topic": "orders", "message_id": "m3", "key": "k0"},
         {"topic": "orders", "key": "k0", "max_count": 2.0},
         {"topic": "orders", "key": "k0", "max_count": 0},
-        {"topic": "orders", "key": "k0", "begin": "1"},
+        {"topic": "orders", "key": "k0", "begin": "1 "},
         {"topic": "orders", "key": "k0", "begin": 2, "end": 1},
     ],
 )

@@ -31,7 +31,7 @@ _MEANINGS = {
     400: "a value, name or combination is wrong: `field` names it, nothing was applied",
     401: "no key, or an unknown one",
     403: "the key's scope does not cover this, or a page of another site asks without a key",
-    404: "there is no such file, or the service has no message log",
+    404: "there is no such file, or the service has no message log, or shows no messages",
     405: "the method is not allowed here",
     408: "the body did not arrive in time",
     409: "the index is read-only, another owner has it, or another offset is next",

@@ -83,7 +83,7 @@ router = APIRouter(tags=["entries"], generate_unique_id_function=operation_id)
     summary="Look one key up",
     response_model=Answer,
     dependencies=[require(Scope.READ, EntriesQuery)],
-    responses=refusals(410),
+    responses=refusals(404, 410),
 )
 async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()]) -> Response:
     """Look one key or message ID up; with `message` also fetch the messages.
@@ -133,7 +133,7 @@ def _message_call(request: Request, asked: dict[str, Any]) -> Callable[..., Any]
     summary="Follow one key over all topics",
     response_model=Journey,
     dependencies=[require(Scope.READ, JourneysQuery)],
-    responses=refusals(),
+    responses=refusals(404),
 )
 async def get_journeys(request: Request, query: Annotated[JourneysQuery, Query()]) -> Response:
     """Look one key up in every topic, with one batch; entries oldest first, with the time between them."""
