@@ -249,3 +249,22 @@ def test_scrubber_finds_damage_and_says_so_in_the_list_of_files():
         scrubber.step()
         later(log, 60)
     assert [file.reason for file in log.files()] == [None, "checksum of page 0 differs"]
+
+
+def test_merges_around_an_expired_file_take_no_sound_file_for_damaged():
+    world = KeyedWorld()
+    log = world.open(index=False, merge_min_files=50)
+    for held in (True, True, False, True, True):
+        world.append(log, ("a", 0), b"plain", ["k"])
+        if held:
+            world.hold(log, 900_000_000, b"waits", "disk")
+        log.roll()
+        log.run_compaction()
+    world.expire(log)
+    log.close()
+    log = world.open(index=False, merge_min_files=2)
+    log.run_compaction()
+    assert not log._components.writing.kind.damaged
+    assert len(log.files()) < 4
+    assert len(log.read("a", 0, 0)) == 2
+    assert len(log.timers()) == 1

@@ -62,7 +62,8 @@ class _Lineage:
             elif chosen < 0.8:
                 log = self.lose(log, turn)
             else:
-                log = self.world.open_after_a_kill()
+                self.world.disk = self.world.disk.restart()
+                log = opened(self.world)
             self.look(log)
         self.look_at_timed(log)
         log.run_compaction()
@@ -194,10 +195,7 @@ class _Lineage:
             with contextlib.suppress(SimulatedCrash, UnavailableError):
                 self.world.open(takeover=takeover).close()
             self.world.disk = self.world.disk.restart()
-        for _ in range(9):
-            with contextlib.suppress(UnavailableError):
-                return self.world.open(takeover=takeover)
-        return self.world.open(takeover=takeover)
+        return opened(self.world, takeover=takeover)
 
     def stay_stale(self, log, old, told) -> None:
         """The older owner goes on until it is told: nothing in the store changes."""
@@ -223,12 +221,7 @@ class _Lineage:
         world = KeyedWorld()
         world.disk, world.store, world.settings = disk, self.world.store, self.world.settings
         world.now_ms = self.world.now_ms
-        for _ in range(9):
-            with contextlib.suppress(UnavailableError):
-                log = world.open(node=node, adopt=True)
-                break
-        else:
-            log = world.open(node=node, adopt=True)
+        log = opened(world, node=node, adopt=True)
         for queue, held in told.items():
             begin, end = log.begin_offset(*queue), log.end_offset(*queue)
             if end:
@@ -245,6 +238,14 @@ class _Lineage:
                 assert own == places, "an entry without a message"
         self.adopted += 1
         log.close()
+
+
+def opened(world, **settings):
+    """Open it, however often the store fails meanwhile: its faults end."""
+    for _ in range(9):
+        with contextlib.suppress(UnavailableError):
+            return world.open(**settings)
+    return world.open(**settings)
 
 
 def with_refusal(error, log, world) -> None:

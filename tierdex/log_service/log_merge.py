@@ -35,7 +35,7 @@ from tierdex.log_service.merge_source import HiddenShares, candidate, open_sourc
 from tierdex.log_service.published_merge import publish_merged
 from tierdex.log_service.reads import STORE_ERRORS
 from tierdex.logfile.check import check_log_file
-from tierdex.logfile.grouped.merge import write_grouped
+from tierdex.logfile.grouped.merge import QueueGapError, write_grouped
 from tierdex.logfile.grouped.sources import ForgettingSource
 from tierdex.logfile.header import LogHeader
 from tierdex.logfile.layout import COLD_PAGE_BYTES, Codec, Form
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_UNREADABLE_S = 3600.0  # a published source that could not be read is tried again after this time
+_PASSED_OVER_S = 3600.0  # a source that could not be read, or follows a gap, is tried again then
 
 
 class LogMerging:
@@ -75,7 +75,7 @@ class LogMerging:
         self._claims = claims
         self._hidden = HiddenShares()
         self._rounds = Rounds(seams.clock)
-        self._unreadable: dict[bytes, float] = {}  # uuid -> until when
+        self._passed_over: dict[bytes, float] = {}  # uuid -> until when
 
     def look_at_everything(self) -> None:
         """Look for what is worth it at once."""
@@ -132,15 +132,23 @@ class LogMerging:
             waiting = (handle for handle in local if not self._kind.passes_over(handle))
             next(waiting, None)
             local = list(waiting)
-        return {h for h in local if h.state is FileState.COMPACTED and not self._kind.is_left(h)}
+        return {
+            h
+            for h in local
+            if h.state is FileState.COMPACTED
+            and not self._kind.is_left(h)
+            and not self._is_passed_over(h)
+        }
 
     def _published(self, files: FileList) -> set[FileHandle]:
         """Return the published files that may be merged; none while the node is not ours."""
-        components, now = self._kind.components, self._seams.clock.monotonic()
+        components = self._kind.components
         if components is None or not components.claim.is_claimed:
             return set()
-        self._unreadable = {uuid: until for uuid, until in self._unreadable.items() if now < until}
-        return {h for h in files if h.row is not None and h.uuid not in self._unreadable}
+        return {h for h in files if h.row is not None and not self._is_passed_over(h)}
+
+    def _is_passed_over(self, handle: FileHandle) -> bool:
+        return self._seams.clock.monotonic() < self._passed_over.get(handle.uuid, 0.0)
 
     def _candidates(
         self, files: Sequence[tuple[FileHandle, int]], mergeable: set[FileHandle]
@@ -159,9 +167,10 @@ class LogMerging:
         return found
 
     def _pass_over(self, files: Sequence[FileHandle], error: Exception) -> None:
-        """Merge without published files for a while: answers name what is wrong with them."""
-        until = self._seams.clock.monotonic() + _UNREADABLE_S
-        self._unreadable.update((handle.uuid, until) for handle in files)
+        """Merge without these files for a while: answers name what is wrong with them."""
+        now = self._seams.clock.monotonic()
+        known = {uuid: until for uuid, until in self._passed_over.items() if now < until}
+        self._passed_over = known | {handle.uuid: now + _PASSED_OVER_S for handle in files}
         logger.warning("not merged", extra={"files": len(files), "error": str(error)})
 
     def _try(self, group: Sequence[FileHandle]) -> int:
@@ -170,6 +179,9 @@ class LogMerging:
             return self._merge(group)
         except ConflictError:  # a commit of before took effect, and its answer was lost
             self._kind.publishing.show_manifest()
+            return 0
+        except QueueGapError as error:  # what lay between expired: those on either side go together
+            self._pass_over([group[error.source]], error)
             return 0
         except CorruptFileError as error:
             named = [h for h in group if error.path in (str(h.path), h.object_key)] or group

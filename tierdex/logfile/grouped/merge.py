@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 _CHUNK_MESSAGES = 8_192  # whose rows stay in the cache between the passes over them
 
 
+class QueueGapError(CorruptFileError):
+    """What lay between two sources is gone: each may be sound."""
+
+    def __init__(self, source: int) -> None:
+        """`source` is the place of the one that begins behind the gap."""
+        super().__init__("files to merge", "a queue's offsets do not go on from file to file")
+        self.source = source
+
+
 class MergePlan(NamedTuple):
     """What comes together: the queues of the new file, and where each source has them."""
 
@@ -54,7 +63,7 @@ def write_grouped(
 
     `header` is the new file's; `shared_by` are the sources once more when it is to tell what it has of each
     (`shares`). `on_progress` hears how many messages were taken, and may raise. Raises
-    CorruptFileError (a damaged source, or a gap between two), and what `write` raises.
+    CorruptFileError (a damaged source), QueueGapError, and what `write` raises.
     """
     plan = plan_merge(sources)
     writer = GroupedWriter(
@@ -72,7 +81,7 @@ def write_grouped(
 
 
 def plan_merge(sources: Sequence[Source]) -> MergePlan:
-    """Return which queues the new file has. Raises CorruptFileError for a gap in a queue's offsets."""
+    """Return which queues the new file has. Raises QueueGapError for a gap in a queue's offsets."""
     names = sorted(
         {
             source.topics.name(index)
@@ -92,14 +101,12 @@ def plan_merge(sources: Sequence[Source]) -> MergePlan:
     firsts, counts = [], []
     ends = np.full(len(all_keys), -1, np.int64)  # next offset so far, -1 before the first message
     first_offsets = np.zeros(len(all_keys), np.int64)
-    for source, own in zip(sources, keys, strict=True):
+    for number, (source, own) in enumerate(zip(sources, keys, strict=True)):
         kept = np.flatnonzero(own >= 0)
         at = np.searchsorted(all_keys, own[kept])
         begins = source.queues.first_offsets[kept]
         if ((ends[at] >= 0) & (ends[at] != begins)).any():
-            raise CorruptFileError(
-                "files to merge", "a queue's offsets do not go on from file to file"
-            )
+            raise QueueGapError(number)
         first_offsets[at] = np.where(ends[at] < 0, begins, first_offsets[at])
         ends[at] = begins + source.queues.counts[kept]
         starts = np.cumsum(source.queues.counts) - source.queues.counts
