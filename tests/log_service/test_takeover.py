@@ -372,3 +372,25 @@ def test_late_claim_does_not_fence_a_log_for_a_file_that_lies_in_its_folder(worl
     publish(log)
     fill(world, log, 3)
     world.look(log)
+
+
+def test_opening_that_the_store_cuts_off_anywhere_leaves_the_folder_free(world):
+    log = world.open()
+    fill(world, log, 30)
+    publish(log)
+    log.index.roll()
+    log.run_compaction()
+    world.elsewhere().open(
+        takeover="lossy"
+    )  # it was not handed over: the index's end is asked of the store
+    refused = 0
+    for nth in range(1, 40):
+        other = world.elsewhere()
+        world.store.fail("get", nth=nth, fault=Fault.FAIL_BEFORE)
+        try:
+            other.open(takeover="lossy").close()
+        except UnavailableError:
+            refused += 1
+        world.store._schedule.clear()
+        other.open(takeover="lossy").close()
+    assert refused > 2

@@ -181,6 +181,15 @@ class LogIndex:
         self._index = Index(components)
         self._index_table, self._threads = components.table, components.threads
         self.forgetter = components.forgetter
+        try:
+            self._dispatcher = self._dispatch(components)
+        except BaseException:
+            self._index.close()  # it has a share of the folder's lock, and threads
+            raise
+
+    def _dispatch(self, components: Components) -> Dispatcher:
+        """Return who puts what follows the index's end. Raises UnavailableError, what the store raises."""
+        assert components.writing is not None
         append = components.writing.writer.append_led
 
         def put(items: list[ItemColumns], source: Source) -> None:
@@ -190,12 +199,11 @@ class LogIndex:
         behind = self._log.kind.note.number_before(source)
         wanted = [file for file in self._log.kind.note.files.values() if file.number > behind]
         if wanted and self._unknown() is not None:
-            self._index.close()
             raise UnavailableError(
                 "the index is gone, and the store cannot be reached with the messages to make it anew from",
                 retry_after_s=5.0,
             )
-        self._dispatcher = Dispatcher(self.table, self.node, put, source, behind=behind)
+        return Dispatcher(self.table, self.node, put, source, behind=behind)
 
     def _without_forgotten(self, items: ItemColumns) -> ItemColumns:
         """Return items without those of forgotten messages, which a file may still hold."""
