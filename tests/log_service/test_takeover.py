@@ -394,3 +394,21 @@ def test_opening_that_the_store_cuts_off_anywhere_leaves_the_folder_free(world):
         world.store._schedule.clear()
         other.open(takeover="lossy").close()
     assert refused > 2
+
+
+def test_local_file_that_goes_hides_no_held_message_that_the_store_alone_would_deliver(world):
+    log = world.open()
+    world.hold(log, 40, b"published", "disk")
+    publish(log)
+    world.hold(log, 50, b"local", "disk")
+    with world.store.outage():
+        log.roll()
+        with contextlib.suppress(UnavailableError):
+            log.run_compaction()
+    world.advance(log, 1000)
+    assert log.deliver_due() == 2
+    log.expire(before=world.now_ms + 1)
+    log._components.writing.kind.carry_notes()
+    taken = world.elsewhere().open(takeover="lossy")
+    taken.deliver_due()
+    assert b"published" in [message.body for message in taken.reader(*TIMED)]

@@ -150,6 +150,8 @@ class _Lineage:
         for queue, end in ends.items():
             assert end >= self.promised.get(queue, 0), (queue, "a published message is gone")
             del self.world.handed[queue][end:]
+            if end < self.world.expired.get(queue, 0):  # and it expired on a disk that is lost
+                self.world.expired[queue] = end
 
     # -- its end -------------------------------------------------------------------------------------------
 

@@ -180,8 +180,8 @@ class Timer:
     def needs(self, handle: FileHandle) -> bool:
         """Say whether a file holds messages to be delivered, or the last mark: it may not go.
 
-        A published file counts as delivered by what is published too: else a disk that is lost takes the
-        delivered messages, and the store has those that wait no more.
+        What is published counts as delivered by what is published too: else a disk that is lost takes the
+        delivered messages, and the store has those that wait no more. What goes here hides them as well.
         """
         try:
             queues, ends = ends_of(handle.reader)
@@ -194,12 +194,10 @@ class Timer:
             )
             marks_end = held.pop(MARKS_QUEUE, -1)
             with self._delivering() as position:
-                count, mark = self._kept_mark(
-                    position, Level.DISK if handle.row is None else Level.REMOTE
-                )
+                count, _ = self._kept_mark(position, handle, MARKS_QUEUE)
                 if marks_end >= count and self._timer_queues.has_any(self._log.queues):
                     return True
-                return any(self._needs(position, mark, each) for each in held)
+                return any(self._needs(position, handle, each) for each in held)
         except TierdexError as error:  # nobody knows: it stays
             logger.warning("kept", extra={"file_id": handle.file_id, "error": str(error)})
             return True
@@ -212,15 +210,23 @@ class Timer:
 
     # -- private ---------------------------------------------------------------------------------------
 
-    def _kept_mark(self, position: _Position, level: Level) -> tuple[int, Mark]:
-        """Return how many marks have a level, and the last of them."""
-        begin, count = self._log.reads.bounds(TIMER_TOPIC, MARKS_QUEUE, level)
+    def _kept_mark(
+        self, position: _Position, handle: FileHandle, queue_id: int
+    ) -> tuple[int, Mark]:
+        """Return how many marks are as safe as what a file has of a queue; the last of them."""
+        bounds = partial(self._log.reads.bounds, TIMER_TOPIC)
+        is_published = handle.row is not None
+        if not is_published:  # a part of the queue may be, and would be hidden with the file's
+            begin, end = bounds(queue_id, Level.REMOTE)
+            is_published = begin < end
+        begin, count = bounds(MARKS_QUEUE, Level.REMOTE if is_published else Level.DISK)
         if count == position.marks:
             return count, position.mark
         return count, self._timer_queues.mark(count) if begin < count else NOTHING_DELIVERED
 
-    def _needs(self, position: _Position, mark: Mark, hour: int) -> bool:
-        """Say whether an hour has, or may have, messages to be delivered behind `mark`."""
+    def _needs(self, position: _Position, handle: FileHandle, hour: int) -> bool:
+        """Say whether an hour has, or may have, messages that wait behind the mark that counts."""
+        _, mark = self._kept_mark(position, handle, hour)
         if hour == mark.hour and mark == position.mark:
             due = position.due(hour)
             self._read(position, due, self._end(hour))
