@@ -117,7 +117,9 @@ def test_masked_places_leave_in_no_form():
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"card": "4111', b"card=4111", b"\xff4111", gzip.compress(b"4111 text")]
+    "body",
+    [b'{"card": "4111', b"card=4111", b"\xff4111", gzip.compress(b"4111 text", mtime=0)],
+    ids=["cut", "text", "bytes", "gzip"],
 )
 def test_body_that_cannot_be_masked_is_withheld(body):
     message = shown(body, mask=["$.card"])
