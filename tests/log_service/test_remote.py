@@ -197,6 +197,7 @@ def test_many_who_wait_share_one_roll_and_coroutines_hold_no_thread(away):
     threads = [threading.Thread(target=log.flush, args=("remote",)) for _ in range(6)]
     for thread in threads:
         thread.start()
+    log.flush("disk")
     assert len(log.read("a", 0, 0)) == 8  # appends do not wait for the store
     outage.__exit__(None, None, None)
     for thread in threads:
