@@ -237,6 +237,96 @@ def test_journal_of_a_closed_log_that_lost_durable_batches_is_named_and_kept_asi
             assert path.name in str(disk.list_folder(DATA / "log/quarantine"))
 
 
+def killed(disk, *, count=40, roll_at=(), durability="disk"):
+    """Return the disk after a kill, batches of messages "0", "1" ... of one queue; ends of the batches."""
+    log = open_log(disk)
+    places = []
+    for i in range(count):
+        if i in roll_at:
+            log.roll()
+        body = b"%d" % i + bytes(400)
+        assert log.append(topic="a", queue_id=0, body=body, durability=durability) == i
+        places.append(log._components.writing.active.journal.bytes_used)
+    return disk.restart(), places
+
+
+def paths_of(disk):
+    folder = DATA / "log/unsealed"
+    return [folder / n for n in sorted(disk.list_folder(folder)) if n != "next.ready"]
+
+
+def flip(disk, path, place):
+    file = disk.open(path, writable=True)
+    file.write_at(place, bytes([file.read_at(place, 1)[0] ^ 1]))
+    file.sync()
+    file.close()
+
+
+# A row; and of the record: magic, checksum, number, length, uuid.
+@pytest.mark.parametrize("place", [200, 0, 4, 8, 24, 45])
+def test_damage_of_durable_batches_is_no_torn_end_after_a_kill(disk, place):
+    disk, ends = killed(disk)
+    (path,) = paths_of(disk)
+    flip(disk, path, ends[9] + place)
+    with open_log(disk, read_only=True) as reader:
+        answer = reader.read("a", 0, 0, max_count=100)
+        assert not answer.complete
+        assert "was durable" in answer.missing[0].reason
+    for _ in range(2):  # it stays named
+        with open_log(disk) as log:
+            answer = log.read("a", 0, 0)
+            assert not answer.complete
+            assert path.name in answer.missing[0].file
+            assert path.name in str(disk.list_folder(DATA / "log/quarantine"))
+            offset = log.append(topic="a", queue_id=0, body=b"more")
+            assert log.read("a", 0, offset).generation == 1, "offset 0 is given a second time"
+
+
+def test_torn_end_after_a_kill_is_no_damage(disk):
+    """A power cut may keep any of what was not synced: later batches, and not the one before them."""
+    disk, ends = killed(disk, durability="os")
+    (path,) = paths_of(disk)
+    flip(disk, path, ends[9] + 200)
+    with open_log(disk) as log:
+        assert log.end_offset("a", 0) == 10
+        assert log.read("a", 0, 0, max_count=100).complete
+    assert not disk.list_folder(DATA / "log/quarantine")
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_damage_of_one_of_two_unsealed_journals_leaves_the_other(disk, damaged):
+    disk, ends = killed(disk, roll_at=[20])
+    paths = paths_of(disk)
+    assert len(paths) == 2
+    flip(disk, paths[damaged], ends[20 * damaged + 5] + 200)
+    with open_log(disk) as log:
+        begin = 20 * (1 - damaged)
+        kept = log.read("a", 0, begin, max_count=100).messages
+        assert [m.body[:2].strip(b"\0") for m in kept] == [
+            b"%d" % i for i in range(begin, begin + 20)
+        ]
+        answer = log.read("a", 0, 20 * damaged)
+        assert not answer.complete
+        assert paths[damaged].name in answer.missing[0].file
+        assert log.append(topic="a", queue_id=0, body=b"more") == (20 if damaged else 40)
+
+
+@pytest.mark.parametrize("roll_at", [[], [20]])
+def test_journal_that_was_cut_by_hand_is_kept_aside_and_named(disk, roll_at):
+    disk, _ = killed(disk, roll_at=roll_at)
+    path = paths_of(disk)[0]
+    file = disk.open(path, writable=True)
+    file.truncate(5000)
+    file.sync()
+    file.close()
+    for _ in range(2):
+        with open_log(disk) as log:
+            answer = log.read("a", 0, 0)
+            assert not answer.complete
+            assert path.name in answer.missing[0].file
+            assert len(log.read("a", 0, 20, max_count=100)) == (20 if roll_at else 0)
+
+
 def test_folder_has_one_writer_and_any_number_of_readers(disk):
     with open_log(disk) as log:
         log.append(**GOOD)

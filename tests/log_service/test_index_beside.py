@@ -383,3 +383,39 @@ def test_reader_of_the_index_shows_all_that_the_log_holds_in_any_state():
             found = index.query("a", key="k", max_count=999)
             own = log.index.query("a", key="k", max_count=999)
         assert [e.offset for e in found.entries] == [e.offset for e in own.entries] != []
+
+
+def test_damage_after_a_kill_leaves_no_entry_of_what_is_gone_and_loses_none_of_what_is_not():
+    """Offsets of a journal in quarantine are given again: its keys lead nowhere, and say why."""
+    world = KeyedWorld()
+    log = world.open()
+    for i in range(10):
+        world.append(log, ("a", 0), b"kept %d" % i, [f"kept{i}"])
+    log.roll()
+    log.run_compaction()
+    ends = []
+    for i in range(30):
+        world.append(log, ("a", 0), b"gone %d" % i + bytes(400), [f"gone{i}"])
+        ends.append(log._components.writing.active.journal.bytes_used)
+    disk = world.disk = world.disk.restart()
+    folder = DATA / "log/unsealed"
+    (name,) = (n for n in disk.list_folder(folder) if n != "next.ready")
+    file = disk.open(folder / name, writable=True)
+    file.write_at(ends[2] + 200, bytes([file.read_at(ends[2] + 200, 1)[0] ^ 1]))
+    file.sync()
+    file.close()
+    for _ in range(2):
+        log = world.open()
+        assert log.end_offset("a", 0) == log.append(
+            topic="a", queue_id=0, body=b"later", keys=["later"]
+        )
+        for i in range(10):
+            assert [m.body for m in log.get("a", key=f"kept{i}")] == [b"kept %d" % i]
+        assert b"later" in [m.body for m in log.get("a", key="later")]
+        for i in range(30):
+            answer = log.get("a", key=f"gone{i}")
+            assert not len(answer)
+            assert not answer.complete
+            assert name in answer.missing[0].file
+            assert not list(log.index.query("a", key=f"gone{i}").entries)
+        log.close()

@@ -102,7 +102,7 @@ class LogForm(Form):
 class JournalForm(LogForm):
     """The journal being written: its writer's next process, and a reader beside it.
 
-    Damage at its end may look like the torn end of a crash: then later batches are gone, as a whole.
+    Damage of what was not synced looks like the torn end of a crash: then later batches are gone, as a whole.
     """
 
     name = "journal, unsealed"

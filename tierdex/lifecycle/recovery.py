@@ -20,7 +20,8 @@ a source beside its merge        the merge wins if it verifies, else it goes to 
 a file that the manifest knows   the local copy is removed (the object is durable and listed); an
                                  unsealed one, which only an old copy of the folder has, quarantined
 unsealed, not the newest         sealed: the writer was between two files
-unsealed, the newest             kept: the writer goes on with it
+unsealed, the newest             kept: the writer goes on with it; one that does not open then, damaged
+                                 or cut, is quarantined by the caller
 sealed, compacted                kept: the compactor goes on with it
 ===============================  ==================================================================
 
@@ -221,7 +222,7 @@ def apply_recovery(
             case RemoveLeftover(path):
                 _remove(filesystem, path, recovered)
             case Quarantine(state, path, reason):
-                _quarantine(filesystem, paths, state, path, reason, recovered)
+                quarantine(filesystem, paths, state, path, reason, recovered)
             case DropPublished(file):
                 # Durable before: the commit that lists the file, read after this process started.
                 _remove(filesystem, file.path, recovered)
@@ -329,7 +330,7 @@ def _remove(filesystem: FileSystem, path: Path, recovered: Recovered) -> None:
     logger.info("removed", extra={"path": str(path)})
 
 
-def _quarantine(
+def quarantine(
     filesystem: FileSystem,
     paths: DataPaths,
     state: FileState,
@@ -337,6 +338,7 @@ def _quarantine(
     reason: str,
     recovered: Recovered,
 ) -> None:
+    """Move a file that does not open to quarantine/, durably, and note it. Raises OSError."""
     taken = set(filesystem.list_folder(paths.quarantine))
     target = paths.quarantined(state, path.name)
     attempt = 0
@@ -361,7 +363,7 @@ def _settle(
     if action.is_merge and wrong:
         # It may have taken the name of one of its sources and be the only copy of it. The other
         # sources were kept by actions of their own.
-        _quarantine(filesystem, paths, later.state, later.path, "; ".join(wrong), recovered)
+        quarantine(filesystem, paths, later.state, later.path, "; ".join(wrong), recovered)
         return
     while wrong:
         _remove(filesystem, later.path, recovered)
@@ -389,7 +391,7 @@ def _seal(
     try:
         item_count = mending.seal(file.path)  # durable: items, footer
     except CorruptFileError as error:
-        _quarantine(filesystem, paths, file.state, file.path, error.reason, recovered)
+        quarantine(filesystem, paths, file.state, file.path, error.reason, recovered)
         return
     if item_count == 0:
         _remove(filesystem, file.path, recovered)

@@ -3,7 +3,8 @@
 The kernel may have dropped pages and call the next sync a success, so a suspect journal is never synced
 again. It is recovered as after a crash: everything not known as durable is written once more. What was only
 staged is dropped. When messages are gone, so are those of newer journals (nothing in them was acknowledged
-at `disk`), end offsets step back before anything is appended, and the generation rises.
+at `disk`), end offsets step back before anything is appended, and the generation rises. A journal that turns
+out to be damaged stays suspect: the next opening of the log quarantines it.
 
 Depends on disk_errors, lifecycle, logfile and the other modules of this folder.
 """
@@ -52,7 +53,7 @@ class Mender:
         self.on_loss: Callable[[], None] = lambda: None
 
     def mend(self) -> None:
-        """Recover every suspect journal; drop what follows a loss. Raises UnavailableError."""
+        """Recover every suspect journal; drop what follows a loss. UnavailableError, CorruptFileError."""
         try:
             self._mend()
         except OSError as error:

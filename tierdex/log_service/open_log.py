@@ -39,7 +39,7 @@ from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_f
 from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.lifecycle.gap import drop_behind_a_gap
 from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_quarantined_name
-from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
+from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery, quarantine
 from tierdex.log_service.active_journal import ActiveJournal
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.appender import Appender
@@ -355,11 +355,19 @@ class _OwnerOpening:
             dropped, lambda uuid: uuid in note.files or (state is not None and state.knows(uuid))
         )
         recovered = apply_recovery(filesystem, paths, actions, mending)
-        self._missing = _quarantined(self._seams, paths)
         for file_state, number, path in recovered.files:
             self.numbers.see(number)
-            self._table.insert(self._open(file_state, number, path))
-            note_ends(self._queues, self._table.version.files.local()[-1].reader)
+            try:
+                handle = self._open(file_state, number, path)
+            except CorruptFileError as error:
+                if file_state is not FileState.UNSEALED:
+                    raise
+                # Damaged, or cut: no state that a crash leaves. Nothing was appended behind it.
+                quarantine(filesystem, paths, file_state, path, error.reason, recovered)
+                continue
+            self._table.insert(handle)
+            note_ends(self._queues, handle.reader)
+        self._missing = _quarantined(self._seams, paths)
         self._queues.raise_ends(*gone.ends.columns())
         forgotten = self.gone.forgotten.current
         kept = forgotten.below(self._queues.next_offset)

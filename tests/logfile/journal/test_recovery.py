@@ -21,7 +21,9 @@ from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.fileparts.predecessor import NO_PREDECESSOR, Predecessor
 from tierdex.filesystem import make_durable_folder
 from tierdex.logfile import layout
+from tierdex.logfile.check import check_log_file
 from tierdex.logfile.columns import BinaryColumn, MessageColumns, QueueColumns
+from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
 from tierdex.logfile.journal.scan import BatchScan
 from tierdex.logfile.journal.tables import Tables
@@ -327,6 +329,85 @@ def test_every_flipped_bit_of_an_unsealed_journal_ends_it_there_or_is_harmless(t
             assert again.message_count < 16 or place >= end
             again.close()
     assert whole == 80, "only what lies behind the last batch is harmless"
+
+
+def synced_journal(path, *, synced=True):
+    """Return the bytes of an unsealed journal of 60 batches, and where each begins."""
+    journal = make_journal(path)
+    begins = []
+    for number in range(60):
+        begins.append(journal.published)
+        append(journal, [(("a", 0), b"x" * 300, number, None)])
+        if synced:
+            journal.sync()
+    journal.close()
+    return bytearray(path.read_bytes()), begins
+
+
+def test_damage_of_what_was_durable_is_told_by_recovery_readers_and_verification(tmp_path):
+    path = tmp_path / "journal"
+    data, begins = synced_journal(path)
+    assert check_log_file(FILESYSTEM, path) == []
+    found = 0
+    for number, place in enumerate(begins):
+        damaged = data.copy()
+        damaged[place + 100] ^= 1
+        damaged[place + 40 : place + 50] = bytes(10)  # of the record's uuid
+        path.write_bytes(damaged)
+        told = check_log_file(FILESYSTEM, path)
+        if place >= begins[-1] // 4096 * 4096:
+            assert told == [], "nothing there is known as durable: a torn end"
+            continue
+        assert f"batch {number} at byte {place}" in told[0]
+        for opens in (recover_journal, Journal.open_for_reading):
+            with pytest.raises(CorruptFileError, match="was durable"):
+                opens(FILESYSTEM, path)
+        assert path.read_bytes() == damaged, "kept as it is"
+        found += 1
+    assert found > 40
+
+
+@pytest.mark.parametrize("piece", [72, 504, 4096, 1 << 20])
+def test_later_batch_is_found_wherever_pieces_end(tmp_path, piece):
+    data, begins = synced_journal(tmp_path / "journal")
+    data[begins[20] + 100] ^= 1
+    scan = BatchScan(decode_log_header(bytes(data[:4096]), "journal"))
+    read_at = lambda place, length: bytes(data[place : place + length])  # noqa: E731
+    scan.pass_file(read_at, len(data))
+    assert scan.position == begins[20]
+    later = scan.find_durable_behind(read_at, len(data), piece)
+    first = next(place for place in begins if place // 4096 * 4096 > begins[20])
+    assert later in begins[begins.index(first) :][:2]
+
+
+def test_record_that_a_power_cut_tore_proves_nothing(tmp_path):
+    """Its uuid is in one sector, `synced_to` in the next one, which kept the bytes of an older journal."""
+    path = tmp_path / "journal"
+    data, begins = synced_journal(path, synced=False)
+    data[begins[10] + 100] ^= 1
+    torn = [place for place in begins[20:] if place % 512 > 448]
+    whole = [place for place in begins[20:] if place % 512 <= 448]
+    for place in [torn[0], whole[0]]:
+        later = data.copy()
+        later[place + 60 : place + 64] = (begins[10] // 4096 + 1).to_bytes(4, "little")
+        path.write_bytes(later)
+        assert bool(check_log_file(FILESYSTEM, path)) == (place == whole[0])
+
+
+def test_reader_beside_a_writer_takes_no_batch_under_way_for_damage(tmp_path, monkeypatch):
+    journal = make_journal(tmp_path / "journal")
+    real = BatchScan.find_durable_behind
+
+    def find_beside_a_writer(scan, *where):
+        if journal.published < 40_000:
+            for number in range(20):
+                append(journal, [(("a", 0), b"x" * 300, number, None)])
+                journal.sync()
+        return real(scan, *where)
+
+    monkeypatch.setattr(BatchScan, "find_durable_behind", find_beside_a_writer)
+    reader = Journal.open_for_reading(FILESYSTEM, journal.path)
+    assert reader.message_count == journal.message_count == 100
 
 
 def test_scan_goes_on_where_a_piece_ends_within_a_batch(tmp_path):

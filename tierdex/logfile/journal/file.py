@@ -119,7 +119,7 @@ class Journal(JournalWriter):
     def open_for_reading(cls, filesystem: FileSystem, path: Path) -> Journal:
         """Open an unsealed journal beside its live writer, writing nothing; `refresh` sees later batches.
 
-        Verifies all batches. Raises CorruptFileError (sealed, too: open it as such), OSError.
+        Verifies all batches. Raises CorruptFileError (damaged; sealed, too: open it as such), OSError.
         """
         file = filesystem.open(path)
         try:
@@ -127,8 +127,7 @@ class Journal(JournalWriter):
             header = decode_log_header(file.read_at(0, HEADER_BYTES), path, form=Form.JOURNAL)
             if file.size() < header.capacity:
                 raise CorruptFileError(path, f"{file.size()} bytes: sealed, or cut")
-            tables, scan = Tables(), BatchScan(header)
-            scan.take_file(file.read_at, tables, path, header.capacity)
+            tables, scan = _take_batches(file, header, path)
             mapping = file.map(header.capacity, writable=False)
             return cls(path, header, file, mapping, tables, scan, writable=False)
         except BaseException:
@@ -172,7 +171,8 @@ def recover_journal(
 
     Trusts the header and the batches that verify, nothing else. What lies behind the last length that a
     batch knows as durable is written again, since a failed sync may have left pages that look clean; then
-    all is durable. Raises CorruptFileError, UnsupportedFormatError, OSError.
+    all is durable. Raises CorruptFileError (damaged where it was durable, or cut: then it is no torn end,
+    and its batches are left as they are), UnsupportedFormatError, OSError.
     """
     file = filesystem.open(path, writable=True)
     try:
@@ -189,8 +189,7 @@ def recover_journal(
                 if size < header.capacity:
                     raise
             file.truncate(header.capacity)  # a seal that was not finished had made it longer
-        tables, scan = Tables(), BatchScan(header)
-        scan.take_file(file.read_at, tables, path, header.capacity)
+        tables, scan = _take_batches(file, header, path)
         file.reserve(0, header.capacity)
         _write_again(file, scan, header)
         mapping = file.map(header.capacity, writable=False)
@@ -202,6 +201,29 @@ def recover_journal(
     except BaseException:
         file.close()
         raise
+
+
+def _take_batches(file: OpenFile, header: LogHeader, path: Path) -> tuple[Tables, BatchScan]:
+    """Return the index and the end of all batches that verify. Raises CorruptFileError for damage.
+
+    Beside a live writer the batch at the end may be there by the time a later one is found: so the scan
+    goes on from there, and it is damage only if that leads nowhere.
+    """
+    tables, scan = Tables(), BatchScan(header)
+    damaged_at = -1
+    while True:
+        scan.take_file(file.read_at, tables, path, header.capacity)
+        end = scan.position
+        later = scan.find_durable_behind(file.read_at, header.capacity)
+        if later is None:
+            return tables, scan
+        if end == damaged_at:
+            raise CorruptFileError(
+                path,
+                f"is damaged: batch {scan.end.number} at byte {end} does not verify, and was durable when "
+                f"the batch at byte {later} was written",
+            )
+        damaged_at = end
 
 
 def _write_again(file: OpenFile, scan: BatchScan, header: LogHeader) -> None:

@@ -2,7 +2,8 @@
 
 Batches are a journal's own write-ahead log: everything mutable is derived from them, here and only here.
 Bytes come through pread in pieces, never through a mapping: another process may cut the file. A scan ends
-at the first batch that does not verify; what lies behind it was never acknowledged at `disk`.
+at the first batch that does not verify. That is the torn end of a kill or a power cut, behind which nothing
+was acknowledged at `disk`, unless a later batch knew the place as durable: then it is damage.
 
 Depends on layout, fileparts, kernels and tables.
 """
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 4 << 20
 _CHECKPOINTS_FIRST = 16
+# How far behind the end, or behind the last record that was found there, another record is looked for. It
+# is more than a batch may have, and what the log leaves without a sync.
+_SEARCHED_BYTES = 65 << 20
+_SEARCHED_PIECE = 1 << 20
+_SECTOR_BYTES = 512  # what a disk writes whole or not at all
+_UUID_PLACE = layout.places(layout.RECORD)["uuid"]
 
 
 class BatchEnd(NamedTuple):
@@ -117,6 +124,48 @@ class BatchScan:
         """Go over every batch from here on, and before byte `limit`: where they end, and nothing else."""
         for data, begin in self._pieces(read_at, limit, piece):
             k.pass_batches(self.words, address(data) - begin, begin + len(data))
+
+    def find_durable_behind(
+        self, read_at: ReadAt, limit: int, piece: int = _SEARCHED_PIECE
+    ) -> int | None:
+        """Return the place of a later batch's record that knows the end as durable; None: there is none.
+
+        Looks before byte `limit`, for the file's uuid: batches and lengths in between may be damaged. Only
+        records within one sector count: of others a power cut may keep the uuid beside stale bytes. Blind
+        for damage in what was synced last: `synced_to` are whole blocks, and the last batch has none behind.
+        `piece` bytes are read at a time: a multiple of 8.
+        """
+        end, begin = self.end, self.position
+        until = begin + _SEARCHED_BYTES
+        while begin < min(until, limit):
+            data = read_at(begin, min(piece, limit - begin))
+            for at in self._later_records(data, end.number):
+                place = begin + at
+                until = place + _SEARCHED_BYTES
+                synced_to = int(np.frombuffer(data, layout.RECORD, 1, at)["synced_to"][0])
+                is_whole = place % _SECTOR_BYTES + layout.RECORD_BYTES <= _SECTOR_BYTES
+                if is_whole and end.position < synced_to * HEADER_BYTES <= place:
+                    return place
+            if len(data) < piece:
+                return None
+            begin += piece - layout.RECORD_BYTES  # a record may lie across the end of a piece
+        return None
+
+    def _later_records(self, data: bytes, number: int) -> Iterator[int]:
+        """Yield where in `data` records of the file lie that may be of batches behind the `number`-th."""
+        words = np.frombuffer(data, "<u8", len(data) // layout.BATCH_UNIT)
+        for word in np.flatnonzero(words == self._uuid.view("<u8")[0]):
+            at = int(word) * layout.BATCH_UNIT - _UUID_PLACE
+            if at < 0 or at + layout.RECORD_BYTES > len(data):
+                continue
+            record = np.frombuffer(data, layout.RECORD, 1, at)[0]
+            if (
+                record["magic"] == layout.RECORD_MAGIC
+                and record["uuid"].tobytes() == self._uuid.tobytes()
+                and record["flags"] == 0
+                and record["number"] > number
+            ):
+                yield at
 
     def _pieces(self, read_at: ReadAt, limit: int, least: int) -> Iterator[tuple[np.ndarray, int]]:
         """Yield (bytes, their place in the file) until no further batch can follow."""
