@@ -42,6 +42,12 @@ def _rising(name: str, labels: str) -> tuple[dict[str, str], dict[str, str]]:
     return {series: "0+5x40"}, {series: "7x40"}
 
 
+def _against(name: str, bound: str, sick: int, well: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Return a gauge, sick and well, beside another that stays at 100."""
+    one, other = f"{name}{{{_AT}}}", f"{bound}{{{_AT}}}"
+    return {one: f"{sick}x40", other: "100x40"}, {one: f"{well}x40", other: "100x40"}
+
+
 def _alert(
     name: str,
     severity: str,
@@ -131,20 +137,14 @@ ALERTS = (
         "TierdexBacklog", "page",
         "tierdex_disk_waiting_bytes > 0.5 * tierdex_disk_budget_bytes", "5m",
         "half of the disk budget of {{ $labels.instance }} waits for the store",
-        (
-            {f"tierdex_disk_waiting_bytes{{{_AT}}}": "60x40", f"tierdex_disk_budget_bytes{{{_AT}}}": "100x40"},
-            {f"tierdex_disk_waiting_bytes{{{_AT}}}": "40x40", f"tierdex_disk_budget_bytes{{{_AT}}}": "100x40"},
-        ),
+        _against("tierdex_disk_waiting_bytes", "tierdex_disk_budget_bytes", 60, 40),
         **_HERE,
     ),
     _alert(
         "TierdexDiskFull", "page",
         "tierdex_disk_free_bytes < 4 * tierdex_disk_reserve_bytes", "5m",
         "{{ $value }} bytes are free on the disk of {{ $labels.instance }}",
-        (
-            {f"tierdex_disk_free_bytes{{{_AT}}}": "300x40", f"tierdex_disk_reserve_bytes{{{_AT}}}": "100x40"},
-            {f"tierdex_disk_free_bytes{{{_AT}}}": "500x40", f"tierdex_disk_reserve_bytes{{{_AT}}}": "100x40"},
-        ),
+        _against("tierdex_disk_free_bytes", "tierdex_disk_reserve_bytes", 300, 500),
         **_HERE,
     ),
     _alert(
@@ -185,10 +185,7 @@ ALERTS = (
         "TierdexDescriptors", "ticket",
         'process_open_fds{job=~"tierdex.*"} / process_max_fds > 0.8', "10m",
         "{{ $labels.instance }} has most of its file descriptors open",
-        (
-            {f"process_open_fds{{{_AT}}}": "90x40", f"process_max_fds{{{_AT}}}": "100x40"},
-            {f"process_open_fds{{{_AT}}}": "30x40", f"process_max_fds{{{_AT}}}": "100x40"},
-        ),
+        _against("process_open_fds", "process_max_fds", 90, 30),
         **_HERE,
     ),
     _alert(

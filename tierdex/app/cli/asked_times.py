@@ -5,6 +5,8 @@ Depends on clock and times.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tierdex.clock import SystemClock
 from tierdex.times import parse_time
 
@@ -14,7 +16,7 @@ def asked_time(text: str, option: str, *, is_end: bool = False) -> int:
     return parse_time(text, field=option, now_ms=SystemClock().now_ms, is_end=is_end)
 
 
-def asked_range(begin: str | None, end: str | None) -> dict[str, int | None]:
+def asked_range(begin: str | None, end: str | None) -> dict[str, Any]:
     """Return `begin` and `end` of a query."""
     return {
         "begin": None if begin is None else asked_time(begin, "--begin"),

@@ -88,7 +88,7 @@ def query(
 
     Exit code 0 found, 3 not found, 4 incomplete.
     """
-    values: dict[str, Any] = dict(asked_range(begin, end))
+    values = asked_range(begin, end)
     if proof and output is not Form.JSON:
         raise InvalidRequestError("is JSON: add -o json", field="--proof")
     target, settings = Target(data, store, url, api_key, rocketmq), parse_settings(setting)
