@@ -128,7 +128,7 @@ def test_journey_shows_messages_side_by_side_with_the_time_between(
     page: Page, address: str
 ) -> None:
     page.goto(f"{address}#lookup?topic=orders&key=ORDER-1")
-    page.get_by_role("link", name="Journey").last.click()
+    page.locator("main").get_by_role("link", name="Journey").click()
     stops = page.locator(".journey > li")
     expect(stops).to_have_count(3)
     expect(stops.last).to_contain_text("payments")
