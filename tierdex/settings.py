@@ -9,6 +9,7 @@ Depends on errors, pydantic and pydantic_settings.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -20,6 +21,8 @@ from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pydantic_settings import PydanticBaseSettingsSource
 
 M = TypeVar("M", bound=BaseSettings)
 NODE_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
@@ -43,10 +46,28 @@ def _own_node() -> str:
 IdForm = Annotated[str, Field(pattern=r"^(off|uuidv7|ulid|snowflake:(0|[1-9][0-9]{0,14}))$")]
 
 
-class Settings(BaseSettings):
-    """The settings of one index. Unknown names are refused; durations are seconds, sizes bytes."""
+class EnvironmentSettings(BaseSettings):
+    """Settings of which each comes from the call, else from its variable. Unknown names are refused."""
 
     model_config = SettingsConfigDict(env_prefix="TIERDEX_", extra="forbid", frozen=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read no files of variables or secrets; look at a hundred variables only if there is any."""
+        prefix = str(cls.model_config["env_prefix"])
+        named = any(name.upper().startswith(prefix) for name in os.environ)
+        return (init_settings, env_settings) if named else (init_settings,)
+
+
+class Settings(EnvironmentSettings):
+    """The settings of one index; durations are seconds, sizes bytes."""
 
     # -- behaviour: what is kept, for how long, who may write -------------------------------------
     node: str = Field(

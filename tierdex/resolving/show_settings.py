@@ -8,15 +8,12 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 - read by pydantic
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tierdex.settings import MIB, load
+from tierdex.settings import MIB, EnvironmentSettings, load
 
 
-class ShowSettings(BaseSettings):
+class ShowSettings(EnvironmentSettings):
     """The knobs of one fetcher of messages; durations are seconds, sizes bytes."""
-
-    model_config = SettingsConfigDict(env_prefix="TIERDEX_", extra="forbid", frozen=True)
 
     resolvers: Path | None = Field(
         None,

@@ -4,7 +4,7 @@ A value comes from the first that has it: a flag of `tierdex serve`, a variable 
 the default below. The limits of one query or batch (`max_count_limit`, `max_lookups`,
 `max_batch_entries`) are settings of the index, since they hold in every API.
 
-Depends on pydantic.
+Depends on settings and pydantic.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tierdex.settings import MIB, load
+from tierdex.settings import MIB, EnvironmentSettings, load
 
 ScopeName = Literal["read", "message", "write", "admin"]
 
 
-class ServerSettings(BaseSettings):
+class ServerSettings(EnvironmentSettings):
     """The knobs of one HTTP service; durations are seconds, sizes bytes."""
-
-    model_config = SettingsConfigDict(env_prefix="TIERDEX_", extra="forbid", frozen=True)
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
