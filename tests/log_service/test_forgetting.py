@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import closing, suppress
 from hashlib import sha512
 
@@ -239,6 +240,63 @@ def test_nothing_of_it_is_left_in_any_file_or_object_when_files_are_written_anew
     log.close()
     log = world.open()
     assert len([each for each in shown(log) if each[1]]) == 4
+    log.close()
+
+
+def test_local_copies_of_published_files_go_with_what_is_forgotten(world):
+    log = world.open(keep_local_bytes=1 << 20, merge_min_files=99)
+    for _ in range(2):
+        fill(world, log, 3)
+        log.roll()
+        log.run_compaction()
+    kept = [name for name in holders(world) if name.endswith(".kept")]
+    assert len(kept) == 2
+    copies, published = log._components.tier.copies, log._components.table.version.files.iterate()
+    world.disk.fail("unlink", number=errno.EIO)
+    copies.forget(next(iter(published)).uuid)  # damaged, say
+    world.disk.heal()
+    assert set(holders(world)) >= set(kept)
+    world.disk.fail("unlink", number=errno.EIO)
+    asked = log.forget("orders", key="SECRET", now=True, dry_run=True)
+    assert len({missing.file for missing in asked.waiting}.intersection(kept)) == 1
+    world.disk.heal()
+    receipt = log.forget("orders", key="SECRET", now=True)
+    assert receipt.is_complete, receipt.waiting
+    assert set(holders(world)) == {each.object_key for each in receipt.lingering}
+    names = world.disk.list_folder(DATA / "log" / "uploaded")
+    assert len([name for name in names if name.endswith(".kept")]) == 1, "of the file written anew"
+    assert shown(log) == [each for _ in range(2) for each in WANTED[:3]]
+    log.close()
+
+
+def test_what_an_earlier_request_left_to_merges_goes_with_one_that_wants_it_now(world):
+    clock = ManualClock(1_700_000_000_000)
+    world.store = MemoryStore(clock=clock)
+    log = world.open(grace_time=60.0)
+    fill(world, log, 3)
+    log.append(
+        topic=TIMED[0], queue_id=TIMED[1], body=SECRET, keys=["ALL", "SECRET"],
+        deliver_at=clock.now_ms() + 9 * HOUR_MS,
+    )  # fmt: skip
+    log.roll()
+    log.run_compaction()
+    before = log.forget("orders", key="k1")  # left to the next merge, which need not come
+    log.forget(TIMED[0], key="ALL")
+    log.run_compaction()
+    assert before.holding != []
+    log.close()
+    log = world.open(grace_time=60.0)  # the record tells the names, nothing else does any more
+    receipt = log.forget(
+        lookups=[{"topic": t, "key": "SECRET"} for t in ("orders", TIMED[0])], now=True
+    )
+    assert [each.offset for each in receipt.messages] == [1]
+    assert (receipt.held_count, receipt.holding, receipt.is_complete) == (1, [], True)
+    for _ in range(2):
+        world.advance(log, 90_000)
+        clock.advance(90.0)
+        log.run_compaction()
+    assert holders(world) == []
+    assert log.forgettings() == []
     log.close()
 
 

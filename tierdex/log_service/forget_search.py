@@ -5,20 +5,20 @@
     index    every entry under the names -> its message, read: the very name is compared in it
     timer    messages that are held, and the copies of those that were delivered, are read one by one
 
+    before   messages that an earlier request hides already, where files are to be written anew at once
+
 What is damaged or has expired cannot be compared: it is meant, since its entry is. Depends on errors,
 indexfile, logfile and the other modules of this folder.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.indexfile.hashing import key_hash, message_id_hash
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
-from tierdex.log_service.forgotten_messages import NamesOfTopic
 from tierdex.log_service.held_rows import TIMER_TOPIC
 from tierdex.log_service.levels import Level
 from tierdex.log_service.reads import QueuePosition, ReadLimits
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.requests.query import QueryRequest
     from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.forgotten_messages import ForgottenMessages
+    from tierdex.log_service.forgotten_names import Name
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.queue_table import QueueTable
     from tierdex.log_service.reads import LogReads
@@ -43,34 +45,22 @@ _WINDOW: Final = ReadLimits(65_536, 8 << 20, Level.DISK)
 
 @dataclass(slots=True)
 class FoundPlaces:
-    """What a search found. `held` are messages that the timer's queues have, by their place there."""
+    """What a search found: places with the names of their messages, in the timer's queues as well."""
 
-    places: dict[QueuePosition, set[tuple[int, int]]] = field(default_factory=dict)  # -> names
-    held: list[QueuePosition] = field(default_factory=list)
+    places: dict[QueuePosition, set[Name]] = field(default_factory=dict)
     unsearched: list[tuple[str, str]] = field(default_factory=list)
     elsewhere: set[str] = field(default_factory=set)
 
-    def __len__(self) -> int:
-        return len(self.places) + len(self.held)
+    def add(self, place: QueuePosition, names: Iterable[Name]) -> None:
+        self.places.setdefault(place, set()).update(names)
 
     def keep(self, meant: Collection[tuple[int, int]]) -> None:
         """Keep the messages that have an offset, and lie at one of these (queue, offset)."""
-        self.held.clear()
         self.places = {
             place: names
             for place, names in self.places.items()
-            if (place.queue_id, place.offset) in meant
+            if place.topic != TIMER_TOPIC and (place.queue_id, place.offset) in meant
         }
-
-    def by_topic(self) -> Iterator[NamesOfTopic]:
-        """Yield what the index is to forget of each topic."""
-        topics = defaultdict(list)
-        for place in self.places:
-            topics[place.topic].append(place)
-        for topic, places in topics.items():
-            names = set().union(*(self.places[place] for place in places))
-            only = tuple((place.queue_id, place.offset) for place in places)
-            yield NamesOfTopic(topic=topic, names=tuple(sorted(names)), only=only)
 
 
 class Searched(NamedTuple):
@@ -97,6 +87,17 @@ def find_places(log: Searched, requests: Sequence[QueryRequest]) -> FoundPlaces:
     return found
 
 
+def add_forgotten(
+    forgotten: ForgottenMessages, requests: Sequence[QueryRequest], found: FoundPlaces
+) -> None:
+    """Add what files may hold yet of messages that were forgotten before: no search finds these."""
+    for request in requests:
+        for (name, queue_id, offset), names in forgotten.under((request.kind, request.key_hash)):
+            place = QueuePosition(name.decode(), queue_id, offset)
+            if request.topic in (None, place.topic) or place.topic == TIMER_TOPIC:
+                found.add(place, names)
+
+
 def _find(log: Searched, request: QueryRequest, found: FoundPlaces) -> None:
     asked, cursor = request.asked(), None
     while True:
@@ -113,7 +114,7 @@ def _find(log: Searched, request: QueryRequest, found: FoundPlaces) -> None:
                 found.elsewhere.add(entry.node)
         for place, one in zip(own, log.reads.read_many(own, _ONE_MESSAGE), strict=True):
             _take(place, one, request, found)
-        if len(found) > MESSAGES_MOST:
+        if len(found.places) > MESSAGES_MOST:
             raise InvalidRequestError(
                 f"more than {MESSAGES_MOST:,} messages: forget fewer names at a time",
                 field="lookups",
@@ -134,11 +135,10 @@ def _take(
             raise UnavailableError(
                 f"{away.file}: {away.reason}; nothing was forgotten: try again", retry_after_s=5.0
             )
-        found.places.setdefault(place, set()).update(names)
+        found.add(place, names)
     for message in answer.batch:
         if _is_meant(message.extra, request):
-            names |= set(_names_of(place.topic, message.extra))
-            found.places.setdefault(place, set()).update(names)
+            found.add(place, {*names, *_names_of(place.topic, message.extra)})
 
 
 def _is_meant(extra: Extra, request: QueryRequest) -> bool:
@@ -147,7 +147,7 @@ def _is_meant(extra: Extra, request: QueryRequest) -> bool:
     return request.text in extra.keys
 
 
-def _names_of(topic: str, extra: Extra) -> Iterator[tuple[int, int]]:
+def _names_of(topic: str, extra: Extra) -> Iterator[Name]:
     """Yield (kind, hash) of every name under which the index has a message."""
     for key in extra.keys:
         yield KIND_KEY, key_hash(topic, key)
@@ -168,7 +168,8 @@ def _find_held(log: Searched, requests: Sequence[QueryRequest], found: FoundPlac
                     request.topic in (None, target.topic) and _is_meant(message.extra, request)
                     for request in requests
                 ):
-                    found.held.append(QueuePosition(TIMER_TOPIC, hour, message.offset))
+                    place = QueuePosition(TIMER_TOPIC, hour, message.offset)
+                    found.add(place, _names_of(target.topic, message.extra))
 
 
 def _windows(reads: LogReads, hour: int) -> Iterable[ReadAnswer]:

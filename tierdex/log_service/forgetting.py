@@ -33,12 +33,12 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.forgotten import AskedHash
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.log_service.forget_receipt import ForgetReceipt, ForgottenMessage
-from tierdex.log_service.forget_search import Searched, find_places
+from tierdex.log_service.forget_search import Searched, add_forgotten, find_places
 from tierdex.log_service.forgotten_messages import ForgetRequest, HeldBefore
+from tierdex.log_service.forgotten_names import NamedPlaces
 from tierdex.log_service.held_rows import TIMER_TOPIC
 from tierdex.log_service.levels import Level
 from tierdex.log_service.reads import STORE_ERRORS
-from tierdex.logfile.forgotten import ForgottenPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,12 +52,14 @@ if TYPE_CHECKING:
     from tierdex.log_service.committer import Committer
     from tierdex.log_service.forget_search import FoundPlaces
     from tierdex.log_service.forgotten_messages import ForgottenRecord
+    from tierdex.log_service.kept_copies import KeptCopies
     from tierdex.log_service.log_index import LogIndex
     from tierdex.log_service.log_merge import LogMerging
     from tierdex.log_service.next_journal import NextJournal
     from tierdex.log_service.queue_table import QueueTable
     from tierdex.log_service.reads import LogReads
     from tierdex.log_service.timer import Timer
+    from tierdex.logfile.forgotten import ForgottenPlaces
     from tierdex.seams import Seams
     from tierdex.settings import Settings
 
@@ -81,6 +83,7 @@ class ForgetfulLog(NamedTuple):
     next_journal: NextJournal
     timer: Timer
     damaged: dict[bytes, str]  # by uuid: files that stay as they are, and why
+    copies: KeptCopies
     quarantined: Callable[[], Sequence[MissingMessages]]
     merging: LogMerging
     carry: Callable[[], None]  # lets the store have the record, if there is one
@@ -118,10 +121,12 @@ class LogForgetting:
             with log.timer.at_rest():
                 self._make_durable()
                 found = find_places(Searched(log_index, log.reads, log.queues), requests)
+                if rewrites:
+                    add_forgotten(log.record.current, requests, found)
                 if meant is not None:
                     found.keep(meant)
                 request = self._make_request(found, rewrites=rewrites)
-                if not dry_run and (len(found) or found.unsearched):
+                if not dry_run and (found.places or found.unsearched):
                     request = self._with_held(self._roll(request))
                     # Durable before: every message of it. Visible after: none, in no read.
                     log.record.keep(log.record.current.with_request(request))
@@ -194,14 +199,16 @@ class LogForgetting:
         committer.wait(commit, Level.DISK)
 
     def _make_request(self, found: FoundPlaces, *, rewrites: bool) -> ForgetRequest:
-        log, places = self._log, (*found.places, *found.held)
+        log = self._log
+        places = found.places.items()
+        named = NamedPlaces.of({(at.name, at.queue_id, at.offset): names for at, names in places})
         return ForgetRequest(
             uuid=log.seams.ids.uuid(),
             number=self._next_number(),
             time_ms=log.seams.clock.now_ms(),
-            places=ForgottenPlaces.of((at.name, at.queue_id, at.offset) for at in places),
+            named=named,
             rewrites=rewrites,
-            unindexed=tuple(found.by_topic()),
+            unindexed=named.topics,
             unsearched=tuple(found.unsearched),
             elsewhere=tuple(sorted(found.elsewhere)),
         )
@@ -243,15 +250,16 @@ class LogForgetting:
 
     def _tell_index(self, request: ForgetRequest) -> ForgetRequest:
         """Have the index forget the entries; what fails is in the record, and told later. Holding `_lock`."""
-        for names in request.unindexed:
-            asked = [AskedHash(names.topic, kind, name) for kind, name in names.names]
+        for topic in request.unindexed:
+            names, only = request.named.of_topic(topic)
+            asked = [AskedHash(topic, kind, name_hash) for kind, name_hash in names]
             try:
                 forgetter = self._log.asked_index().forgetter
-                receipt = forgetter.forget_messages(asked, names.only, rewrites=request.rewrites)
+                receipt = forgetter.forget_messages(asked, only, rewrites=request.rewrites)
             except (TierdexError, OSError) as error:  # not swallowed: the receipt says it
                 logger.warning("not forgotten by the index yet", extra={"error": str(error)})
                 return request
-            left = tuple(each for each in request.unindexed if each is not names)
+            left = tuple(each for each in request.unindexed if each != topic)
             request = replace(request, unindexed=left, told=(*request.told, receipt.forgetting))
             if self._log.record.current.get(request.uuid) is not None:
                 self._log.record.keep(self._log.record.current.with_request(request))
@@ -315,8 +323,12 @@ class LogForgetting:
             for each in self._log.quarantined()
         ]
         waiting += [
-            Missing("index", f"has not forgotten entries of topic {each.topic} yet")
-            for each in ([] if is_dry else request.unindexed)
+            Missing(f"{path.parent.name}/{path.name}", "a local copy that could not be removed yet")
+            for path in self._log.copies.remove_left()
+        ]
+        waiting += [
+            Missing("index", f"has not forgotten entries of topic {topic} yet")
+            for topic in ([] if is_dry else request.unindexed)
         ]
         if not is_dry and not request.is_carried and len(request.places):
             why = "was not told: whoever takes the node over would see them"

@@ -8,8 +8,8 @@
 
 A request is durable before it counts, and stays until no file holds anything of it, and for the grace time
 after that: a reader that still has the files of before has its places, too. An offset is forgotten only once
-its message is durable, so that it is never another's. Depends on carried_notes, logfile and
-record_file.
+its message is durable, so that it is never another's. Depends on carried_notes,
+forgotten_names, logfile and record_file.
 """
 
 from __future__ import annotations
@@ -19,25 +19,18 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierdex.log_service.carried_notes import FORGOTTEN
+from tierdex.log_service.forgotten_names import NamedPlaces
 from tierdex.log_service.record_file import Record, RecordFile
 from tierdex.logfile.forgotten import NOWHERE, ForgottenPlaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
+    from tierdex.log_service.forgotten_names import Name, Place
 
 _MAGIC: Final = b"TDXFORG1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamesOfTopic:
-    """What the index is to forget of a topic: names as (kind, hash), at the places (queue_id, offset)."""
-
-    topic: str
-    names: tuple[tuple[int, int], ...]
-    only: tuple[tuple[int, int], ...]
 
 
 class HeldBefore(NamedTuple):
@@ -60,16 +53,26 @@ class ForgetRequest:
     uuid: bytes
     number: int
     time_ms: int
-    places: ForgottenPlaces
+    named: NamedPlaces
     rewrites: bool = False
     is_carried: bool = False  # the store has it, for whoever takes the node over
     through: int = 0
-    unindexed: tuple[NamesOfTopic, ...] = ()
+    unindexed: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     held: tuple[HeldBefore, ...] = ()
     unsearched: tuple[tuple[str, str], ...] = ()  # (file, reason): more of the key may be there
     elsewhere: tuple[str, ...] = ()  # nodes whose own logs have messages of the key
     done_ms: int | None = None  # since when no file holds anything of it
+
+    @property
+    def places(self) -> ForgottenPlaces:
+        return self.named.places
+
+    def below(self, end_of: Callable[[bytes, int], int]) -> ForgetRequest:
+        """Return the same without offsets that `end_of` (topic, queue_id) says are still to be given."""
+        named = self.named.below(end_of)
+        left = tuple(topic for topic in self.unindexed if topic in named.topics)
+        return replace(self, named=named, unindexed=left, is_carried=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,12 @@ class ForgottenMessages:
         """Return a request, None when there is none of that uuid."""
         return next((each for each in self.requests if each.uuid == uuid), None)
 
+    def under(self, name: Name) -> Iterator[tuple[Place, set[Name]]]:
+        """Yield the places of a name that a file may hold yet, each with all of its names."""
+        for request in self.requests:
+            if request.done_ms is None:
+                yield from request.named.under(name).items()
+
     def with_request(self, request: ForgetRequest) -> ForgottenMessages:
         """Return the same with a request, in place of the one of its uuid if there is one."""
         others = [each for each in self.requests if each.uuid != request.uuid]
@@ -107,11 +116,8 @@ class ForgottenMessages:
         """Return the same without offsets that `end_of` (topic, queue_id) says are still to be given."""
         if not any(each.places.beyond(end_of) for each in self.requests):
             return self
-        requests = (
-            replace(each, places=each.places.below(end_of), is_carried=False)
-            for each in self.requests
-        )
-        return ForgottenMessages.of(tuple(requests), self.number)
+        requests = tuple(each.below(end_of) for each in self.requests)
+        return ForgottenMessages.of(requests, self.number)
 
 
 class ForgottenRecord:
@@ -149,7 +155,7 @@ class ForgottenRecord:
 
 
 def _encode(forgotten: ForgottenMessages) -> Record:
-    tables = [each.places.encode() for each in forgotten.requests]
+    tables = [each.named.encode() for each in forgotten.requests]
     requests = [
         _pack(each, len(table)) for each, table in zip(forgotten.requests, tables, strict=True)
     ]
@@ -165,7 +171,7 @@ def _pack(request: ForgetRequest, table_bytes: int) -> dict[str, Any]:
         "rewrites": request.rewrites,
         "carried": request.is_carried,
         "through": request.through,
-        "unindexed": [[each.topic, each.names, each.only] for each in request.unindexed],
+        "unindexed": request.unindexed,
         "told": request.told,
         "held": [[number, uuid.hex(), is_journal] for number, uuid, is_journal in request.held],
         "unsearched": request.unsearched,
@@ -178,24 +184,21 @@ def _decode(record: Record, path: Path) -> ForgottenMessages:
     requests, at = [], 0
     for packed in record.notes["requests"]:
         end = at + packed["table"]
-        requests.append(_unpack(packed, ForgottenPlaces.decode(record.table[at:end], path)))
+        requests.append(_unpack(packed, NamedPlaces.decode(record.table[at:end], path)))
         at = end
     return ForgottenMessages.of(tuple(requests), record.notes["number"])
 
 
-def _unpack(packed: dict[str, Any], places: ForgottenPlaces) -> ForgetRequest:
+def _unpack(packed: dict[str, Any], named: NamedPlaces) -> ForgetRequest:
     return ForgetRequest(
         uuid=bytes.fromhex(packed["uuid"]),
         number=packed["number"],
         time_ms=packed["time"],
-        places=places,
+        named=named,
         rewrites=packed["rewrites"],
         is_carried=packed["carried"],
         through=packed["through"],
-        unindexed=tuple(
-            NamesOfTopic(topic=topic, names=_pairs(names), only=_pairs(only))
-            for topic, names, only in packed["unindexed"]
-        ),
+        unindexed=tuple(packed["unindexed"]),
         told=tuple(packed["told"]),
         held=tuple(
             HeldBefore(number, bytes.fromhex(uuid), is_journal)
@@ -205,7 +208,3 @@ def _unpack(packed: dict[str, Any], places: ForgottenPlaces) -> ForgetRequest:
         elsewhere=tuple(packed["elsewhere"]),
         done_ms=packed["done"],
     )
-
-
-def _pairs(listed: list[list[int]]) -> tuple[tuple[int, int], ...]:
-    return tuple((one, other) for one, other in listed)

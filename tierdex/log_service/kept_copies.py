@@ -55,6 +55,7 @@ class KeptCopies:
         self._settings = settings
         self._lock = threading.Lock()
         self._kept: dict[bytes, _Kept] = {}
+        self._left: set[Path] = set()  # that could not be removed yet: read no more
         if paths is not None and not settings.read_only:
             self._find(paths)
 
@@ -120,15 +121,29 @@ class KeptCopies:
         """Remove a copy: its file is gone, or it is damaged."""
         with self._lock:
             kept = self._kept.pop(uuid, None)
-        if kept is None:
-            return
+        if kept is not None:
+            self._unlink(kept.path)
+
+    def remove_left(self) -> list[Path]:
+        """Remove copies that could not be removed before; return those that still cannot be."""
+        with self._lock:
+            left = sorted(self._left)
+            self._left.clear()
+        return [path for path in left if not self._unlink(path)]
+
+    def _unlink(self, path: Path) -> bool:
         try:
-            self._filesystem.unlink(kept.path)
-        except OSError as error:  # the next start counts it again, and removes it
-            logger.warning("kept copy stays", extra={"path": str(kept.path), "error": str(error)})
+            self._filesystem.unlink(path)
+        except OSError as error:  # tried again, also by the next start, which counts it as kept
+            logger.warning("kept copy stays", extra={"path": str(path), "error": str(error)})
+            with self._lock:
+                self._left.add(path)
+            return False
+        return True
 
     def trim(self, sealed_at_ms: Mapping[bytes, int], now_ms: int) -> None:
         """Remove copies of files that are not listed, or old: `sealed_at_ms` has those that are listed."""
+        self.remove_left()
         with self._lock:
             known = list(self._kept)
         most = self._settings.keep_local_s

@@ -441,8 +441,8 @@ class _OwnerOpening:
         forgetting = LogForgetting(
             ForgetfulLog(
                 options.settings, seams, table, self.gone.forgotten, reads, self._queues, active,
-                committer, appender, next_journal, timer, kind.damaged, lambda: components.missing,
-                merging, kind.carry_notes, lambda: self._writing.asked_index(),
+                committer, appender, next_journal, timer, kind.damaged, self.tier.copies,
+                lambda: components.missing, merging, kind.carry_notes, lambda: self._writing.asked_index(),
             )
         )  # fmt: skip
         scrubber = Scrubber(work, claims=claims, scrub_sidecar=self.tier.tails.scrub)
