@@ -412,3 +412,44 @@ def test_local_file_that_goes_hides_no_held_message_that_the_store_alone_would_d
     taken = world.elsewhere().open(takeover="lossy")
     taken.deliver_due()
     assert b"published" in [message.body for message in taken.reader(*TIMED)]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_adopted_queues_begin_and_go_on_where_their_folder_let_messages_go(world, goes_on):
+    world.settings = {"topic_retention": {"a": 3600.0}, "merge_min_files": 99}
+    with world.store.outage():
+        log = world.open()
+        fill(world, log, 30)
+        log.roll()
+        for i in range(12):
+            world.append(log, QUEUES[0], b"only here %d" % i, ["k"])
+        log.roll()
+        for hours in (0, 2):
+            world.advance(log, hours * 3_600_000)
+            with contextlib.suppress(UnavailableError):
+                log.run_compaction()
+        assert len(log.files()) == 1, "the second one expired"
+        if goes_on:
+            fill(world, log, 9)
+        log.flush("disk")
+        bounds = {queue: (log.begin_offset(*queue), log.end_offset(*queue)) for queue in QUEUES}
+        log.close()
+    assert bounds[QUEUES[0]][0] == 22
+    world.settings, bounds["a", 1] = {}, (0, bounds["a", 1][1])  # the rule alone hid them
+    world.expired = {queue: begin for queue, (begin, _) in bounds.items()}
+    with world.store.outage(), pytest.raises(UnavailableError):
+        world.open(adopt=True, node="n2")
+    adopted = world.open(adopt=True, node="n2")
+    for log in (adopted, None):
+        log = log or world.open(node="n2")
+        found = {queue: (log.begin_offset(*queue), log.end_offset(*queue)) for queue in QUEUES}
+        assert found == bounds
+        assert log.read("a", 0, 0).begin_offset == 22
+        world.look(log)
+        fill(world, log, 3)
+        log.flush("disk")
+        bounds = {queue: (begin, end + 1) for queue, (begin, end) in bounds.items()}
+        log.roll()
+        log.run_compaction()
+        world.look(log)
+        log.close()

@@ -46,9 +46,9 @@ INDEXED: Final = "INDEXED"
 FORGOTTEN: Final = "FORGOTTEN"
 CLOSED: Final = "CLOSED"
 _CARRIED: Final = (FORGOTTEN, GONE, INDEXED, PUBLISHED)
-_TAKING: Final = (
-    b"a takeover of the node was begun\n"  # no note of published files: it does not verify
-)
+# No notes of published files: they do not verify.
+_TAKING: Final = b"a takeover of the node was begun\n"
+_ADOPTING: Final = b"an adoption of the folder was begun\n"
 _FLOOR_ATTEMPTS: Final = 5
 
 
@@ -96,25 +96,40 @@ def void_notes(filesystem: FileSystem, root: Path) -> None:
     They are of another ownership than the one that is about to be claimed. That of forgotten messages goes
     with the messages of the folder: it stays where these do (`void_forgotten`). Raises OSError.
     """
-    replace_file(filesystem, root / PUBLISHED, _TAKING)
-    for name in (GONE, INDEXED, CLOSED):
+    _void(filesystem, root, _TAKING, (GONE, INDEXED, CLOSED))
+
+
+def void_adopted(filesystem: FileSystem, root: Path) -> None:
+    """Make void what the folder's notes say of the node that it was, durably. Raises OSError.
+
+    The messages that stay are read as before, also around those that expired here unpublished: no store
+    knows where queues begin and end because of these, so the note of what is gone stays.
+    """
+    _void(filesystem, root, _ADOPTING, (INDEXED, CLOSED))
+
+
+def _void(filesystem: FileSystem, root: Path, mark: bytes, names: Sequence[str]) -> None:
+    replace_file(filesystem, root / PUBLISHED, mark)
+    for name in names:
         filesystem.unlink(root / name)
     filesystem.sync_folder(root)
+
+
+def void_again(filesystem: FileSystem, root: Path) -> None:
+    """Remove what a crash left of notes that are void, and were not made anew yet. Raises OSError."""
+    path = root / PUBLISHED
+    with closing(filesystem.open(path)) as file:
+        mark = bytes(file.read_at(0, max(len(_TAKING), len(_ADOPTING))))
+    if mark == _TAKING:
+        void_notes(filesystem, root)
+    elif mark == _ADOPTING:
+        void_adopted(filesystem, root)
 
 
 def void_forgotten(filesystem: FileSystem, root: Path) -> None:
     """Remove the folder's note of what is forgotten, durably, before the others: the store's counts."""
     filesystem.unlink(root / FORGOTTEN)
     filesystem.sync_folder(root)
-
-
-def are_void(filesystem: FileSystem, root: Path) -> bool:
-    """Say whether the folder's notes are void, and were not made anew yet. Raises OSError."""
-    path = root / PUBLISHED
-    if not filesystem.exists(path):
-        return False
-    with closing(filesystem.open(path)) as file:
-        return bytes(file.read_at(0, len(_TAKING))) == _TAKING
 
 
 def carry(

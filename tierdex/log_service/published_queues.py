@@ -19,11 +19,10 @@ from tierdex.errors import CorruptFileError, FencedError, UnavailableError
 from tierdex.lifecycle.manifest import LOG_KIND
 from tierdex.log_service.carried_notes import (
     PUBLISHED,
-    are_void,
     fetch_notes,
     restore_notes,
     row_of_notes,
-    void_notes,
+    void_again,
 )
 from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.log_file import left_out_before
@@ -64,8 +63,7 @@ def settle_note(
                 retry_after_s=5.0,
             ) from error
         logger.warning("note made anew", extra={"error": str(error)})
-        if are_void(filesystem, paths.root):
-            void_notes(filesystem, paths.root)  # what a crash left of the others
+        void_again(filesystem, paths.root)
         note = _carried_note(seams, paths, tier, state)
         note = replace(note, generation=max(note.generation, state.epoch << CRASHES_BITS))
         is_anew = True

@@ -23,7 +23,12 @@ from tierdex.errors import CorruptFileError, LossyTakeoverError, NodeInUseError,
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, DataPaths
 from tierdex.lifecycle.recovery import list_folders
-from tierdex.log_service.carried_notes import is_released, void_forgotten, void_notes
+from tierdex.log_service.carried_notes import (
+    is_released,
+    void_adopted,
+    void_forgotten,
+    void_notes,
+)
 from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.log_recovery import JournalMending, remove_gone
 from tierdex.logfile.journal.file import Journal
@@ -92,7 +97,7 @@ class Succession:
         for folder in (self._data.folder(each) for each in LOCAL_STATES):
             for name in self._filesystem.list_folder(folder):
                 self._remove(folder / name)
-        void_notes(self._filesystem, self._paths.root)
+        void_adopted(self._filesystem, self._paths.root)
 
     # -- private -----------------------------------------------------------------------------------------
 
