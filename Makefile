@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-TEST_PROCESSES ?= 2
+# Three on two cores: a third of their time they wait for servers, disks and each other.
+TEST_PROCESSES ?= 3
 STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
@@ -56,7 +57,7 @@ lint-and-kernels: $(STAMPS)/test
 kernels: $(STAMPS)/test
 	$(BIN)/python -m tools.compile_kernels
 
-test: lint-and-kernels ## lint, then every test, by two processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/http: only those)
+test: lint-and-kernels ## lint, then every test, by three processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/http: only those)
 	@mkdir -p .cache
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --junitxml=.cache/test-report.xml $(TEST_ARGS)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.rocketmq.rocketmq_files import BEGIN, FILES, make_writer, put
 
 TIERDEX = Path(sys.executable).with_name("tierdex")
-_STOP_S = 10
 
 
 class Workspace:
@@ -45,7 +45,7 @@ def workspace(tmp_path_factory):
         for service in services:
             service.send_signal(signal.SIGTERM)
         for service in services:
-            assert service.wait(_STOP_S) == 0
+            assert service.wait(PATIENCE_S) == 0
             service.stderr.close()
 
 
