@@ -119,8 +119,9 @@ def test_query_command_loads_nothing_that_only_writers_batches_and_other_command
     assert done.stderr.splitlines()[-1] == "[] False"
 
 
-def test_import_loads_nothing_heavy():
-    code = f"import sys, tierdex, tierdex.errors; print([m for m in {HEAVY} if m in sys.modules])"
+@pytest.mark.parametrize("used", ["errors", "Client, tierdex.AsyncClient, tierdex.Entry"])
+def test_import_loads_nothing_heavy(used):
+    code = f"import sys, tierdex; tierdex.{used}; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

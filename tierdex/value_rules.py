@@ -6,7 +6,7 @@ Every refusal is an InvalidRequestError that names the field as the caller wrote
 from __future__ import annotations
 
 from operator import index
-from typing import Final, Literal, SupportsIndex, get_args
+from typing import Any, Final, Literal, SupportsIndex, get_args
 
 from tierdex.errors import InvalidRequestError
 
@@ -50,6 +50,15 @@ def check_key(key: object, field: str, max_bytes: int) -> str:
     size = len(_encode(key, field))
     if not 1 <= size <= max_bytes:
         raise wrong_length(size, max_bytes, field)
+    return key
+
+
+def one_or_many(key: Any, keys: Any) -> Any:
+    """Return the one of `key` and `keys` that is given, or None."""
+    if key is None:
+        return keys
+    if keys is not None:
+        raise InvalidRequestError("give either `key` or `keys`", field="key")
     return key
 
 

@@ -164,6 +164,7 @@ def test_level_that_was_not_asked_for_is_not_waited_for(caller, topic):
     ("change", "status", "field"),
     [
         ({"queue_id": -1}, 400, "messages[1].queue_id"),
+        ({"key": "a", "keys": ["b"]}, 400, "messages[1].key"),
         ({"queue_id": 1 << 31}, 400, "messages[1].queue_id"),
         ({"topic": ""}, 400, "messages[1].topic"),
         ({"body": "%", "encoding": "base64"}, 400, "messages[1].body"),

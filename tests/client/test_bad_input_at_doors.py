@@ -18,7 +18,8 @@ from tierdex import errors
 from tierdex.app.http.application import create_app
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, write_stream
 from tierdex.app.http.server_settings import ServerSettings
-from tierdex.client.message_calls import read_found, read_messages
+from tierdex.client.message_batches import read_messages
+from tierdex.client.message_calls import read_found
 from tierdex.client.refusals import error_of
 from tierdex.client.remote import Client
 from tierdex.log_service.message_log import MessageLog

@@ -98,6 +98,22 @@ def test_put_and_query_are_those_of_the_index(client):
     assert client.query("orders", key="k1", begin="1980-01-01T00:00:00Z").entries == []
 
 
+@pytest.mark.parametrize("door", ["index", "client"])
+def test_one_key_is_given_as_a_key(app, client, door):
+    of = {"index": app.state.service.own_index, "client": client}[door]
+    topic = f"one of {door}"
+    assert of.put(**{**ENTRY, "topic": topic}, key="k") == "os"  # one default at every door
+    of.put_batch(**{**ENTRY, "topic": topic, "offset": [2, 3]}, key=["k", "l"])
+    assert [entry.offset for entry in of.query(topic, key="k").entries] == [2, 1]
+    for both in (of.put, of.put_batch):
+        with pytest.raises(errors.InvalidRequestError, match="either `key` or `keys`") as told:
+            both(**ENTRY, key="k", keys=["k"])
+        assert told.value.field == "key"
+    with pytest.raises(errors.InvalidRequestError) as told:
+        of.put(**ENTRY, key="")
+    assert told.value.field in ("key", "entries[0].key")
+
+
 @pytest.mark.parametrize(
     "keys",
     [["b0", "b1", "b2"], np.array(["b0", "b1", "b2"]), pa.array(["b0", "b1", "b2"])],
@@ -312,8 +328,8 @@ def test_address_must_be_one():
 
 
 def test_asynchronous_client_has_the_same_verbs(app):
-    verbs = {name for name in vars(Client) if not name.startswith("_")}
-    assert verbs == {name for name in vars(AsyncClient) if not name.startswith("_")}
+    verbs = {name for name in dir(Client) if not name.startswith("_")}
+    assert verbs == {name for name in dir(AsyncClient) if not name.startswith("_")}
     of_process = {"open", "query_local", "query_batch_local", "health", "settings", "data_folder"}
     assert verbs >= {name for name in vars(Index) if not name.startswith("_")} - of_process
 

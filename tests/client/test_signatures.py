@@ -8,11 +8,11 @@ import pytest
 
 import tierdex
 from tests.test_package import public_verbs
+from tierdex.client import calls
 
 COMMON = sorted(public_verbs(tierdex.Index) & public_verbs(tierdex.Client) - {"close"})
 # What parts them on purpose: (verb, argument) -> why.
 DIFFERENCES = {
-    ("put", "durability"): "a caller in the process trusts the process; over HTTP a crash is apart",
     ("query", "max_count"): "none: the service's own default",
     ("query", "message"): "a service knows where messages are; in a program: `MessageFetcher`",
     ("query", "max_message_bytes"): "the same",
@@ -43,6 +43,17 @@ def test_client_takes_the_arguments_of_the_index(verb):
 @pytest.mark.parametrize("verb", sorted(public_verbs(tierdex.Client)))
 def test_both_clients_take_the_same_arguments(verb):
     assert arguments_of(tierdex.Client, verb) == arguments_of(tierdex.AsyncClient, verb)
+
+
+@pytest.mark.parametrize("client", [tierdex.Client, tierdex.AsyncClient])
+def test_verb_is_a_method_for_help_and_tools(client):
+    assert client.query.__doc__ == calls.query.__doc__
+    assert client.query.__name__ == "query"
+    assert inspect.isfunction(client.query)
+    assert inspect.iscoroutinefunction(client.query) is (client is tierdex.AsyncClient)
+    told = str(inspect.signature(client("http://localhost").query))
+    assert told.startswith("(topic: 'str | None' = None, *, key:")
+    assert told.endswith("-> 'Answer'")
 
 
 def test_every_difference_is_one():

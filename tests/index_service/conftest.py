@@ -39,8 +39,9 @@ def index(make_index):
 
 
 def put(index, key, offset, *, topic="orders", timestamp=None, **more):
-    """Put one message whose offset tells it apart."""
+    """Put one message whose offset tells it apart, through the buffer unless told otherwise."""
     fields = {
+        "durability": "received",
         "queue_id": 0,
         "size": 10,
         "timestamp": 1000 + offset if timestamp is None else timestamp,

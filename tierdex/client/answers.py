@@ -2,7 +2,7 @@
 
 Pure: bytes in, values out.
 
-Depends on index_service, log_service.forget_receipt and orjson.
+Depends on index_service, log_service and orjson.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from tierdex.index_service.file_info import FileInfo, NodeInfo
 from tierdex.index_service.journey import Journey
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.shown_message import ShownMessage
+from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.forget_receipt import ForgetReceipt, ForgottenMessage
+from tierdex.log_service.read_policy import ReadExplain
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")
 _common_values = itemgetter(*_COMMON)
@@ -148,3 +150,13 @@ def _explain(document: dict[str, Any]) -> Explain:
         for file in document.get("files", [])
     ]
     return Explain(**known)
+
+
+def read_missing(document: dict[str, Any]) -> tuple[MissingMessages, ...]:
+    """Return what a read of messages could not read."""
+    return tuple(MissingMessages(m["file"], m["reason"], m["offset"]) for m in document["missing"])
+
+
+def read_explain(document: dict[str, Any]) -> ReadExplain:
+    """Return from where the bytes of messages came."""
+    return ReadExplain(**document.get("explain", {}))  # an older service does not say

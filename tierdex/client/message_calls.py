@@ -1,49 +1,44 @@
-"""Each verb of a message log as an HTTP call: the request, and the reading of its response. Pure.
+"""Each verb of a message log as both clients have it: its arguments, its request, the reading of its answer.
 
-Bodies go as Arrow, or as base64 in a request with one message; answers come as Arrow, so that a read gives
-the same `ReadAnswer` as the embedded log, over the same columns.
+Bodies go as Arrow, or as base64 in a request with one message; reads come as Arrow, so that they give the
+same `ReadAnswer` as the embedded log, over the same columns. Pure, as calls.py.
 
-Depends on calls, answers, times, log_service, logfile, value_rules and pyarrow.
+Depends on answers, arrow, call, errors, message_batches, log_service and value_rules.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
-import orjson
-
-from tierdex.client.answers import read_json
-from tierdex.client.calls import ARROW_STREAM, Call, arrow_body, json_body, query_string, read_table
+from tierdex.client.answers import read_explain, read_json, read_missing
+from tierdex.client.arrow import arrow_body, load_arrow, message_columns, read_table
+from tierdex.client.call import ARROW_STREAM, Call, Pause, json_body, query_string
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.log_service.answer import (
     AppendReceipt,
     ExpiredMessage,
     FoundMessages,
     Message,
-    MissingMessages,
-    ReadAnswer,
     TimerHour,
 )
+from tierdex.log_service.given_messages import GivenMessages
 from tierdex.log_service.levels import Level, level_of
-from tierdex.log_service.read_policy import ReadExplain
-from tierdex.logfile.columns import BinaryColumn
-from tierdex.logfile.extras import Extra, encode_extras
-from tierdex.logfile.layout import MESSAGE_FORGOTTEN
-from tierdex.logfile.messages import MessageBatch
-from tierdex.times import written_times
-from tierdex.value_rules import INT64_MAX, INT64_MIN, out_of_range
+from tierdex.value_rules import INT64_MAX, INT64_MIN, one_or_many, out_of_range
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from tierdex.log_service.given_messages import GivenMessages
+    from tierdex.client.call import Steps
+    from tierdex.log_service.answer import ReadAnswer
     from tierdex.times import Time
 
+T = TypeVar("T")
 PATH = "/v1/messages"
 _IN_ARROW = {"accept": ARROW_STREAM}
 _NO_OFFSET = -1  # of a message that waits for its `deliver_at`
+_WAIT_STEP_S = 10.0  # of one request, below the client's timeout
+_PAUSE_S = 0.1  # where a service waits shorter than it was asked to
 
 
 class QueuePage(NamedTuple):
@@ -53,24 +48,39 @@ class QueuePage(NamedTuple):
     next_queue_id: int | None
 
 
-def append(given: GivenMessages, expect_offset: int | None, durability: str) -> Call[int]:
-    """Return the call for one message."""
+def append(
+    *,
+    topic: str,
+    queue_id: int,
+    body: bytes,
+    key: str | None = None,
+    keys: Any = None,
+    message_id: str | None = None,
+    headers: Any = None,
+    timestamp: Time | None = None,
+    deliver_at: Time | None = None,
+    expect_offset: int | None = None,
+    durability: str = "disk",
+) -> Call[int]:
+    """Append one message; return its offset, -1 where it waits. Raises as `MessageLog.append`."""
+    keys = one_or_many(key, keys)
+    given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
     message = {name: value for name, value in given._asdict().items() if value is not None}
     try:
-        message["body"] = b64encode(given.body).decode()
-        if given.headers is not None:
-            pairs = [(name, b64encode(value).decode()) for name, value in given.headers]
+        message["body"] = b64encode(body).decode()
+        if headers is not None:
+            pairs = [(name, b64encode(value).decode()) for name, value in headers]
             message["headers"] = [{"name": name, "value": value} for name, value in pairs]
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(f"must be bytes: {error}", field="body") from error
-    if given.keys is not None:
-        message["keys"] = [given.keys] if isinstance(given.keys, str) else list(given.keys)
+    if keys is not None:
+        message["keys"] = [keys] if isinstance(keys, str) else list(keys)
     for name, value in message.items():
         if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
             raise out_of_range(value, INT64_MIN, INT64_MAX, name)  # JSON here has no larger ones
-    body = json_body({"messages": [{**message, "encoding": "base64"}]})
-    asked = query_string({"durability": durability, "expect_offset": expect_offset})
-    return Call("POST", PATH, _first_offset, asked, body, is_read=False)
+    sent = json_body({"messages": [{**message, "encoding": "base64"}]})
+    asked = query_string(durability=durability, expect_offset=expect_offset)
+    return Call("POST", PATH, _first_offset, asked, sent, is_read=False)
 
 
 def _first_offset(body: bytes) -> int:
@@ -78,125 +88,112 @@ def _first_offset(body: bytes) -> int:
     return _NO_OFFSET if offset is None else int(offset)
 
 
-def append_batch(given: GivenMessages, durability: str) -> Call[AppendReceipt]:
-    """Return the call for columns of messages, each a column or one value for all rows."""
+def append_batch(
+    *,
+    topic: Any,
+    queue_id: Any,
+    body: Any,
+    key: Any = None,
+    keys: Any = None,
+    message_id: Any = None,
+    headers: Any = None,
+    timestamp: Any = None,
+    deliver_at: Any = None,
+    durability: str = "disk",
+) -> Call[AppendReceipt]:
+    """Append messages by column, all or none; return their offsets."""
     level = level_of(durability, "durability")
+    keys = one_or_many(key, keys)
+    given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
 
     def read(body: bytes) -> AppendReceipt:
         offsets = read_table(body).column("offset").fill_null(_NO_OFFSET)
         return AppendReceipt(offsets.to_numpy(), level)
 
     return Call(
-        "POST", PATH, read, {"durability": durability}, arrow_body(_table(given)), ARROW_STREAM,
-        is_read=False, headers=_IN_ARROW,
+        "POST", PATH, read, {"durability": durability}, arrow_body(message_columns(given._asdict())),
+        ARROW_STREAM, is_read=False, headers=_IN_ARROW,
     )  # fmt: skip
-
-
-def _table(given: GivenMessages) -> Any:
-    """Return the columns as an Arrow table of the types that the service takes."""
-    import pyarrow as pa
-
-    texts = pa.string()
-    header = pa.struct([("name", texts), ("value", pa.binary())])
-    body = given.body
-    if isinstance(body, bytes | str) or not hasattr(body, "__len__"):
-        raise InvalidRequestError(
-            "must be a column: Arrow binary, or a list of bytes", field="body"
-        )
-    arrays = {}
-    for name, value in given._asdict().items():
-        kinds = {"topic": texts, "body": pa.large_binary(), "message_id": texts}
-        kind = kinds.get(name)
-        if value is None:
-            continue
-        if name in ("timestamp", "deliver_at"):
-            value = written_times(value, f"messages[{{}}].{name}".format)
-        try:
-            if isinstance(value, pa.Array | pa.ChunkedArray):
-                arrays[name] = value
-            elif isinstance(value, str | int | np.integer):
-                arrays[name] = pa.repeat(pa.scalar(value, kind), len(body))
-            elif name == "keys":
-                arrays[name] = _keys(value)
-            elif name == "headers":
-                rows = [
-                    None if row is None else [{"name": n, "value": v} for n, v in row]
-                    for row in value
-                ]
-                arrays[name] = pa.array(rows, pa.list_(header))
-            else:
-                arrays[name] = pa.array(value, kind)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InvalidRequestError(f"cannot be sent: {error}", field=name) from error
-        if len(arrays[name]) != len(body):
-            raise InvalidRequestError(
-                f"has {len(arrays[name])} rows, body has {len(body)}", field=name
-            )
-    return pa.table(arrays)
-
-
-def _keys(rows: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    listed = [[row] if isinstance(row, str) else row for row in rows]
-    return pa.array(listed, pa.list_(pa.string()))
 
 
 def read(
-    topic: str, queue_id: int, offset: int, limits: dict[str, Any], wait: float
-) -> Call[ReadAnswer]:
-    """Return the call that reads a queue; `wait` in seconds."""
-    asked = {"topic": topic, "queue_id": queue_id, "offset": offset, **limits}
-    if wait > 0:
-        asked["wait_ms"] = max(1, round(wait * 1000))
-    return Call("GET", PATH, read_messages, query_string(asked), headers=_IN_ARROW)
-
-
-def read_messages(body: bytes) -> ReadAnswer:
-    """Return a read's answer from an Arrow stream."""
-    table = read_table(body)
-    about = orjson.loads(table.schema.metadata[b"answer"])
-    return ReadAnswer(
-        about["topic"], about["queue_id"], about["first_offset"], about["begin_offset"],
-        about["end_offset"], _batch(table, about["next_offset"] - len(table)), about["from_begin"],
-        _missing(about),
-        about["generation"],
-        _explain(about),
+    topic: str,
+    queue_id: int,
+    offset: int,
+    *,
+    max_count: int = 100,
+    max_bytes: int = 1 << 20,
+    wait: float = 0.0,
+    visible: str = "disk",
+    policy: str | None = None,
+    group: str | None = None,
+) -> Steps[ReadAnswer]:
+    """Return messages of a queue from `offset` on; at its end wait for more, up to `wait` seconds."""
+    asked = query_string(
+        topic=topic, queue_id=queue_id, offset=offset, max_count=max_count, max_bytes=max_bytes,
+        visible=visible, policy=policy, group=group,
     )  # fmt: skip
-
-
-def _batch(table: Any, first_offset: int) -> MessageBatch:
-    """Return the rows of an answer as a log's own reads give them."""
-    bodies = BinaryColumn.from_arrow(table.column("body"))
-    begin, end = int(bodies.offsets[0]), int(bodies.offsets[-1])
-    extras = [
-        Extra(
-            message_id, tuple(keys or ()), tuple((h["name"], h["value"]) for h in headers or ()), deliver_at
+    load_arrow()  # before anything is sent
+    now: float = yield Pause()
+    deadline = now + wait
+    while True:
+        left = deadline - now
+        step = min(left, _WAIT_STEP_S)
+        waiting = {"wait_ms": str(max(1, round(step * 1000)))} if step > 0 else {}
+        answer: ReadAnswer = yield Call(
+            "GET", PATH, _read_messages, {**asked, **waiting}, headers=_IN_ARROW
         )
-        for keys, message_id, headers, deliver_at in zip(
-            *(
-                table.column(name).to_pylist()
-                for name in ("keys", "message_id", "headers", "deliver_at")
-            ),
-            strict=True,
-        )
-    ]  # fmt: skip
-    extra_offsets, extra_bytes = encode_extras(extras)
-    batch = MessageBatch(first_offset, len(table), end - begin, len(extra_bytes))
-    if len(table):
-        batch.times[:] = table.column("timestamp").to_numpy()
-        is_forgotten = table.column("is_forgotten").to_numpy()
-        batch.flags[:] = np.where(is_forgotten, MESSAGE_FORGOTTEN, 0)
-        batch.body_offsets[:] = bodies.offsets - begin
-        batch.bodies[:] = bodies.data[begin:end]
-        batch.extra_offsets[:] = extra_offsets
-        batch.extras[:] = extra_bytes
-    return batch
+        if len(answer) or not answer.complete or left <= _WAIT_STEP_S:
+            return answer
+        now = yield Pause()
+        if left - (deadline - now) < step:
+            now = yield Pause(_PAUSE_S)
 
 
-def get(asked: dict[str, Any]) -> Call[FoundMessages]:
-    """Return the call for the messages of a key or message ID."""
-    return Call("GET", PATH, read_found, query_string({**asked, "encoding": "base64"}))
+def read_arrow(
+    topic: str,
+    queue_id: int,
+    offset: int,
+    *,
+    max_count: int = 100,
+    max_bytes: int = 1 << 20,
+    wait: float = 0.0,
+    visible: str = "disk",
+    policy: str | None = None,
+    group: str | None = None,
+) -> Steps[Any]:
+    """Return the same as an Arrow table, as `MessageLog.read_arrow` does."""
+    answer = yield from read(
+        topic, queue_id, offset, max_count=max_count, max_bytes=max_bytes, wait=wait,
+        visible=visible, policy=policy, group=group,
+    )  # fmt: skip
+    return answer.table()
+
+
+def _read_messages(body: bytes) -> ReadAnswer:
+    from tierdex.client.message_batches import read_messages
+
+    return read_messages(body)
+
+
+def get(
+    topic: str | None = None,
+    *,
+    key: str | None = None,
+    message_id: str | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    max_count: int = 64,
+    cursor: str | None = None,
+    visible: str = "disk",
+    policy: str | None = None,
+) -> Call[FoundMessages]:
+    """Return the messages of a topic's key, or of a message ID, newest first, with their bodies."""
+    asked = query_string(
+        topic=topic, key=key, message_id=message_id, begin=begin, end=end, max_count=max_count,
+        cursor=cursor, visible=visible, policy=policy, encoding="base64",
+    )  # fmt: skip
+    return Call("GET", PATH, read_found, asked)
 
 
 def read_found(body: bytes) -> FoundMessages:
@@ -214,19 +211,13 @@ def read_found(body: bytes) -> FoundMessages:
     )  # fmt: skip
     expired = tuple(ExpiredMessage(**row) for row in document.get("expired", ()))
     return FoundMessages(
-        messages, _missing(document), document["next_cursor"], expired, _explain(document)
+        messages, read_missing(document), document["next_cursor"], expired, read_explain(document)
     )
 
 
-def _missing(document: dict[str, Any]) -> tuple[MissingMessages, ...]:
-    return tuple(MissingMessages(m["file"], m["reason"], m["offset"]) for m in document["missing"])
-
-
-def _explain(document: dict[str, Any]) -> ReadExplain:
-    return ReadExplain(**document.get("explain", {}))  # an older service does not say
-
-
 def timers() -> Call[list[TimerHour]]:
+    """Return the hours in which messages are to be delivered, in order, and how many each."""
+
     def read_hours(body: bytes) -> list[TimerHour]:
         return [TimerHour(**hour) for hour in read_json(body)["hours"]]
 
@@ -234,26 +225,35 @@ def timers() -> Call[list[TimerHour]]:
 
 
 def log_topics() -> Call[list[str]]:
+    """Return the topics that hold messages, sorted."""
     return Call("GET", "/v1/queues", lambda body: list(read_json(body)["topics"]))
 
 
-def queues(topic: str, from_queue_id: int) -> Call[QueuePage]:
-    """Return the call for the queues of a topic from one on."""
+def queues(topic: str) -> Steps[list[int]]:
+    """Return the queues of a topic that hold messages, sorted."""
+    found: list[int] = []
+    at: int | None = 0
+    while at is not None:
+        asked = query_string(topic=topic, from_queue_id=at, max_count=10_000)
+        page = yield Call("GET", "/v1/queues", _read_queues, asked)
+        found += page.queue_ids
+        at = page.next_queue_id
+    return found
 
-    def read_page(body: bytes) -> QueuePage:
-        document = read_json(body)
-        ids = [int(row["queue_id"]) for row in document["queues"]]
-        return QueuePage(ids, document["next_queue_id"])
 
-    asked = {"topic": topic, "from_queue_id": from_queue_id, "max_count": 10_000}
-    return Call("GET", "/v1/queues", read_page, query_string(asked))
+def _read_queues(body: bytes) -> QueuePage:
+    document = read_json(body)
+    ids = [int(row["queue_id"]) for row in document["queues"]]
+    return QueuePage(ids, document["next_queue_id"])
 
 
 def begin_offset(topic: str, queue_id: int) -> Call[int]:
+    """Return the offset of the first message of a queue that is still there."""
     return _offsets(topic, queue_id, None, lambda told: int(told["begin_offset"]))
 
 
-def end_offset(topic: str, queue_id: int, level: str) -> Call[int]:
+def end_offset(topic: str, queue_id: int, *, level: str = "disk") -> Call[int]:
+    """Return the offset behind the last message that has `level`."""
     wanted: Level = level_of(level, "level")
 
     def pick(told: dict[str, Any]) -> int:
@@ -268,13 +268,17 @@ def end_offset(topic: str, queue_id: int, level: str) -> Call[int]:
 
 
 def end_offsets(topic: str, queue_id: int) -> Call[dict[str, int | None]]:
+    """Return the offset behind the last message of each level, as `MessageLog.end_offsets` does."""
     return _offsets(topic, queue_id, None, lambda told: dict(told["end_offsets"]))
 
 
 def offset_at(topic: str, queue_id: int, timestamp: Time) -> Call[int]:
+    """Return the least offset whose message has a time >= `timestamp`; the end if none has."""
     return _offsets(topic, queue_id, timestamp, lambda told: int(told["offset"]))
 
 
-def _offsets(topic: str, queue_id: int, timestamp: Time | None, pick: Any) -> Call[Any]:
-    asked = query_string({"topic": topic, "queue_id": queue_id, "timestamp": timestamp})
+def _offsets(
+    topic: str, queue_id: int, timestamp: Time | None, pick: Callable[[dict[str, Any]], T]
+) -> Call[T]:
+    asked = query_string(topic=topic, queue_id=queue_id, timestamp=timestamp)
     return Call("GET", "/v1/offsets", lambda body: pick(read_json(body)), asked)

@@ -27,7 +27,7 @@ from tierdex.index_service.requests.entry_rules import check_location, check_top
 from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
 from tierdex.indexfile.schema import message_schema
-from tierdex.value_rules import check_durability
+from tierdex.value_rules import check_durability, check_key, one_or_many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,19 +167,24 @@ class Index(OperatedIndex):
         self,
         *,
         topic: str,
+        key: str | None = None,
         keys: Keys | None = None,
         message_id: str | None = None,
         queue_id: int,
         offset: int,
         size: int,
         timestamp: Time,
-        durability: Durability = "received",
+        durability: Durability = "os",
     ) -> str:
-        """Index one message under its keys and message ID; return the level reached.
+        """Index one message under its key or keys and message ID; return the level reached.
 
+        `received` is quicker and lost with the process: for callers who can put again what a kill took.
         Raises InvalidRequestError naming the wrong field, BacklogFullError when the disk or the
         backlog is full, FencedError when another owner took the node over.
         """
+        if key is not None:
+            one_or_many(key, keys)
+            keys = (check_key(key, "key", self._settings.max_key_bytes),)
         try:
             seed, number = self._topics[topic]
             is_taken = self._put_kernels[durability](
@@ -212,6 +217,7 @@ class Index(OperatedIndex):
         self,
         *,
         topic: Any,
+        key: Any = None,
         keys: Any = None,
         message_id: Any = None,
         timestamp: Any,
@@ -219,7 +225,7 @@ class Index(OperatedIndex):
         schema: Schema | None = None,
         **location: Any,
     ) -> str:
-        """Index many messages, one key a row; return the level reached.
+        """Index many messages, one key a row (`keys`, or `key`); return the level reached.
 
         Every argument is an Arrow, numpy or list column, or one value for all rows. `location` is
         `queue_id`, `offset`, `size`, or the fields of `schema`; without one, messages end as the setting
@@ -235,7 +241,7 @@ class Index(OperatedIndex):
             self._settings,
             schema,
             topic=topic,
-            keys=keys,
+            keys=one_or_many(key, keys),
             message_id=message_id,
             timestamp=timestamp,
             fields=location,

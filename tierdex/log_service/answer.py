@@ -1,6 +1,7 @@
 """The classes of answers: messages of a queue, the receipt of a batch, files as operators see them.
 
-Depends on logfile and read_policy.
+Clients have them too: nothing heavy is loaded before a table is asked for. Depends on logfile and
+read_policy.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.log_service.read_policy import ReadExplain
-from tierdex.logfile.extras import NO_EXTRA
-from tierdex.logfile.layout import MESSAGE_FORGOTTEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,6 +105,9 @@ class ReadAnswer:
         large binary over this answer's own memory, without a copy.
         """
         import pyarrow as pa
+
+        from tierdex.logfile.extras import NO_EXTRA
+        from tierdex.logfile.layout import MESSAGE_FORGOTTEN
 
         batch = self.batch
         extras = [found.extra for found in batch] if len(batch.extras) else [NO_EXTRA] * len(batch)

@@ -29,7 +29,7 @@ from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.log_service.queue_reader import DEFAULT_GROUP, QueueReader
 from tierdex.times import Time, optional_ms, to_ms
-from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
+from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic, one_or_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -142,6 +142,7 @@ class MessageLog(OperatedLog):
         topic: str,
         queue_id: int,
         body: bytes,
+        key: str | None = None,
         keys: Any = None,
         message_id: str | None = None,
         headers: Any = None,
@@ -152,22 +153,19 @@ class MessageLog(OperatedLog):
     ) -> int:
         """Append one message; return its offset: 0, 1, 2, ... in each queue, without a gap.
 
-        `keys` is a list of strings or one, `headers` a list of (name, bytes), `timestamp` int64 ms (None:
-        now). Returns once the message has the level `durability`: "received", "os", "disk" or "remote". With
-        `expect_offset` the message is appended only if that offset is next. With a `deliver_at` (ms) that is
-        still to come the message waits in the log, and goes to its queue then, once: it has no offset
-        yet, and -1 is returned; its `timestamp` is then `deliver_at`, unless one is given. Raises
-        OffsetMismatchError (nothing was appended, everything below the right offset has the level),
-        InvalidRequestError, RequestTooLargeError, UnavailableError (not acknowledged; it may be there all
-        the same).
+        `keys` is a list of strings, `key` one; `headers` a list of (name, bytes), `timestamp` int64 ms
+        (None: now). Returns once the message has the level `durability`: "received", "os", "disk" or
+        "remote". With `expect_offset` the message is appended only if that offset is next. With a
+        `deliver_at` (ms) that is still to come the message waits in the log, and goes to its queue then,
+        once: it has no offset yet, and -1 is returned; its `timestamp` is then `deliver_at`, unless one is
+        given. Raises OffsetMismatchError (nothing was appended, everything below the right offset has the
+        level), InvalidRequestError, RequestTooLargeError, UnavailableError (not acknowledged; it may be
+        there all the same).
         """
+        keys = one_or_many(key, keys)
+        new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
         with typed_disk_errors:
-            offset, commit, level = self._append_one(
-                GivenMessages(
-                    topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
-                ),
-                expect_offset, durability,
-            )  # fmt: skip
+            offset, commit, level = self._append_one(new, expect_offset, durability)
             self._writing().committer.wait(commit, level)
             return offset
 
@@ -177,6 +175,7 @@ class MessageLog(OperatedLog):
         topic: str,
         queue_id: int,
         body: bytes,
+        key: str | None = None,
         keys: Any = None,
         message_id: str | None = None,
         headers: Any = None,
@@ -190,13 +189,10 @@ class MessageLog(OperatedLog):
         All messages of one commit share it, so a coroutine's future may serve all of them. Raises as
         `append` does; errors of the disk come through `commit.raise_error(level)`.
         """
+        keys = one_or_many(key, keys)
+        new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
         with typed_disk_errors:
-            pending = self._append_one(
-                GivenMessages(
-                    topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
-                ),
-                expect_offset, durability,
-            )  # fmt: skip
+            pending = self._append_one(new, expect_offset, durability)
             self._writing().committer.begin(pending.commit, pending.level)
             return pending
 
@@ -207,6 +203,7 @@ class MessageLog(OperatedLog):
         topic: Any,
         queue_id: Any,
         body: Any,
+        key: Any = None,
         keys: Any = None,
         message_id: Any = None,
         headers: Any = None,
@@ -217,16 +214,15 @@ class MessageLog(OperatedLog):
         """Append many messages by column, in order of rows; return their offsets.
 
         `body` is Arrow binary or a list of bytes; `topic`, `queue_id` and `timestamp` are one value for all
-        rows or a column; `keys` a list of strings or one a row, `message_id` a string a row (both quick as
-        Arrow columns), `headers` a list of (name, bytes) a row, `deliver_at` one value or a column that may
-        hold None; the offset of a message that waits is -1. All or none: the whole call is checked first.
-        What fits one stage (4 MiB) is atomic across a crash; of more, a prefix of each queue may
-        survive one. Raises as `append` does.
+        rows or a column; `keys` a list of strings or one a row, or `key` one a row; `message_id` a string a
+        row (both quick as Arrow columns), `headers` a list of (name, bytes) a row, `deliver_at` one value or
+        a column that may hold None; the offset of a message that waits is -1. All or none: the whole call is
+        checked first. What fits one stage (4 MiB) is atomic across a crash; of more, a prefix of each queue
+        may survive one. Raises as `append` does.
         """
-        given = GivenMessages(
-            topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
-        )
-        pending = self._append_batch_nowait(given, durability)
+        keys = one_or_many(key, keys)
+        new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
+        pending = self._append_batch_nowait(new, durability)
         self._writing().committer.wait(pending.commit, pending.level)
         return AppendReceipt(pending.offsets, pending.level)
 
@@ -236,6 +232,7 @@ class MessageLog(OperatedLog):
         topic: str,
         queue_id: int,
         body: bytes,
+        key: str | None = None,
         keys: Any = None,
         message_id: str | None = None,
         timestamp: Time | None = None,
@@ -251,6 +248,7 @@ class MessageLog(OperatedLog):
         level = self._components.level(durability, "durability")
         if writing.committer.wake is None or not writing.singles.is_loaded:
             return None
+        keys = one_or_many(key, keys)
         given = GivenMessages(topic, queue_id, body, keys, message_id, None, timestamp)
         taken = writing.singles.append(given, self._clock.now_ms(), expect_offset, level)
         if taken is None:
@@ -265,6 +263,7 @@ class MessageLog(OperatedLog):
         topic: Any,
         queue_id: Any,
         body: Any,
+        key: Any = None,
         keys: Any = None,
         message_id: Any = None,
         headers: Any = None,
@@ -278,10 +277,9 @@ class MessageLog(OperatedLog):
         appended before. Raises as `append_batch` does; errors of the disk come through
         `commit.raise_error(level)`.
         """
-        given = GivenMessages(
-            topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at
-        )
-        pending = self._append_batch_nowait(given, durability)
+        keys = one_or_many(key, keys)
+        new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
+        pending = self._append_batch_nowait(new, durability)
         self._writing().committer.begin(pending.commit, pending.level)
         return pending
 

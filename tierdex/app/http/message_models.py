@@ -26,6 +26,8 @@ from tierdex.app.http.models import (
     ResumeOrder,
     Time,
     Topic,
+    has,
+    must,
 )
 from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
 
@@ -62,12 +64,14 @@ class MessageToAppend(TypedDict):
     """
 
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
-        extra="forbid", json_schema_extra={"example": _EXAMPLE}
+        extra="forbid",
+        json_schema_extra={**must({"not": has("key", "keys")}), "example": _EXAMPLE},
     )
     topic: Topic
     queue_id: _QueueId
     body: str
     encoding: NotRequired[Encoding]
+    key: NotRequired[Key | None]
     keys: NotRequired[list[Key] | None]
     message_id: NotRequired[Key | None]
     headers: NotRequired[list[Header] | None]

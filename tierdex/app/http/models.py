@@ -110,7 +110,7 @@ class Given(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _has(*names: str) -> dict[str, Any]:
+def has(*names: str) -> dict[str, Any]:
     """Return the rule that these members are there, and not null."""
     return {
         "required": list(names),
@@ -118,7 +118,7 @@ def _has(*names: str) -> dict[str, Any]:
     }
 
 
-def _must(rule: dict[str, Any]) -> dict[str, Any]:
+def must(rule: dict[str, Any]) -> dict[str, Any]:
     """Return the schema's members that demand `rule`.
 
     Generators of clients take `anyOf` beside `properties` for a union, and drop the properties. Not
@@ -147,10 +147,10 @@ class EntryToPut(TypedDict):
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
         **_ROW,
         json_schema_extra={
-            **_must(
+            **must(
                 {
-                    "anyOf": [_has("key"), _has("keys"), _has("message_id")],
-                    "not": _has("key", "keys"),
+                    "anyOf": [has("key"), has("keys"), has("message_id")],
+                    "not": has("key", "keys"),
                 }
             ),
             "example": {
@@ -324,7 +324,7 @@ class Lookup(TypedDict, total=False):
     __pydantic_config__ = ConfigDict(  # type: ignore[misc]
         **_ROW,
         json_schema_extra={
-            **_must({"oneOf": [_has("topic", "key"), _has("message_id")]}),
+            **must({"oneOf": [has("topic", "key"), has("message_id")]}),
             "example": _LOOKUP_EXAMPLE,
         },
     )

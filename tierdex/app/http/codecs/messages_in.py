@@ -167,7 +167,7 @@ def _columns_of(
         "body": [body for body, _ in decoded],
         "timestamp": [_time(message, now_ms) for message in messages],
         "headers": [headers for _, headers in decoded],
-        "keys": [message.get("keys") for message in messages],
+        "keys": [_keys(number, message) for number, message in enumerate(messages)],
         "message_id": [message.get("message_id") for message in messages],
         "deliver_at": [message.get("deliver_at") for message in messages],
     }
@@ -175,6 +175,13 @@ def _columns_of(
         if not any(value is not None for value in columns[name]):
             del columns[name]
     return MessageColumns(len(messages), columns)
+
+
+def _keys(number: int, message: MessageToAppend) -> Any:
+    key, keys = message.get("key"), message.get("keys")
+    if key is not None and keys is not None:
+        raise InvalidRequestError("give either `key` or `keys`", field=f"messages[{number}].key")
+    return keys if key is None else [key]
 
 
 def _time(message: MessageToAppend, now_ms: int) -> int:
