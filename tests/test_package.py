@@ -43,7 +43,7 @@ ERRORS = [
     "ForkedError", "IllegalTransitionError", "IncompleteAnswerError", "InvalidRequestError",
     "LossyTakeoverError", "LostManifestError", "NodeInUseError", "NotFoundError",
     "OffsetMismatchError", "OffsetsReusedError",
-    "OwnershipError", "PermissionDeniedError", "ReadOnlyError", "RequestTooLargeError",
+    "OwnershipError", "PermissionDeniedError", "RateLimitedError", "ReadOnlyError", "RequestTooLargeError",
     "StoreRefusedError", "StoreTimeoutError", "StoreUnavailableError", "TierdexError",
     "UnavailableError", "UnsupportedFormatError",
 ]  # fmt: skip

@@ -8,8 +8,9 @@
     │   └── RequestTooLargeError            send less in one call
     ├── NotFoundError                       there is no such object, file or node
     ├── AuthenticationError                 send a valid key
-    ├── PermissionDeniedError               use a key with the scope that the message names
+    ├── PermissionDeniedError               use a key with the right that the message names
     ├── UnavailableError(retry_after_s)     nothing is lost or applied: try again later
+    │   ├── RateLimitedError                the caller asks more often than it may: go on after that
     │   ├── BacklogFullError                the disk or its budget is full: free space, or repair the store
     │   ├── StoreUnavailableError           the object store cannot be reached or refuses work
     │   │   └── StoreTimeoutError           ... it did not answer in time: the request may have taken effect
@@ -65,6 +66,7 @@ __all__ = [
     "OffsetsReusedError",
     "OwnershipError",
     "PermissionDeniedError",
+    "RateLimitedError",
     "ReadOnlyError",
     "RequestTooLargeError",
     "StoreRefusedError",
@@ -105,11 +107,11 @@ class NotFoundError(TierdexError):
 
 
 class AuthenticationError(TierdexError):
-    """No key, or an unknown one."""
+    """No key, or an unknown one; no token, or one that is not valid."""
 
 
 class PermissionDeniedError(TierdexError):
-    """The key's scope does not cover the request."""
+    """The caller's rights do not cover the request: its scope, or the topic."""
 
 
 def raised_anew(error: TierdexError) -> TierdexError:
@@ -125,6 +127,10 @@ class UnavailableError(TierdexError):
     def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class RateLimitedError(UnavailableError):
+    """The caller makes more requests than it may; nothing was looked at: go on after `retry_after_s`."""
 
 
 class BacklogFullError(UnavailableError):

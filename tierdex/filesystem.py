@@ -20,6 +20,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from typing import TYPE_CHECKING, Protocol
 
 from tierdex.fork import tell_child
@@ -140,9 +141,18 @@ class FileSystem(Protocol):
     """Folders and files. Safe to share between threads."""
 
     def open(
-        self, path: Path, *, writable: bool = False, create: bool = False, exclusive: bool = False
+        self,
+        path: Path,
+        *,
+        writable: bool = False,
+        create: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> OpenFile:
-        """Open a file; `create` makes it when absent, `exclusive` refuses one that is there."""
+        """Open a file; `create` makes it when absent, `exclusive` refuses one that is there.
+
+        A `private` one is made for its owner alone; made by root, for the owner of its folder.
+        """
         ...
 
     def make_folder(self, path: Path) -> None:
@@ -157,6 +167,10 @@ class FileSystem(Protocol):
     def is_folder(self, path: Path) -> bool: ...
     def file_size(self, path: Path) -> int: ...
     def modified_ms(self, path: Path) -> int: ...
+    def permissions(self, path: Path) -> int:
+        """Return the permission bits of a file."""
+        ...
+
     def rename(self, source: Path, target: Path) -> None:
         """Move atomically, replacing the target."""
         ...
@@ -207,11 +221,21 @@ class LocalFileSystem:
     """The machine's file system."""
 
     def open(
-        self, path: Path, *, writable: bool = False, create: bool = False, exclusive: bool = False
+        self,
+        path: Path,
+        *,
+        writable: bool = False,
+        create: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> LocalFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if writable or create else os.O_RDONLY)
         flags |= (os.O_CREAT if create else 0) | (os.O_EXCL if exclusive else 0)
-        return LocalFile(path, os.open(path, flags, 0o644))
+        descriptor = os.open(path, flags, 0o600 if private else 0o644)
+        if private and os.geteuid() == 0:
+            folder = path.parent.stat()
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+        return LocalFile(path, descriptor)
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -233,6 +257,9 @@ class LocalFileSystem:
 
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
+
+    def permissions(self, path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)

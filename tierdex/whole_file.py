@@ -31,12 +31,17 @@ def temporary_beside(path: Path) -> Path:
     return path.with_name(path.name + TEMPORARY_SUFFIX)
 
 
-def replace_file(filesystem: FileSystem, path: Path, data: Buffer) -> None:
-    """Replace the file at `path`, durably; make its folder when absent. Raises OSError."""
+def replace_file(
+    filesystem: FileSystem, path: Path, data: Buffer, *, private: bool = False
+) -> None:
+    """Replace the file at `path`, durably; make its folder when absent. Raises OSError.
+
+    A `private` file is its owner's alone from its first byte on.
+    """
     filesystem.make_folder(path.parent)
     temporary = temporary_beside(path)
     filesystem.unlink(temporary)  # of a replacement that was cut off
-    with closing(filesystem.open(temporary, writable=True, create=True)) as file:
+    with closing(filesystem.open(temporary, writable=True, create=True, private=private)) as file:
         file.write_at(0, data)
         file.sync()
     filesystem.rename(temporary, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.app.conftest import ENTRY, assert_problem
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 
 JSON = {"content-type": "application/json"}
 POSTS = (

@@ -9,7 +9,7 @@ import pytest
 from tests.app.conftest import ENTRY
 from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 
 LOOKUP = "/v1/entries?topic=orders&key=ORDER-1"
 PATHS = ["/", "/healthz", "/readyz", "/v1/topics", "/openapi.json", "/v1/nothing", LOOKUP]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.app.conftest import Caller, assert_problem
 from tests.app.test_shown_messages import PATIENT, OneBody
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 from tierdex.client.answers import read_journey
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.journey import find_journey

@@ -8,7 +8,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annota
 
 from tests.app.conftest import assert_problem
 from tests.security.test_scopes import MATRIX
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 
 UI = "https://ui.example"
 PATHS = [(method, path.replace("{file_id:file_id}", "x")) for method, path in MATRIX]

@@ -11,7 +11,7 @@ import pytest
 from tests.app.conftest import ENTRY, Caller, assert_problem
 from tierdex import errors
 from tierdex.app.http.problems import KINDS
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.index import Index
 from tierdex.settings import Settings
@@ -349,7 +349,7 @@ def test_incomplete_answer_says_what_is_missing_or_fails(make_caller):
 
 def test_topics_and_watermark(caller):
     put(caller, ENTRY)
-    assert caller.get("/v1/topics").json() == {"topics": ["orders"]}
+    assert caller.get("/v1/topics").json() == {"topics": ["orders"], "restricted": False}
     mark = caller.get("/v1/watermark?topic=orders&queue_id=0").json()
     assert mark == {"topic": "orders", "queue_id": 0, "os": 4608, "disk": None, "remote": None}
     assert_problem(caller.get("/v1/watermark?topic=orders"), 400, "invalid-request", "queue_id")
@@ -476,7 +476,7 @@ def test_every_error_class_has_a_row(kind):
     row = KINDS[kind]
     if issubclass(kind, errors.InvalidRequestError | errors.PermissionDeniedError):
         assert 400 <= row.status < 500
-    assert row.retry == (row.status in (503, 507))
+    assert row.retry == (row.status in (429, 503, 507))
 
 
 def test_names_of_problems_are_unique():

@@ -9,7 +9,7 @@ import pytest
 
 from tests.app.conftest import ENTRY, Caller, assert_problem, open_small_files
 from tests.patience import PATIENCE_S
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 from tierdex.client.answers import read_answer
 from tierdex.following.records import Record
 from tierdex.log_service.message_log import MessageLog

@@ -267,7 +267,7 @@ def test_every_problem_becomes_the_class_it_was_made_of():
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (502, errors.UnavailableError), (429, errors.UnavailableError),
+        (502, errors.UnavailableError), (429, errors.RateLimitedError),
         (401, errors.AuthenticationError), (418, errors.InvalidRequestError),
         (500, errors.TierdexError),
     ],

@@ -17,7 +17,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.app.small_index import SmallIndex
 from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
-from tierdex.app.keys import KeyFile, Scope
+from tierdex.app.keys import KeyFile
+from tierdex.app.rights import Scope
 from tierdex.clock import ManualClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds

@@ -13,7 +13,8 @@ import pytest
 from tests.app.conftest import ENTRY, Caller
 from tests.app.small_index import FILE, SmallIndex
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, write_stream
-from tierdex.app.keys import KeyFile, Scope
+from tierdex.app.keys import KeyFile
+from tierdex.app.rights import Scope
 from tierdex.clock import ManualClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds

@@ -17,7 +17,8 @@ import pytest
 from tests.hostile_http.raw_http import KeptConnection, send_raw
 from tests.servers.tierdex_server import running_tierdex
 from tierdex.app import keys as keys_module
-from tierdex.app.keys import KeyFile, Scope
+from tierdex.app.keys import KeyFile
+from tierdex.app.rights import Scope
 from tierdex.clock import ManualClock
 from tierdex.errors import AuthenticationError
 from tierdex.fileparts.kernels.compile import private_folder

@@ -56,8 +56,8 @@ class GuardedFiles:
             memory = self._memory[path] = GuardedMemory(max(len(data), 1) + 16_384)
         self._files[path] = memory.place(data)
 
-    def open(self, path, *, writable=False, create=False, exclusive=False):
-        del writable, exclusive
+    def open(self, path, *, writable=False, create=False, exclusive=False, private=False):
+        del writable, exclusive, private
         if path not in self._files:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

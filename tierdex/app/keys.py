@@ -1,30 +1,33 @@
-"""API keys and their scopes. A key is shown once; the key file holds its SHA-256.
+"""API keys and their rights. A key is shown once; the key file holds its SHA-256.
 
 A key reads ``tdx_<id>_<secret>``. The id (8 hex digits) finds the row; the secret is 32 random
-bytes, which cannot be guessed, so a plain hash protects it. The scopes::
-
-    read     look entries, topics and watermarks up, read metrics
-    message  read, and see the messages that entries point at
-    write    read, and put entries
-    admin    all of it, and files, compaction, roll, expire, verify
+bytes, which cannot be guessed, so a plain hash protects it.
 
 The file `keys.json` lies in the data folder and is replaced as a whole. A running service reads it
 again when it changes: a new key is accepted at once, a removed key for at most one more second. A
 change holds the lock beside the file from its read to its rename, so that no change undoes another.
 
-Depends on the ground.
+A row has ``"scope": "read"``, or ``"grants": ["read", "write:orders.*"]`` where one scope in every topic
+does not say it. A Tierdex that knows no patterns refuses the second form: it would take a key of one
+topic for a key of all.
+
+The file is its owner's alone (0600). One that anybody may write is refused, since its keys prove nothing;
+one that others may read is told of.
+
+Depends on the ground and app.rights.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from contextlib import contextmanager
-from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+import stat
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from tierdex.app.rights import Grant, Rights, Scope, parse_grant
 from tierdex.clock import Bell
 from tierdex.errors import (
     AuthenticationError,
@@ -50,45 +53,45 @@ _PATIENCE_S = 10.0  # a change takes milliseconds
 _PAUSE_S = 0.02
 
 
-class Scope(Enum):
-    """The rights of a caller."""
-
-    NONE = 0
-    READ = 1
-    WRITE = 2
-    ADMIN = 3
-    MESSAGE = 4
-
-    def covers(self, needed: Scope) -> bool:
-        """Say whether a caller of this scope may do what needs another one."""
-        return needed in (self, Scope.NONE) or needed in _INCLUDED[self]
-
-
-_INCLUDED: Final[dict[Scope, frozenset[Scope]]] = {
-    Scope.NONE: frozenset(),
-    Scope.READ: frozenset(),
-    Scope.MESSAGE: frozenset({Scope.READ}),
-    Scope.WRITE: frozenset({Scope.READ}),
-    Scope.ADMIN: frozenset({Scope.READ, Scope.MESSAGE, Scope.WRITE}),
-}
-
-
-def parse_scope(name: str) -> Scope:
-    """Return the scope of this name. Raises InvalidRequestError."""
-    try:
-        return Scope[name.upper()]
-    except KeyError:
-        raise InvalidRequestError("one of read, message, write, admin", field="scope") from None
-
-
 class StoredKey(NamedTuple):
-    """A row of the key file. `created_ms` is epoch milliseconds, `sha256` of the whole key, hex."""
+    """A row of the key file. `created_ms` is epoch milliseconds, `sha256` of the whole key, hex.
+
+    `rate_limit` are requests a second; None: as the service's setting says.
+    """
 
     id: str
-    scope: Scope
+    rights: Rights
     sha256: str
     created_ms: int
     name: str
+    rate_limit: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the row as it lies in the file."""
+        grants = self.rights.grants
+        is_plain = len(grants) == 1 and grants[0].is_for_every_topic
+        return {
+            "id": self.id,
+            **({"scope": str(grants[0])} if is_plain else {"grants": list(map(str, grants))}),
+            "sha256": self.sha256,
+            "created_ms": self.created_ms,
+            "name": self.name,
+            **({} if self.rate_limit is None else {"rate_limit": self.rate_limit}),
+        }
+
+    @classmethod
+    def of_document(cls, row: dict[str, Any]) -> StoredKey:
+        """Raises ValueError, KeyError, TypeError, InvalidRequestError for what is no row."""
+        grants = row["grants"] if "grants" in row else [row["scope"]]
+        rate = row.get("rate_limit")
+        return cls(
+            str(row["id"]),
+            Rights(parse_grant(str(grant)) for grant in grants),
+            str(row["sha256"]),
+            int(row["created_ms"]),
+            str(row["name"]),
+            None if rate is None else float(rate),
+        )
 
 
 class KeyFile:
@@ -119,15 +122,30 @@ class KeyFile:
         self._read_when_changed()
         return self._had_keys
 
+    def exposure(self) -> str | None:
+        """Return what to do where others may read the file, or the group write it; else None."""
+        if not self._filesystem.exists(self._path):
+            return None
+        mode = self._filesystem.permissions(self._path)
+        if not mode & (stat.S_IWGRP | stat.S_IRWXO):
+            return None
+        return f"{self._path} can be opened by others (mode {mode:04o}): `chmod 600 {self._path}`"
+
     def rows(self) -> list[StoredKey]:
         """Return all keys, oldest first."""
         return sorted(self._rows.values(), key=lambda row: (row.created_ms, row.id))
 
-    def create(self, scope: Scope, *, name: str = "") -> str:
-        """Add a key and return it; no later call can. Raises UnavailableError."""
+    def create(
+        self, *granted: Scope | Grant, name: str = "", rate_limit: float | None = None
+    ) -> str:
+        """Add a key and return it; no later call can. A scope alone is for every topic.
+
+        Raises UnavailableError.
+        """
+        rights = Rights(each if isinstance(each, Grant) else Grant(each) for each in granted)
         key_id = self._ids.uuid().hex()[:8]
         key = f"{_PREFIX}_{key_id}_{self._ids.token(32)}"
-        row = StoredKey(key_id, scope, _hash(key), self._clock.now_ms(), name)
+        row = StoredKey(key_id, rights, _hash(key), self._clock.now_ms(), name, rate_limit)
         with self._changing():
             self._write({**self._rows, key_id: row})
         return key
@@ -194,23 +212,18 @@ class KeyFile:
             # A service keeps its keys when the file disappears: only `keys remove` removes one.
             self._seen = None
             return
-        file = self._filesystem.open(self._path)
+        if self._filesystem.permissions(self._path) & stat.S_IWOTH:
+            raise CorruptFileError(self._path, f"anybody may write it: `chmod 600 {self._path}`")
         try:
-            text = file.read_at(0, file.size())
-        finally:
-            file.close()
+            with closing(self._filesystem.open(self._path)) as file:
+                text = file.read_at(0, file.size())
+        except PermissionError as error:
+            raise CorruptFileError(
+                self._path, "may not be read by this user: `chown` it, or make keys as this user"
+            ) from error
         try:
-            rows = [
-                StoredKey(
-                    str(row["id"]),
-                    Scope[str(row["scope"]).upper()],
-                    str(row["sha256"]),
-                    int(row["created_ms"]),
-                    str(row["name"]),
-                )
-                for row in orjson.loads(text)["keys"]
-            ]
-        except (ValueError, KeyError, TypeError) as error:
+            rows = [StoredKey.of_document(row) for row in orjson.loads(text)["keys"]]
+        except (ValueError, KeyError, TypeError, InvalidRequestError) as error:
             raise CorruptFileError(self._path, f"not a key file: {error}") from error
         self._use({row.id: row for row in rows}, stamp)
 
@@ -219,13 +232,13 @@ class KeyFile:
         text = orjson.dumps(
             {
                 "keys": [
-                    {**row._asdict(), "scope": row.scope.name.lower()}
+                    row.document()
                     for row in sorted(rows.values(), key=lambda row: (row.created_ms, row.id))
                 ]
             },
             option=orjson.OPT_INDENT_2,
         )
-        replace_file(self._filesystem, self._path, text)
+        replace_file(self._filesystem, self._path, text, private=True)
         self._use(rows, self._stamp())
 
     def _use(self, rows: dict[str, StoredKey], stamp: tuple[int, int] | None) -> None:

@@ -52,7 +52,7 @@ def read_journey(body: bytes) -> Journey:
     about = answer_of({**document, "next_cursor": None})
     return Journey(
         document["key"], about.entries, document["topics"], document["more"], about.complete,
-        about.missing, about.as_of, about.unasked, about.lost,
+        about.missing, about.as_of, about.unasked, about.lost, document.get("restricted", False),
     )  # fmt: skip
 
 

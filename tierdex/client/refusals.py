@@ -77,7 +77,7 @@ def _class_of_status(status: int) -> type[errors.TierdexError]:
         403: errors.PermissionDeniedError,
         404: errors.NotFoundError,
         413: errors.RequestTooLargeError,
-        429: errors.UnavailableError,
+        429: errors.RateLimitedError,  # of a proxy, too
         500: errors.TierdexError,
     }
     default = errors.UnavailableError if status >= 500 else errors.InvalidRequestError

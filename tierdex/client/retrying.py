@@ -1,8 +1,9 @@
 """Which failed calls a client repeats, and after which pause. Pure, shared by both clients.
 
-Every call is repeated when no connection could be made, since nothing was sent. After any other
-failure only reads are repeated. A client never repeats a put: its caller decides. (Repeating it is
-harmless: queries drop repeated entries.)
+Every call is repeated when no connection could be made, since nothing was sent, and when the service
+says that the caller asks too often (429), since nothing was looked at; then the pause is as long as it says.
+After any other failure only reads are repeated. A client never repeats a put: its caller decides. (Repeating
+it is harmless: queries drop repeated entries.)
 
 Depends on errors and ids.
 """
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from tierdex.errors import InvalidRequestError, TierdexError, UnavailableError
+from tierdex.errors import InvalidRequestError, RateLimitedError, TierdexError, UnavailableError
 
 if TYPE_CHECKING:
     from tierdex.ids import IdSource
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
+_LONGEST_WAIT_S = 120.0  # for a service that says when: to come earlier is in vain
 
 
 class Retry:
@@ -33,9 +35,10 @@ class Retry:
 
     def pause_after(self, error: Exception) -> float:
         """Return the seconds to wait before the next attempt. Raises the typed error at the end."""
-        was_sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+        is_limited = isinstance(error, RateLimitedError)
+        is_undone = is_limited or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         may_pass = isinstance(error, httpx2.TransportError | UnavailableError)
-        if not may_pass or self._left <= 0 or (was_sent and not self._is_read):
+        if not may_pass or self._left <= 0 or not (is_undone or self._is_read):
             ours = typed(error)
             if ours is error:
                 raise error
@@ -44,7 +47,8 @@ class Retry:
         pause_s = self._pause_s * (0.5 + self._ids.random())
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         if isinstance(error, UnavailableError):  # the service knows better when
-            pause_s = max(pause_s, min(error.retry_after_s, _LONGEST_PAUSE_S))
+            longest_s = _LONGEST_WAIT_S if is_limited else _LONGEST_PAUSE_S
+            pause_s = max(pause_s, min(error.retry_after_s, longest_s))
         return pause_s
 
 

@@ -31,6 +31,7 @@ class Journey:
 
     `more` are topics that have more entries than these, the oldest of which are left out. What `complete`,
     `missing`, `as_of`, `unasked` and `lost` say is that of an `Answer`, for all topics together.
+    `restricted`: a service asked only the topics that the caller may read, which are not all topics.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Journey:
     as_of: int = 0
     unasked: tuple[Unasked, ...] = ()
     lost: tuple[LostOffsets, ...] = ()
+    restricted: bool = False
 
     @property
     def gaps_ms(self) -> list[int | None]:
@@ -69,6 +71,7 @@ class Journey:
             "as_of": self.as_of,
             "unasked": [unasked._asdict() for unasked in self.unasked],
             "lost": [lost._asdict() for lost in self.lost],
+            "restricted": self.restricted,
         }
 
 
@@ -80,12 +83,15 @@ def find_journey(
     end: int | None = None,
     max_count: int | None = None,
     on_error: OnError = "partial",
+    topics: Sequence[str] | None = None,
 ) -> Journey:
     """Return a key's journey over all topics of an index; `max_count` newest entries of each (None: 16).
 
-    Raises what `query_batch` raises.
+    `topics` restricts it to some. Raises what `query_batch` raises.
     """
-    topics: Sequence[str] = index.topics()
+    restricted = topics is not None
+    if topics is None:
+        topics = index.topics()
     most = MAX_COUNT if max_count is None else max_count
     asked = {"key": key, "begin": begin, "end": end, "max_count": most}
     # Without topics the key is checked all the same.
@@ -98,7 +104,7 @@ def find_journey(
         except InvalidRequestError as error:  # the caller knows no lookups
             field = (error.field or "key").rpartition(".")[2]
             raise InvalidRequestError(error.detail, field=field) from None
-    entries = [entry for answer in answers for entry in answer.entries]
+    entries = [entry for answer in answers for entry in answer.entries] if topics else []
     entries.sort(key=_place)
     return Journey(
         key,
@@ -109,6 +115,7 @@ def find_journey(
         missing=list(dict.fromkeys(each for answer in answers for each in answer.missing)),
         as_of=min(answer.as_of for answer in answers),
         unasked=tuple(dict.fromkeys(each for answer in answers for each in answer.unasked)),
+        restricted=restricted,
     )
 
 

@@ -174,7 +174,13 @@ class SimulatedFileSystem:
     # -- the contract of FileSystem ---------------------------------------------------------------
 
     def open(
-        self, path: Path, *, writable: bool = False, create: bool = False, exclusive: bool = False
+        self,
+        path: Path,
+        *,
+        writable: bool = False,
+        create: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> _SimulatedOpenFile:
         with self._disk.call("open", path):
             tree = self._disk.tree
@@ -182,7 +188,7 @@ class SimulatedFileSystem:
             if node is not None and exclusive:
                 raise failure(errno.EEXIST, path)
             if node is None and create:
-                self._create(path)
+                self._create(path, 0o600 if private else 0o644)
             return _SimulatedOpenFile(self, path, tree.file(path), writable or create)
 
     def make_folder(self, path: Path) -> None:
@@ -218,6 +224,10 @@ class SimulatedFileSystem:
     def modified_ms(self, path: Path) -> int:
         with self._disk.call("stat", path):
             return self._disk.tree.file(path).modified_ms
+
+    def permissions(self, path: Path) -> int:
+        with self._disk.call("stat", path):
+            return self._disk.tree.file(path).permissions
 
     def rename(self, source: Path, target: Path) -> None:
         with self._disk.call("rename", source):
@@ -263,7 +273,7 @@ class SimulatedFileSystem:
     def lock(self, path: Path, holder: str) -> _SimulatedLock:
         with self._disk.call("lock", path):
             if self._disk.tree.find(path) is None:
-                self._create(path)
+                self._create(path, 0o644)
             file = self._disk.tree.file(path)
             if file in self._disk.locked:
                 raise failure(errno.EAGAIN, path)
@@ -272,9 +282,10 @@ class SimulatedFileSystem:
             file.write(0, holder.encode())
             return lock
 
-    def _create(self, path: Path) -> None:
+    def _create(self, path: Path, permissions: int) -> None:
         parent = self._disk.tree.folder(path.parent)
         file = SimulatedFile(str(path), modified_ms=self._disk.clock.now_ms())
+        file.permissions = permissions
         self._disk.tree.assign("create", path, (parent, path.name, file))
 
     def _find_or_none(self, path: Path) -> SimulatedFile | Folder | None:

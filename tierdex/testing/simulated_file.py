@@ -64,6 +64,7 @@ class SimulatedFile:
     def __init__(self, path: str, content: bytes = b"", modified_ms: int = 0) -> None:
         self.path = path
         self.modified_ms = modified_ms
+        self.permissions = 0o644
         self.descriptor = os.memfd_create("tierdex-simulated", os.MFD_CLOEXEC)
         weakref.finalize(self, os.close, self.descriptor)
         os.pwrite(self.descriptor, content, 0)

@@ -152,7 +152,9 @@ class FolderTree:
                 return copies[id(node)]
             if isinstance(node, SimulatedFile):
                 content = node.after_crash(choose)
-                copies[id(node)] = SimulatedFile(node.path, content, node.modified_ms)
+                file = SimulatedFile(node.path, content, node.modified_ms)
+                file.permissions = node.permissions
+                copies[id(node)] = file
             else:
                 folder = copies[id(node)] = Folder(node.path)
                 folder.entries = {name: copy(child) for name, child in names(node).items()}

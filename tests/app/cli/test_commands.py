@@ -14,7 +14,7 @@ from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.rocketmq.rocketmq_files import make_vector
 from tierdex.app.cli.commands import COMMANDS
 from tierdex.app.cli.cost import Prices, Requests, Stored, counted_requests, monthly_bill
-from tierdex.app.keys import KeyFile, Scope
+from tierdex.app.keys import KeyFile
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
@@ -263,7 +263,7 @@ def test_key_is_shown_once_and_works_until_it_is_removed(run, tmp_path):
     def key_file():
         return KeyFile(LocalFileSystem(), path, clock=SystemClock(), ids=SystemIds())
 
-    assert key_file().identify(key).scope is Scope.WRITE
+    assert str(key_file().identify(key).rights) == "write"
     (row,) = orjson.loads(run("keys", "list", "-o", "json").stdout)["keys"]
     assert (row["name"], row["scope"]) == ("broker", "write")
     assert key not in run("keys", "list").stdout

@@ -83,6 +83,8 @@ def journey(
     _write(output, found, with_messages=show)
     for topic in found.more:
         say(f"{topic} has older entries: --max-count, or `tierdex query -t {topic}`")
+    if found.restricted:
+        say("only topics that the key may read were asked")
     tell_standing(found)
 
 

@@ -1,21 +1,24 @@
 """`tierdex keys`: make, list and remove API keys.
 
-Depends on app.keys, times and the other modules of this folder.
+Depends on app.audit, app.keys, app.rights, times and the other modules of this folder.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tierdex.app.audit import digest_of
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import reporting, say
 from tierdex.app.cli.opening import DEFAULT_DATA
-from tierdex.app.cli.options import Form, ScopeName
+from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
-from tierdex.app.keys import FILE_NAME, KeyFile, parse_scope
+from tierdex.app.keys import FILE_NAME, KeyFile
+from tierdex.app.rights import parse_grant
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
@@ -33,6 +36,7 @@ def make_cli() -> typer.Typer:
     cli.command("create")(reporting(create))
     cli.command("list")(reporting(list_keys))
     cli.command("remove")(reporting(remove))
+    cli.command("digest")(reporting(digest))
     return cli
 
 
@@ -43,13 +47,25 @@ def open_key_file(data: Path | None, keys: Path | None) -> KeyFile:
 
 
 def create(
-    scope: Annotated[ScopeName, typer.Option(help="What the key may do: read < write < admin.")],
+    scope: Annotated[
+        list[str],
+        typer.Option(
+            metavar="SCOPE[:TOPICS]",
+            help="What the key may do: read, message, write or admin, in all topics or in those of a pattern "
+            "(`read:orders.*`); repeatable.",
+        ),
+    ],
     name: Annotated[str, typer.Option(help="Whose key it is, for the list.")] = "",
+    rate_limit: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Requests a second (default: the service's setting)."),
+    ] = None,
     data: options.Data = None,
     keys: KeysPath = None,
 ) -> None:
     """Make a key and print it, once: the file keeps only its hash."""
-    typer.echo(open_key_file(data, keys).create(parse_scope(scope.value), name=name))
+    grants = [parse_grant(text) for text in scope]
+    typer.echo(open_key_file(data, keys).create(*grants, name=name, rate_limit=rate_limit))
     say("this is the only time that the key is shown; send it as `Authorization: Bearer KEY`")
 
 
@@ -60,13 +76,15 @@ def list_keys(
     rows = [
         {
             "id": row.id,
-            "scope": row.scope.name.lower(),
+            "scope": str(row.rights),
             "created": format_time(row.created_ms),
             "name": row.name,
+            "rate_limit": row.rate_limit,
         }
         for row in open_key_file(data, keys).rows()
     ]
-    write_rows(output, rows, ("id", "scope", "created", "name"), whole={"keys": rows})
+    columns = ("id", "scope", "created", "name", "rate_limit")
+    write_rows(output, rows, columns, whole={"keys": rows})
 
 
 def remove(
@@ -76,3 +94,17 @@ def remove(
 ) -> None:
     """Remove a key. A running service refuses it within a second."""
     open_key_file(data, keys).remove(key_id)
+
+
+def digest(
+    audit_secret: Annotated[
+        str, typer.Option(envvar="TIERDEX_AUDIT_SECRET", help="As the service has it.")
+    ],
+    name: Annotated[
+        str | None, typer.Argument(help="A key or message ID; without it a line of stdin each.")
+    ] = None,
+) -> None:
+    """Print the digest under which audit lines tell of a message's key."""
+    lines = sys.stdin if name is None else [name]
+    for line in lines:
+        typer.echo(digest_of(audit_secret, line.rstrip("\n")))

@@ -180,6 +180,8 @@ def run(
     from tierdex.settings import load_settings
 
     check_exposure(server, keys)  # before the folder is locked and recovered
+    if exposure := keys.exposure():
+        say(exposure)
     limits = load_settings(**served.settings)
     served.open_messages().close()  # a `resolvers.toml` that cannot be is refused before, too
     index, log = served.open()

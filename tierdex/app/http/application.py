@@ -12,7 +12,7 @@
 The caller of `create_app` opens and closes index, log and `messages`. Nothing in a request names a path,
 a URL or a bucket.
 
-Depends on fastapi, app.console, routes, logs and the other modules of this folder.
+Depends on fastapi, app.audit, app.console, routes, logs and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from tierdex import __version__
+from tierdex.app.audit import AuditTrail
 from tierdex.app.console import console_router
 from tierdex.app.http.arrivals import Arrivals
 from tierdex.app.http.body_limits import BodyBudget, BodyLimits
@@ -33,6 +34,7 @@ from tierdex.app.http.metrics import Metrics
 from tierdex.app.http.middleware import Admission, RequestLog
 from tierdex.app.http.openapi import describe_service
 from tierdex.app.http.problems import HTTP_KINDS, HttpRefusalError, answer_error
+from tierdex.app.http.rate_limits import RateLimits
 from tierdex.app.http.readiness import Readiness
 from tierdex.app.http.routes import admin, entries
 from tierdex.app.http.routes import messages as log_routes
@@ -84,6 +86,8 @@ def create_app(
     """
     settings = settings or load_server_settings()
     logger = logger or make_logger()
+    clock = clock or SystemClock()
+    secret = settings.audit_secret
     service = Service(
         own_index=index,
         settings=settings,
@@ -92,11 +96,13 @@ def create_app(
         metrics=Metrics(lambda: service.index, __version__, log),
         readiness=Readiness(lambda: service.health(), logger),
         logger=logger,
-        clock=clock or SystemClock(),
+        clock=clock,
         ids=ids or SystemIds(),
         log=log,
         messages=messages,
         arrivals=None if log is None else Arrivals(log, settings.max_waits),
+        rate_limits=RateLimits(clock, rate=settings.rate_limit, burst=settings.rate_burst),
+        audit=None if secret is None else AuditTrail(logger, secret.get_secret_value()),
     )
 
     if service.arrivals is not None:

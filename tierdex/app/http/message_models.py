@@ -207,6 +207,9 @@ class LogQueues(BaseModel):
     topics: list[str]
     queues: list[LogQueue]
     next_queue_id: int | None
+    restricted: bool = Field(
+        description="topics that the caller may not read are left out, whether there are any or not"
+    )
 
 
 class EndOffsets(BaseModel):

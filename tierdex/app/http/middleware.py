@@ -62,6 +62,7 @@ class RequestLog:
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
+                self._audit(method, scope, record, message["status"])  # before the first byte
                 record.status = message["status"]
                 message["headers"] = [*message.get("headers", ()), id_header]
             elif message["type"] == "http.response.body":
@@ -78,7 +79,19 @@ class RequestLog:
             response = answer_error(record, error)
             await response(scope, receive, send_counted)
         finally:
+            self._audit(method, scope, record, _NOTHING_SENT)  # of a caller that went away
             self._note(method, scope, record, service.clock.monotonic() - started)
+
+    def _audit(self, method: str, scope: Scope, record: RequestRecord, status: int) -> None:
+        notes, record.notes = record.notes, None
+        if notes is not None and self._service.audit is not None:
+            self._service.audit.write(
+                record.caller,
+                notes,
+                route=f"{method} {_route_name(scope)}",
+                status=status,
+                request_id=record.request_id,
+            )
 
     def _note(self, method: str, scope: Scope, record: RequestRecord, seconds: float) -> None:
         service = self._service
@@ -97,8 +110,10 @@ class RequestLog:
                 "bytes": record.bytes,
                 "request_id": record.request_id,
             }
-            if record.key_id is not None:
-                line["key_id"] = record.key_id
+            if record.caller.kind == "key":
+                line["key_id"] = record.caller.name
+            elif record.caller.name:
+                line["subject"] = record.caller.name
             if record.problem is not None:
                 line["problem"] = record.problem
             service.logger.put(line)

@@ -316,6 +316,9 @@ class Journey(BaseModel):
     as_of: Int64
     unasked: list[Unasked]
     lost: list[LostOffsets]
+    restricted: bool = Field(
+        description="only topics were asked that the caller may read, which are not all topics"
+    )
 
 
 class Lookup(TypedDict, total=False):
@@ -356,9 +359,13 @@ class Answers(BaseModel):
 
 
 class Topics(BaseModel):
-    """The topics that have entries, sorted."""
+    """The topics that have entries, sorted.
+
+    `restricted`: those of the topics that the caller may read, which are not all topics.
+    """
 
     topics: list[str]
+    restricted: bool
 
 
 class Watermark(BaseModel):

@@ -25,12 +25,13 @@ DESCRIPTION = (
     "Finds any message of a log by its key or message ID. Times are int64 milliseconds since the "
     "epoch, ranges inclusive; integers are exact 64-bit numbers. Every error is a problem "
     "(RFC 9457). HEAD is answered wherever GET is. The scopes message and write each include read, admin "
-    "includes all; while a service has no keys it serves its own machine only, without a key."
+    "includes all; each may be limited to topics. While a service has no keys it serves its own machine "
+    "only, without a key."
 )
 _MEANINGS = {
     400: "a value, name or combination is wrong: `field` names it, nothing was applied",
     401: "no key, or an unknown one",
-    403: "the key's scope does not cover this, or a page of another site asks without a key",
+    403: "the caller's rights do not cover this or its topic, or a page of another site asks without a key",
     404: "there is no such file, or the service has no message log, or shows no messages",
     405: "the method is not allowed here",
     408: "the body did not arrive in time",
@@ -39,6 +40,7 @@ _MEANINGS = {
     413: "the body or the batch is too large",
     415: "the body's media type or encoding is not accepted here",
     421: "the Host header names another server",
+    429: "the caller asks more often than it may: go on after Retry-After",
     500: "a fault of ours, or a damaged file",
     502: "the object store refuses the service",
     503: "not now: nothing was applied, try again after Retry-After",
@@ -63,7 +65,7 @@ def operation_id(route: APIRoute) -> str:
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route with a scope: the common refusals and `statuses`."""
-    return _described(400, 401, 403, 405, 421, 500, 503, *statuses)
+    return _described(400, 401, 403, 405, 421, 429, 500, 503, *statuses)
 
 
 def open_refusals() -> dict[int | str, dict[str, Any]]:

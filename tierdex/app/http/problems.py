@@ -14,6 +14,7 @@ Depends on errors and starlette. The client turns `type` back into the class (`e
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -47,9 +48,10 @@ KINDS: dict[type[BaseException], ProblemKind] = {
     errors.NotFoundError: ProblemKind(404, "not-found", "there is no such thing"),
     errors.AuthenticationError: ProblemKind(401, "authentication", "a valid key is needed"),
     errors.PermissionDeniedError: ProblemKind(
-        403, "permission-denied", "the key does not cover this"
+        403, "permission-denied", "the caller's rights do not cover this"
     ),
     errors.UnavailableError: ProblemKind(503, "unavailable", "try again later", retry=True),
+    errors.RateLimitedError: ProblemKind(429, "rate-limited", "too many requests", retry=True),
     errors.BacklogFullError: ProblemKind(
         507, "backlog-full", "there is no room for more entries", retry=True
     ),
@@ -174,7 +176,7 @@ def problem_response(error: BaseException, request_id: str) -> Response:
     document = problem_document(error, request_id)
     headers = dict(getattr(error, "headers", {}))
     if "retry_after_s" in document:
-        headers["retry-after"] = str(max(1, round(document["retry_after_s"])))
+        headers["retry-after"] = str(max(1, ceil(document["retry_after_s"])))
     if document["status"] == 401:
         headers["www-authenticate"] = 'Bearer realm="tierdex"'
     return Response(

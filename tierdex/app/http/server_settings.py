@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from tierdex.settings import MIB, EnvironmentSettings, load
 
@@ -78,6 +78,21 @@ class ServerSettings(EnvironmentSettings):
         5.0, gt=0, description="seconds that running requests get to finish after SIGTERM"
     )
     default_max_count: int = Field(64, gt=0, description="entries answered when none are asked for")
+    rate_limit: float | None = Field(
+        None,
+        gt=0,
+        description="requests a second of one caller; above it 429 with Retry-After; none: no limit. A key "
+        "may have its own (`tierdex keys create --rate-limit`)",
+    )
+    rate_burst: int = Field(
+        20, gt=0, description="requests that a caller may make at once before `rate_limit` counts"
+    )
+    audit_secret: SecretStr | None = Field(
+        None,
+        min_length=32,
+        description="write an `audit` line for each request into topics: caller, topics, and the digests of "
+        "keys under this secret; none: no such lines",
+    )
     log_requests: bool = Field(True, description="one structured line a request on stderr")
 
 

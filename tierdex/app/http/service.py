@@ -1,6 +1,6 @@
 """The components of one HTTP service, the record of a request, and how a route calls index and log.
 
-Depends on starlette, documents, errors and app.keys.
+Depends on starlette, documents, errors, app.audit and app.rights.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ import orjson
 from anyio import CapacityLimiter
 from starlette.responses import Response
 
+from tierdex.app.audit import AuditNotes, names_of
 from tierdex.app.documents import json_default
-from tierdex.app.keys import Scope
-from tierdex.errors import NotFoundError
+from tierdex.app.rights import NOBODY, Caller, Grant, Rights, Scope
+from tierdex.errors import NotFoundError, PermissionDeniedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from starlette.requests import Request
 
+    from tierdex.app.audit import AuditTrail
     from tierdex.app.http.arrivals import Arrivals
     from tierdex.app.http.metrics import Metrics
+    from tierdex.app.http.rate_limits import RateLimits
     from tierdex.app.http.readiness import Readiness
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.keys import KeyFile
@@ -56,6 +59,8 @@ class Service:
     log: MessageLog | None = None
     messages: MessageFetcher | None = None
     arrivals: Arrivals | None = None  # of the log: there is one with it
+    rate_limits: RateLimits | None = None
+    audit: AuditTrail | None = None
     # Calls that may wait long for the store have threads of their own, so that they never delay a
     # lookup or a put.
     quick: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_QUICK_THREADS))
@@ -68,6 +73,12 @@ class Service:
         if told is not None:
             return Scope[told.upper()]
         return Scope.NONE if self.has_keys else Scope.ADMIN
+
+    @property
+    def anonymous(self) -> Caller:
+        """A caller without a key."""
+        scope = self.anonymous_scope
+        return NOBODY if scope is Scope.NONE else NOBODY._replace(rights=Rights([Grant(scope)]))
 
     @property
     def has_keys(self) -> bool:
@@ -130,9 +141,45 @@ class RequestRecord:
     request_id: str
     status: int = 0  # 0: no answer has begun
     bytes: int = 0  # of the answer's body
-    key_id: str | None = None  # of the caller's API key
-    scope: Scope = Scope.NONE  # of the caller
+    caller: Caller = NOBODY
     problem: str | None = None
+    notes: AuditNotes | None = None  # of an audited request
+
+    def is_limited(self, scope: Scope) -> bool:
+        """Say whether the caller may do this in some topics only, or nowhere."""
+        return not self.caller.rights.everywhere(scope)
+
+    def may(self, scope: Scope, topic: str) -> bool:
+        """Say whether the caller may do this in a topic."""
+        return self.caller.rights.in_topic(scope, topic)
+
+    def reads_topics(self, scope: Scope) -> bool:
+        """Say whether it matters which topics a body names: for the rights, or for the audit."""
+        return self.notes is not None or self.is_limited(scope)
+
+    def need(self, scope: Scope, topics: Iterable[str | None]) -> None:
+        """Raise PermissionDeniedError unless the caller may do this in each topic; None: in every topic."""
+        topics = set(topics)
+        if self.notes is not None:
+            self.notes.topics |= topics
+        rights, name = self.caller.rights, scope.name.lower()
+        for topic in topics:
+            if topic is None and not rights.everywhere(scope):
+                raise PermissionDeniedError(
+                    f"this concerns every topic, and the caller's rights ({rights}) do not: name a "
+                    f"`topic`, or use a key of scope {name}"
+                )
+            if topic is not None and not rights.in_topic(scope, topic):
+                raise PermissionDeniedError(
+                    f"the caller's rights ({rights}) do not cover the topic {topic!r}: this needs "
+                    f"{name}:{topic}"
+                )
+
+    def note_names(self, keys: Iterable[Any] = (), message_ids: Iterable[Any] = ()) -> None:
+        """Keep what is looked for, for the audit; None among them is left out."""
+        if self.notes is not None:
+            self.notes.keys += names_of(keys)
+            self.notes.message_ids += names_of(message_ids)
 
 
 def record_of(request: Request) -> RequestRecord:

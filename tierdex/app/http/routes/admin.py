@@ -1,6 +1,6 @@
 """Routes of the operator: files, nodes, verify, compaction, roll, refresh, expire, forget.
 
-Depends on documents, app.http and app.keys.
+Depends on documents, app.http and app.rights.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tierdex.app.http.models import (
 )
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.security import require
-from tierdex.app.http.service import json_response, service_of
-from tierdex.app.keys import Scope
+from tierdex.app.http.service import json_response, record_of, service_of
+from tierdex.app.rights import Scope
 from tierdex.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ async def get_forgettings(request: Request) -> Response:
     response_model=Receipt,
     responses=refusals(408, 409, 413, 415, 502, 507),
     openapi_extra=request_body(ForgetOrder),
-    dependencies=[require(Scope.ADMIN)],
+    dependencies=[require(Scope.ADMIN, in_route=True)],
 )
 async def forget(
     request: Request, order: Annotated[ForgetOrder, json_body(ForgetOrder)]
@@ -239,7 +239,12 @@ async def forget(
 
     Of a message log: its messages, in every read, and what its index has of them.
     """
-    service = service_of(request)
+    service, record = service_of(request), record_of(request)
+    record.note_names(
+        (lookup.get("key") for lookup in order.lookups),
+        (lookup.get("message_id") for lookup in order.lookups),
+    )
+    record.need(Scope.ADMIN, {lookup.get("topic") for lookup in order.lookups})
     keeper, waiting = _keeper(service, order.wait)
     receipt = await service.in_thread(
         lambda: keeper.forget(

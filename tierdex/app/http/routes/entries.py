@@ -1,6 +1,6 @@
 """Routes of entries: put, look one key up, look many up; topics and watermark.
 
-Depends on documents, app.http, codecs, app.keys and index_service.
+Depends on documents, app.http, codecs, app.rights and index_service.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tierdex.app.http.codecs.json_lookups import (
     columns_of,
     read_lookups,
 )
+from tierdex.app.http.codecs.topic_column import column_of, topics_in
 from tierdex.app.http.models import (
     Answer,
     Answers,
@@ -46,7 +47,7 @@ from tierdex.app.http.parameters import (
 )
 from tierdex.app.http.security import need_scope, require
 from tierdex.app.http.service import json_response, record_of, service_of
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.journey import find_journey
 from tierdex.index_service.requests.entry_rules import check_integer
@@ -55,7 +56,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.app.http.codecs.put_rows import PutRows
-    from tierdex.app.http.service import Service
+    from tierdex.app.http.service import RequestRecord, Service
+    from tierdex.index_service.journey import Journey as FoundJourney
     from tierdex.value_rules import Durability
 
 NDJSON = "application/x-ndjson"
@@ -121,7 +123,10 @@ def _message_call(request: Request, asked: dict[str, Any]) -> Callable[..., Any]
         if given:
             raise InvalidRequestError("is for `message=true`", field=given[0])
         return None
-    need_scope(record_of(request), Scope.MESSAGE)
+    record = record_of(request)
+    need_scope(record, Scope.MESSAGE)
+    if "topic" in asked:
+        record.need(Scope.MESSAGE, (asked["topic"],))
     return partial(
         service.message_fetcher.with_messages, key=asked["key"],
         message_id=asked.get("message_id"), note=service.metrics.count_shown, **limits,
@@ -132,28 +137,44 @@ def _message_call(request: Request, asked: dict[str, Any]) -> Callable[..., Any]
     "/v1/journeys",
     summary="Follow one key over all topics",
     response_model=Journey,
-    dependencies=[require(Scope.READ, JourneysQuery)],
+    dependencies=[require(Scope.READ, JourneysQuery, in_route=True)],
     responses=refusals(404),
 )
 async def get_journeys(request: Request, query: Annotated[JourneysQuery, Query()]) -> Response:
-    """Look one key up in every topic, with one batch; entries oldest first, with the time between them."""
-    service = service_of(request)
+    """Look one key up in every topic, with one batch; entries oldest first, with the time between them.
+
+    Topics that the caller may not read are left out: `restricted` is true for a caller of some topics only.
+    """
+    service, record = service_of(request), record_of(request)
     asked = vars(query).copy()
     fetch = _message_call(request, asked)
-    journey = await service.in_thread(lambda: find_journey(service.index_to_query, **asked))
+    journey = await service.in_thread(_journey, record, asked)
+    if fetch is not None:
+        record.need(Scope.MESSAGE, {entry.topic for entry in journey.entries})
     service.metrics.count_lookups(1, found=bool(journey.entries), complete=journey.complete)
     if service.messages is not None:
-        journey.lost = service.messages.lost(None)
+        lost = service.messages.lost(None)
+        journey.lost = tuple(each for each in lost if record.may(Scope.READ, each.topic))
     if fetch is not None and journey.entries:
         journey = await service.in_thread(partial(fetch, journey), slow=True)
     return json_response(journey.to_dict())
+
+
+def _journey(record: RequestRecord, asked: dict[str, Any]) -> FoundJourney:
+    index = record.service.index_to_query
+    if not record.is_limited(Scope.READ):
+        record.need(Scope.READ, (None,))
+        return find_journey(index, **asked)
+    topics = [topic for topic in index.topics() if record.may(Scope.READ, topic)]
+    record.need(Scope.READ, topics)
+    return find_journey(index, **asked, topics=topics)
 
 
 @router.post(
     "/v1/entries",
     summary="Put entries",
     response_model=PutAnswer,
-    dependencies=[require(Scope.WRITE, PutQuery)],
+    dependencies=[require(Scope.WRITE, PutQuery, in_route=True)],
     responses=refusals(408, 409, 413, 415, 502, 507),
     openapi_extra=request_body(
         EntriesToPut,
@@ -171,6 +192,9 @@ async def put_entries(request: Request, query: Annotated[PutQuery, Query()]) -> 
         rows, durability = _rows(service, kind, body, query.durability)
     else:
         rows, durability = await service.in_thread(_rows, service, kind, body, query.durability)
+    record = record_of(request)
+    if rows.count and record.reads_topics(Scope.WRITE):
+        record.need(Scope.WRITE, topics_in(rows.columns["topic"], "entries"))
     level = await service.in_thread(
         rows.put_into, service.index, durability, slow=durability == "remote"
     )
@@ -198,7 +222,7 @@ def _rows(
     "/v1/entries:batchGet",
     summary="Look many keys up",
     response_model=Answers,
-    dependencies=[require(Scope.READ, LookupsQuery)],
+    dependencies=[require(Scope.READ, LookupsQuery, in_route=True)],
     responses={200: {"content": _ARROW_ANSWERS}, **refusals(408, 413, 415)},
     openapi_extra=request_body(Lookups, {ARROW_STREAM: _ARROW_SCHEMA}),
 )
@@ -211,12 +235,13 @@ async def look_many_up(request: Request, query: Annotated[LookupsQuery, Query()]
     read, answer = (
         (_read_arrow, _answer_arrow) if kind == ARROW_STREAM else (_read_json, _answer_json)
     )
+    record = record_of(request)
     if len(body) > _FEW_LOOKUPS_BYTES:
         return await service.in_thread(  # type: ignore[no-any-return]
-            lambda: answer(service, read(service, body), query)
+            lambda: answer(service, read(record, body), query)
         )
     # On the event loop where memory alone has the answers: that takes no longer than to start a thread.
-    lookups = read(service, body)
+    lookups = read(record, body)
     response = None
     if service.own_index is not None:
         response = answer(service, lookups, query, local=True)
@@ -230,8 +255,14 @@ class _JsonLookups(NamedTuple):
     columns: LookupColumns | None
 
 
-def _read_json(_service: Service, body: bytes) -> _JsonLookups:
+def _read_json(record: RequestRecord, body: bytes) -> _JsonLookups:
     lookups = read_lookups(body)
+    if record.reads_topics(Scope.READ):
+        record.note_names(
+            (lookup.get("key") for lookup in lookups),
+            (lookup.get("message_id") for lookup in lookups),
+        )
+        record.need(Scope.READ, {lookup.get("topic") for lookup in lookups})
     return _JsonLookups(lookups, columns_of(lookups))
 
 
@@ -266,8 +297,16 @@ def _count_lookups(service: Service, count: int, found: int) -> None:
     service.metrics.count_lookups(count - found, found=False, complete=True)
 
 
-def _read_arrow(service: Service, body: bytes) -> Any:
-    return read_stream(body, max_rows=service.limits.max_lookups, field="lookups")
+def _read_arrow(record: RequestRecord, body: bytes) -> Any:
+    table = read_stream(body, max_rows=record.service.limits.max_lookups, field="lookups")
+    if record.reads_topics(Scope.READ):
+        topics, *names = (
+            column_of(table, name, "lookups") for name in ("topic", "key", "message_id")
+        )
+        if record.notes is not None:
+            record.note_names(*(() if each is None else each.to_pylist() for each in names))
+        record.need(Scope.READ, {None} if topics is None else topics_in(topics, "lookups"))
+    return table
 
 
 def _answer_arrow(
@@ -317,15 +356,15 @@ async def get_unpublished(request: Request) -> Response:
     "/v1/topics",
     summary="List topics",
     response_model=Topics,
-    dependencies=[require(Scope.READ)],
+    dependencies=[require(Scope.READ, in_route=True)],
     responses=refusals(),
 )
 async def get_topics(request: Request) -> Response:
-    """List the topics that have entries."""
-    service = service_of(request)
-    return json_response(
-        {"topics": sorted(await service.in_thread(lambda: service.index_to_query.topics()))}
-    )
+    """List the topics that have entries, those of them that the caller may read."""
+    service, record = service_of(request), record_of(request)
+    topics = await service.in_thread(lambda: service.index_to_query.topics())
+    readable = sorted(topic for topic in topics if record.may(Scope.READ, topic))
+    return json_response({"topics": readable, "restricted": record.is_limited(Scope.READ)})
 
 
 @router.get(

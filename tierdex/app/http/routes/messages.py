@@ -2,7 +2,7 @@
 
 No thread is held while a message is on its way to the disk, or while a caller waits for messages.
 
-Depends on app.http, codecs, errors, app.keys and log_service.
+Depends on app.http, codecs, errors, app.rights and log_service.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tierdex.app.http.codecs.messages_in import (
     read_messages,
 )
 from tierdex.app.http.codecs.messages_out import found_document, messages_document, messages_stream
+from tierdex.app.http.codecs.topic_column import topics_in
 from tierdex.app.http.message_models import (
     Appended,
     LogOffsets,
@@ -36,9 +37,9 @@ from tierdex.app.http.message_models import (
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.parameters import AppendQuery, MessagesQuery, OffsetsQuery, QueuesQuery
 from tierdex.app.http.routes.entries import NDJSON
-from tierdex.app.http.security import need_scope, require
+from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, record_of, service_of
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ router = APIRouter(tags=["messages"], generate_unique_id_function=operation_id)
     "/v1/messages",
     summary="Append messages",
     response_model=Appended,
-    dependencies=[require(Scope.WRITE, AppendQuery)],
+    dependencies=[require(Scope.WRITE, AppendQuery, in_route=True)],
     responses={200: {"content": _ARROW_OFFSETS}, **refusals(404, 408, 409, 413, 415, 507)},
     openapi_extra=request_body(
         MessagesToAppend,
@@ -103,6 +104,9 @@ async def append_messages(request: Request, query: Annotated[AppendQuery, Query(
         columns = _columns(service, kind, body)
     else:
         columns = await service.in_thread(_columns, service, kind, body)
+    record = record_of(request)
+    if columns.row_count and record.reads_topics(Scope.WRITE):
+        record.need(Scope.WRITE, topics_in(columns.columns["topic"], "messages"))
     how = (log, query.durability, query.expect_offset)
     pending: PendingBatch | None = columns.append_at_once(*how)
     if pending is None:  # in a thread: a full stage is written by the one who appends
@@ -175,7 +179,7 @@ async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()
 def _refuse_masked(request: Request, service: Service, topic: str) -> None:
     """Raise PermissionDeniedError where bodies of the topic are masked: here they come as they are."""
     if service.messages is not None and service.messages.has_masks(topic):
-        need_scope(record_of(request), Scope.ADMIN)
+        record_of(request).need(Scope.ADMIN, (topic,))
 
 
 def _refuse(query: MessagesQuery, names: Iterable[str], why: str) -> None:
@@ -221,13 +225,17 @@ def _render(answer: ReadAnswer, encoding: str | None) -> Response:
     "/v1/queues",
     summary="List queues",
     response_model=LogQueues,
-    dependencies=[require(Scope.READ, QueuesQuery)],
+    dependencies=[require(Scope.READ, QueuesQuery, in_route=True)],
     responses=refusals(404),
 )
 async def get_queues(request: Request, query: Annotated[QueuesQuery, Query()]) -> Response:
-    """List the topics of the message log, or the queues of one topic."""
-    service = service_of(request)
-    return json_response(await service.in_thread(_queues, service.message_log, query))
+    """List the topics of the message log that the caller may read, or the queues of one topic."""
+    service, record = service_of(request), record_of(request)
+    if query.topic is not None:
+        record.need(Scope.READ, (query.topic,))
+    found = await service.in_thread(_queues, service.message_log, query)
+    found["topics"] = [topic for topic in found["topics"] if record.may(Scope.READ, topic)]
+    return json_response({**found, "restricted": record.is_limited(Scope.READ)})
 
 
 def _queues(log: MessageLog, query: QueuesQuery) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Routes about the service itself: health, readiness, version, metrics, documentation.
 
-Depends on app.http and app.keys.
+Depends on app.http and app.rights.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tierdex.app.http.models import Status, Version
 from tierdex.app.http.openapi import open_refusals, operation_id, refusals
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, service_of
-from tierdex.app.keys import Scope
+from tierdex.app.rights import Scope
 from tierdex.errors import UnavailableError
 
 router = APIRouter(tags=["service"], generate_unique_id_function=operation_id)
@@ -47,7 +47,7 @@ async def version() -> Response:
     "/metrics",
     summary="Metrics",
     response_class=Response,
-    dependencies=[require(Scope.READ, any_query=True)],
+    dependencies=[require(Scope.READ, any_query=True, in_route=True)],
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **refusals()},
 )
 async def metrics(request: Request) -> Response:
@@ -59,7 +59,7 @@ async def metrics(request: Request) -> Response:
 @router.get(
     "/openapi.json",
     summary="This description",
-    dependencies=[require(Scope.READ, any_query=True)],
+    dependencies=[require(Scope.READ, any_query=True, in_route=True)],
     responses={
         200: {"content": {"application/json": {"schema": {"type": "object"}}}},
         **refusals(),
@@ -74,7 +74,7 @@ async def openapi(request: Request) -> Response:
     "/docs",
     summary="This description as a page",
     response_class=HTMLResponse,
-    dependencies=[require(Scope.READ, any_query=True)],
+    dependencies=[require(Scope.READ, any_query=True, in_route=True)],
     responses=refusals(),
 )
 async def docs(request: Request) -> Response:
