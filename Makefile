@@ -23,11 +23,13 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/run: $(STAMPS)/venv pyproject.toml
-	$(PIP) install -e '.[server,s3]' --group demo
+	$(PIP) install -e '.[server,s3]'
+	$(PIP) install --no-deps --group demo
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml
-	$(PIP) install -e '.[all]' --group demo --group lint --group test
+	$(PIP) install -e '.[all]' --group lint --group test
+	$(PIP) install --no-deps --group demo
 	@touch $(STAMPS)/run $@
 
 $(STAMPS)/bench: $(STAMPS)/test
