@@ -8,7 +8,8 @@ import pytest
 
 from tests.app.recording_index import RecordingIndex
 from tests.app.shown_rows import shown_row
-from tierdex.app.load.loader import Loader, LoadOptions
+from tierdex.app.load.loader import Loader
+from tierdex.app.load.plan import LoadOptions
 from tierdex.app.load.register import LoadRegister
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
@@ -86,10 +87,29 @@ def test_changed_file_shows_nothing_and_says_why(tmp_path, register, index, chan
     assert reason in shown.reason
 
 
-def test_topic_of_no_local_file_is_said_to_be_so(tmp_path, register, index):
+@pytest.mark.parametrize("codec", ["gz", "zst"])
+def test_line_of_a_compressed_file_is_shown(tmp_path, register, index, codec):
+    path = tmp_path / f"x.csv.{codec}"
+    text = b"a,b,id\nA,1,m1\n" + b"F,0,m\n" * 100_000 + b"Z,9,m9\n"
+    path.write_bytes(pa.compress(text, {"gz": "gzip", "zst": "zstd"}[codec], asbytes=True))
+    Loader(index, register=register).load(path, OPTIONS)
+    assert show(register, index, key="Z9").body == b"Z,9,m9"
+    assert show(register, index, key="A1").body == b"A,1,m1"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "was changed" in show(register, index, key="Z9").reason
+
+
+def test_file_without_a_note_of_its_rows_is_shown_by_what_it_holds(tmp_path, index, register):
     path = tmp_path / "x.csv"
     path.write_text("a,b,id\nA,1,m1\n")
     Loader(index).load(path, OPTIONS)
+    assert show(register, index, message_id="m1").body == b"A,1,m1"
+
+
+def test_topic_of_no_local_file_is_said_to_be_so(tmp_path, register, index):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,id\nA,1,m1\n")
+    Loader(index, names_source=False).load(path, OPTIONS)
     assert "no local file was loaded" in show(register, index, key="A1").reason
 
 

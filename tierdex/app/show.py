@@ -20,7 +20,7 @@ from tierdex.app.load.jsonl_rows import parse_jsonl_block
 from tierdex.app.load.records import Block
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.records import Record
-from tierdex.resolving.file_rows import FileRows, json_of_row
+from tierdex.resolving.file_rows import FileRows, json_of_row, read_line
 from tierdex.resolving.object_file import opened_file
 from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
@@ -54,53 +54,51 @@ class LoadedRows:
 
     def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
         """Return the row of the one of the files that has it. Raises CorruptFileError, OSError."""
-        known = self._register.of_topic(entry.topic)
+        known = self._register.holding(entry.topic, entry.source)
         reason: Exception = InvalidRequestError(
             f"no local file was loaded under topic {entry.topic!r}"
         )
-        if entry.source is not None and all(entry.source != loaded.path for loaded in known):
+        if entry.source is not None and not known:
             if self._named is None:
                 raise reason
             return self._named.fetch(entry, wanted)
         if (entry.size or 0) > wanted.max_bytes:
             raise TooLargeError(entry.size)
         for loaded in known:
-            path = Path(loaded.path)
             try:
-                found = self._row(loaded, path, entry)
+                found = self._row(loaded, entry)
             except NotFoundError as error:
                 reason = error
                 continue
-            except (InvalidRequestError, pa.ArrowInvalid) as error:
-                reason = ChangedError(f"{path} was changed since it was loaded: {error}")
+            except (ChangedError, InvalidRequestError, pa.ArrowInvalid) as error:
+                reason = ChangedError(f"{loaded.path} was changed since it was loaded: {error}")
                 continue
             if found is None:
                 continue
             if found.names.holds(wanted.key, wanted.message_id):
                 return found
             reason = ChangedError(
-                f"the row in {path} has another key: the file was changed since it was loaded"
+                f"the row in {loaded.path} has another key: the file was changed since it was loaded"
             )
         raise reason
 
     def close(self) -> None:
         pass
 
-    def _row(self, loaded: LoadedFile, path: Path, entry: Entry) -> Found | None:
+    def _row(self, loaded: LoadedFile, entry: Entry) -> Found | None:
         """Return a row; None when the entry is not of this file."""
+        path = loaded.path
         if loaded.kind == "parquet":
             place = entry.location or {}
-            if entry.source != loaded.path or "row" not in place:
+            if entry.source != path or "row" not in place:
                 return None
-            with opened_file(self._filesystem, str(path)) as file:
+            with opened_file(self._filesystem, path + loaded.parameters) as file:
                 table = read_parquet_row(file, int(place["row_group"]), int(place["row"]))
             return _found(loaded, json_of_row(table), table)
         if entry.offset is None or not entry.size:
             return None
-        with opened_file(self._filesystem, str(path)) as file:
-            text = file.read_at(entry.offset, entry.size)
-        if len(text) != entry.size:
-            raise InvalidRequestError("it is shorter")
+        with opened_file(self._filesystem, path + loaded.parameters) as file:
+            text = read_line(file, path, entry.offset, entry.size)
         block = Block(
             text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
         )

@@ -1,6 +1,7 @@
 """Schemas of locations that are no messages: a row of a Parquet file, a line of a text file.
 
-`source` is the path of the file, as its dictionary spells it. Depends on schema.
+`source` is the path or URL of the file, as its dictionary spells it; of a compressed file, `offset` and
+`size` count the bytes of its text. Depends on schema.
 """
 
 from __future__ import annotations
@@ -23,3 +24,5 @@ TEXT_LINE_SCHEMA: Final = Schema(
         SchemaField("offset", "<i8"),
     )
 )
+# A line that belongs to a queue as well.
+QUEUED_LINE_SCHEMA: Final = Schema((*TEXT_LINE_SCHEMA.fields, SchemaField("queue_id", "<i4")))

@@ -1,9 +1,11 @@
 """Messages that are parts of files: a range of bytes, a line, a row of a Parquet file.
 
 An entry of a message names offset and size, and its topic's plan the file; an entry of a file names the
-file itself, as `source`: then the plan says below which folder or bucket it must lie.
+file itself, as `source`: then the plan says below which folder or bucket it must lie. The text of a
+compressed file is unfolded up to the line.
 
-Depends on errors, following, object_file, parquet_row, resolver, rule, index_service, orjson and pyarrow.
+Depends on errors, following, object_file, unfolded_text, parquet_row, resolver, rule, index_service,
+orjson and pyarrow.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tierdex.following.records import Record
 from tierdex.resolving.object_file import opened_file
 from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
+from tierdex.resolving.unfolded_text import UnfoldedText, codec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.answer import Entry
+    from tierdex.resolving.object_file import RangeFile
     from tierdex.resolving.resolver import Wanted
     from tierdex.resolving.rule import Rule
 
@@ -73,10 +77,20 @@ class FileRows:
             size = int(place["size"])
             if size > max_bytes:
                 raise TooLargeError(size)
-            data = file.read_at(int(place["offset"]), size)
-        if len(data) != size:
-            raise ChangedError("the file was changed: it is shorter")
-        return data
+            return read_line(file, self._address_of(entry), int(place["offset"]), size)
+
+
+def read_line(file: RangeFile, address: str, offset: int, size: int) -> bytes:
+    """Return bytes of a file's text. Raises ChangedError when it is shorter, or no longer unfolds."""
+    codec = codec_of(address.partition("?")[0])
+    text = UnfoldedText.of_file(file, codec, address) if codec else file
+    try:
+        data = text.read_at(offset, size)
+    except InvalidRequestError as error:
+        raise ChangedError(f"the file was changed: {error.detail}") from None
+    if len(data) != size:
+        raise ChangedError("the file was changed: it is shorter")
+    return data
 
 
 def one_file(path: str) -> Callable[[Entry], str]:

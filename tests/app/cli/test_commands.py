@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import os
+import signal
 from pathlib import Path
 
 import orjson
@@ -18,6 +21,7 @@ from tierdex.app.keys import KeyFile
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
+from tierdex.index_service.index import Index
 from tierdex.settings import Settings
 
 LOCAL = f"node:{Settings().node}"
@@ -111,6 +115,46 @@ def test_loaded_row_is_shown(run, tmp_path):
     assert "A-2,2000,milk" in result.stdout
     shown = orjson.loads(run("query", "-t", "orders", "-k", "A-1", "--show", "-o", "json").stdout)
     assert shown["entries"][0]["message"]["body"] == "A-1,1000,tea"
+
+
+def test_folder_is_loaded_with_bad_rows_left_out_then_known(run, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id,at\nA-1,1000\nA-2,soon\n")
+    (tmp_path / "in" / "b.jsonl.gz").write_bytes(gzip.compress(b'{"id": "B-1", "at": 2000}\n'))
+    (tmp_path / "in" / "read.me").touch()
+    load = ("load", "in", "-t", "orders", "-k", "id", "--timestamp", "at", *SMALL, "-o", "json")
+    assert "a.csv:3: timestamp 'soon'" in run(*load, code=2).stderr
+    result = run(*load, "--skip-bad")
+    said = orjson.loads(result.stdout)
+    counts = {name: said[name] for name in ("files", "left_out", "rows", "entries", "bad_rows")}
+    assert counts == {"files": 2, "left_out": 1, "rows": 3, "entries": 2, "bad_rows": 1}
+    assert "bad-rows.jsonl" in result.stderr
+    (bad,) = map(orjson.loads, (tmp_path / "bad-rows.jsonl").read_text().splitlines())
+    assert bad["row"] == "A-2,soon"
+    assert bad["place"] == f"{tmp_path}/in/a.csv:3"
+    assert "B-1" in run("query", "-t", "orders", "-k", "B-1", "--show").stdout
+    assert orjson.loads(run(*load, "--skip-bad").stdout)["entries"] == 0
+
+
+def test_ctrl_c_ends_a_load_at_a_piece_and_the_next_one_goes_on(run, tmp_path, monkeypatch):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(f"id,at\n{name},1000\n")
+    put_batch = Index.put_batch
+
+    def put_and_interrupt(self, **columns):
+        os.kill(os.getpid(), signal.SIGINT)
+        return put_batch(self, **columns)
+
+    load = ("load", "*.csv", "-t", "o", "-k", "id", "--timestamp", "at", *SMALL, "-o", "json")
+    monkeypatch.setattr(Index, "put_batch", put_and_interrupt)
+    stopped = run(*load, code=130)
+    assert f"interrupted at {tmp_path}/a.csv:3, after 1 rows" in stopped.stderr
+    assert orjson.loads(stopped.stdout)["entries"] == 1
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert orjson.loads(run(*load).stdout)["entries"] == 1
+    for name in "ab":
+        assert run("query", "-t", "o", "-k", name)
 
 
 def test_inspect_and_verify_tell_a_sound_file_from_a_damaged_one(run, put, tmp_path):

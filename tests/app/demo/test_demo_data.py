@@ -105,7 +105,7 @@ def test_flights_are_kept_as_messages_and_found_without_their_file(tmp_path, fli
     head = tmp_path / "flights.csv"
     head.write_bytes(b"".join([lines[0], *january, *february]))
     with MessageLog.open(tmp_path / "data", background=False, journal_bytes=1 << 24) as log:
-        Loader(FlightMessages(log, head, FILES)).load(head, DEMO_OPTIONS)
+        Loader(FlightMessages(log, head, FILES), names_source=False).load(head, DEMO_OPTIONS)
         head.unlink()
         assert [file.message_count for file in log.files()] == [100, 300]
         (found,) = log.get(message_id="2013-01-01-UA1545-EWR-0515").messages

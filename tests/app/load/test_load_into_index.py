@@ -5,7 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.app.shown_rows import shown_row
-from tierdex.app.load.loader import Loader, LoadOptions
+from tierdex.app.load.loader import Loader
+from tierdex.app.load.plan import LoadOptions
 from tierdex.app.load.register import LoadRegister
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.index import Index

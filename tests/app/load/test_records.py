@@ -20,7 +20,7 @@ def spans(path, data, *, delimiter=",", block_bytes=1 << 20):
     try:
         return [
             (int(offset), data[int(offset) : int(offset + size)], block.line(record))
-            for block in read_blocks(file, path, delimiter=delimiter, block_bytes=block_bytes)
+            for block in read_blocks(file, str(path), delimiter=delimiter, block_bytes=block_bytes)
             for record, (offset, size) in enumerate(zip(block.offsets, block.sizes, strict=True))
         ]
     finally:

@@ -89,7 +89,7 @@ def _load_messages(folder: Path, store: str | None, settings: dict[str, Any]) ->
         csv_path = unpack_demo(folder, filesystem)
         messages = FlightMessages(log, csv_path, filesystem)
         with progress_bar("appending flights") as progress:
-            report = load_demo(messages, folder, progress)
+            report = load_demo(messages, folder, progress, names_source=False)
         if not report.reused:
             say("rolling, compacting")
             log.roll()

@@ -1,22 +1,30 @@
-"""`tierdex load FILE`: CSV, JSON lines or Parquet into the index.
+"""`tierdex load FILE...`: CSV, JSON lines or Parquet into the index.
 
 Depends on app.load and the other modules of this folder.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.asked_to_stop import asked_to_stop
+from tierdex.app.cli.exits import Exit, say
 from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_writing, parse_settings
 from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_fields
 from tierdex.app.cli.progress_bar import progress_bar
 from tierdex.value_rules import check_durability
+
+if TYPE_CHECKING:
+    from tierdex.app.load.entry_batches import BadRow
+    from tierdex.app.load.loader import LoadReport
 
 
 class Kind(StrEnum):
@@ -28,7 +36,14 @@ class Kind(StrEnum):
 
 
 def load(
-    file: Annotated[Path, typer.Argument(help="CSV, JSON lines or Parquet.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="CSV, JSON lines or Parquet, also .gz and .zst: files, folders, 'globs', s3:// URLs; "
+            "`-` is stdin.",
+        ),
+    ],
     topic: Annotated[str, typer.Option("--topic", "-t", help="Name, or {template} of columns.")],
     key: Annotated[
         list[str] | None,
@@ -46,6 +61,16 @@ def load(
         Kind | None, typer.Option(help="csv, jsonl or parquet (default: by the name).")
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad rows out, and write them to --bad-rows.")
+    ] = False,
+    bad_rows: Annotated[
+        Path, typer.Option(help="Bad rows are appended to this file, as JSON lines.")
+    ] = Path("bad-rows.jsonl"),
+    max_bad: Annotated[int, typer.Option(help="More bad rows than this end the load.")] = 10_000,
+    again: Annotated[
+        bool, typer.Option("--again", help="Load what is loaded already once more.")
+    ] = False,
     durability: Annotated[Level, typer.Option(help="Level to reach.")] = Level.DISK,
     data: options.Data = None,
     store: options.Store = None,
@@ -56,8 +81,13 @@ def load(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Load a file: each row becomes an entry that points back at its bytes."""
-    from tierdex.app.load.loader import Loader, LoadOptions
+    """Load files: each row becomes an entry that points back at its bytes.
+
+    Files that are loaded already are left out; one that has grown, or whose load was interrupted, is gone on
+    with. Exit code 130: interrupted.
+    """
+    from tierdex.app.load.loader import Loader, Watch
+    from tierdex.app.load.plan import LoadOptions
     from tierdex.app.load.register import LoadRegister
     from tierdex.filesystem import LocalFileSystem
 
@@ -72,23 +102,58 @@ def load(
         delimiter=delimiter,
     )
     register = LoadRegister(LocalFileSystem(), data or DEFAULT_DATA) if url is None else None
-    with (
-        opened_for_writing(
-            Target(data, store, url, api_key),
-            parse_settings(setting),
-            takeover=take_over,
-            accept_rollback=accept_rollback,
-        ) as index,
-        progress_bar(file.name) as progress,
-    ):
-        loader = Loader(index, register=register)
-        report = loader.load(file, what, progress, durability=check_durability(durability.value))
-    write_fields(
-        output,
-        {
-            "rows": report.rows,
-            "entries": report.entries,
-            "message_ids": report.message_ids,
-            "skipped": report.skipped,
-        },
-    )
+    rejects = _BadRows(bad_rows)
+    with ExitStack() as closing:
+        progress = closing.enter_context(progress_bar(_title(files)))
+        closing.callback(rejects.close)
+        index = closing.enter_context(
+            opened_for_writing(
+                Target(data, store, url, api_key),
+                parse_settings(setting),
+                takeover=take_over,
+                accept_rollback=accept_rollback,
+            )
+        )
+        stop = closing.enter_context(asked_to_stop())
+        watch = Watch(progress, stop, rejects.write if skip_bad else None, max_bad)
+        loader = Loader(index, register=register, names_source=url is None)
+        level = check_durability(durability.value)
+        report = loader.load(files, what, watch, durability=level, again=again)
+    _tell(output, report, rejects, is_remembered=register is not None)
+
+
+class _BadRows:
+    """The file of bad rows, made with the first one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: Any = None
+
+    def write(self, bad: BadRow) -> None:
+        if self._file is None:
+            self._file = self.path.open("ab")
+        row = bad.row.decode(errors="backslashreplace")
+        self._file.write(orjson.dumps({"place": bad.place, "error": bad.error, "row": row}) + b"\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _title(files: list[str]) -> str:
+    return Path(files[0]).name if len(files) == 1 else f"{len(files)} sources"
+
+
+def _tell(output: Form, report: LoadReport, rejects: _BadRows, *, is_remembered: bool) -> None:
+    names = (
+        "files", "unchanged", "left_out", "rows", "entries", "message_ids", "skipped", "bad_rows",
+    )  # fmt: skip
+    write_fields(output, {name: getattr(report, name) for name in names})
+    if report.bad_rows:
+        say(f"{report.bad_rows:,} bad rows were left out; they are in {rejects.path}")
+    if report.left_out:
+        say(f"{report.left_out:,} files end in no known format and were left out: see --kind")
+    if report.stopped_at is not None:
+        then = "the same command goes on from there" if is_remembered else "all before it is in"
+        say(f"interrupted at {report.stopped_at}, after {report.rows:,} rows: {then}")
+        raise typer.Exit(Exit.INTERRUPTED)

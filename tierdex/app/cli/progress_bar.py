@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bar(title: str, *, is_bytes: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield `progress(done, total)`, which does nothing when stderr is no terminal."""
+    """Yield `progress(done, total)`, which does nothing when stderr is no terminal; total 0: unknown."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -33,4 +33,4 @@ def progress_bar(title: str, *, is_bytes: bool = True) -> Iterator[Callable[[int
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)

@@ -24,7 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from tierdex.app.load.loader import Loader, LoadOptions, PutPort
+from tierdex.app.load.loader import Loader, PutPort, Watch
+from tierdex.app.load.plan import LoadOptions
 from tierdex.errors import NotFoundError
 from tierdex.filesystem import LocalFileSystem
 
@@ -72,8 +73,11 @@ def load_demo(
     *,
     register: LoadRegister | None = None,
     filesystem: FileSystem | None = None,
+    names_source: bool = True,
 ) -> DemoReport:
     """Load the flights; unpack `flights.csv` into `folder`. An earlier complete load is reused.
+
+    `names_source` is false for a message log, which keeps the rows themselves.
 
     Entries are put in the order of the file, so the last flight proves that all of them are in.
     Raises NotFoundError when the package is not installed.
@@ -83,8 +87,9 @@ def load_demo(
     report_path = folder / REPORT_NAME
     if filesystem.exists(report_path) and index.query(message_id=LAST_MESSAGE_ID).entries:
         return DemoReport(**json.loads(report_path.read_text()), csv_path=csv_path, reused=True)
-    loader = Loader(index, register=register, filesystem=filesystem)
-    report = loader.load(csv_path, DEMO_OPTIONS, progress)
+    loader = Loader(index, register=register, filesystem=filesystem, names_source=names_source)
+    watch = Watch(progress) if progress else None
+    report = loader.load(csv_path, DEMO_OPTIONS, watch, again=True)
     counts = {
         "rows": report.rows,
         "skipped": report.skipped["tailnum"],

@@ -3,27 +3,25 @@
 The first record names the columns. Every wanted column is read as text, so that no key changes
 (leading zeros, long numbers). Empty fields and `null_values` are null.
 
-Depends on records, rows and pyarrow.
+Depends on errors, records, rows and pyarrow.
 """
 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.csv
 
-from tierdex.app.load.records import BLOCK_BYTES, Block, read_blocks
 from tierdex.app.load.rows import Rows, check_columns
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
-    from tierdex.filesystem import FileSystem
+    from tierdex.app.load.records import Block, Mark
 
 _csv: Any = pyarrow.csv
 
@@ -37,47 +35,59 @@ class CsvFormat:
     columns: tuple[str, ...] | None = None
 
 
-def read_csv_rows(
-    filesystem: FileSystem,
-    path: Path,
-    wanted: list[str],
-    form: CsvFormat,
-    *,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[Rows]:
-    """Yield the rows with the columns `wanted` as text; location is `offset` and `size`.
+@dataclass(frozen=True)
+class CsvPiece:
+    """Records of a CSV file; `form` has its columns."""
 
-    Raises InvalidRequestError naming file and line when a row has too many or too few fields, is not
-    UTF-8 or has a quote that never closes.
+    block: Block
+    wanted: list[str]
+    form: CsvFormat
+
+    @property
+    def mark(self) -> Mark | None:
+        return self.block.mark
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.form.columns or ()
+
+    def __len__(self) -> int:
+        return len(self.block.starts)
+
+    def parse(self) -> Rows:
+        return parse_block(self.block, list(self.columns), self.wanted, self.form)
+
+    def part(self, first: int, end: int) -> CsvPiece:
+        return replace(self, block=self.block.part(first, end))
+
+    def place_of(self, row: int) -> str:
+        return self.block.place_of(row)
+
+    def text(self, row: int) -> bytes:
+        return self.block.text(row)
+
+
+def read_csv_pieces(
+    blocks: Iterable[Block], path: str, wanted: list[str], form: CsvFormat
+) -> Iterator[CsvPiece]:
+    """Yield the rows, whose columns `wanted` are read as text; location is `offset` and `size`.
+
+    Raises InvalidRequestError for a file without a header or one of the columns. Rows that have too many or
+    too few fields, are not UTF-8 or have a quote that never closes are refused when they are parsed.
     """
-    columns = list(form.columns) if form.columns else None
-    file = filesystem.open(path)
-    try:
-        for block in read_blocks(file, path, delimiter=form.delimiter, block_bytes=block_bytes):
-            rows = block
-            if columns is None and len(block.starts):
-                columns = parse_record(block.text(0), form.delimiter)
-                rows = block.without_first()
-            if columns is not None:
-                check_columns(wanted, columns, path)
-                if len(rows.starts):
-                    yield parse_block(rows, columns, wanted, form)
-    finally:
-        file.close()
-    if columns is None:
+    is_checked = False
+    for block in blocks:
+        rows = block
+        if form.columns is None and len(block.starts):
+            form = replace(form, columns=tuple(parse_record(block.text(0), form.delimiter)))
+            rows = block.without_first()
+        if form.columns is not None:
+            if not is_checked:
+                check_columns(wanted, list(form.columns), path)
+                is_checked = True
+            yield CsvPiece(rows, wanted, form)
+    if form.columns is None:
         raise InvalidRequestError(f"{path} has no header line", field="file")
-
-
-def read_header(filesystem: FileSystem, path: Path, delimiter: str) -> list[str]:
-    """Return the column names. Raises InvalidRequestError when there are none."""
-    file = filesystem.open(path)
-    try:
-        for block in read_blocks(file, path, delimiter=delimiter, block_bytes=1 << 16):
-            if len(block.starts):
-                return parse_record(block.text(0), delimiter)
-    finally:
-        file.close()
-    raise InvalidRequestError(f"{path} has no header line", field="file")
 
 
 def parse_record(data: bytes, delimiter: str) -> list[str]:
@@ -98,7 +108,7 @@ def parse_block(block: Block, columns: list[str], wanted: list[str], form: CsvFo
 
     names = [str(number) for number in range(len(columns))]
     picked = [str(columns.index(name)) for name in wanted] or names[:1]
-    begin = int(block.starts[0])
+    begin = int(block.starts[0]) if len(block.starts) else len(block.data)
     data = pa.py_buffer(block.data)[begin:]
     try:
         table = _csv.read_csv(
@@ -128,7 +138,7 @@ def parse_block(block: Block, columns: list[str], wanted: list[str], form: CsvFo
         )
     table = table.rename_columns(wanted or ["0"])
     location = {"offset": block.offsets, "size": block.sizes}
-    return Rows(table, location, block.place_of, block.position + len(block.data))
+    return Rows(table, location, block.place_of)
 
 
 def _explain(block: Block, bad: list[Any], error: pa.ArrowInvalid) -> InvalidRequestError:

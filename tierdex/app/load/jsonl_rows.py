@@ -5,58 +5,75 @@ types (ids that are numbers here and strings there) is parsed line by line inste
 same result, and with an exact error for a line that is no object. Numbers keep their digits; only a
 time with a fraction passes through a float.
 
-Depends on records, rows and pyarrow.
+Depends on errors, records, rows and pyarrow.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from tierdex.app.load.records import BLOCK_BYTES, Block, read_blocks
+from tierdex.app.load.records import Block
 from tierdex.app.load.rows import Rows
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
-    from tierdex.filesystem import FileSystem
+    from tierdex.app.load.records import Mark
 
 _json: Any = pyarrow.json
 _PROBED_LINES = 100
 _TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
-def read_jsonl_rows(
-    filesystem: FileSystem,
-    path: Path,
-    wanted: list[str],
-    *,
-    times: frozenset[str] = frozenset(),
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[Rows]:
-    """Yield the rows with the columns `wanted`; location is `offset` and `size`.
+@dataclass(frozen=True)
+class JsonlPiece:
+    """Lines of a JSONL file, and the types of their columns."""
 
-    Columns in `times` may be read as floats, all others are exact. An absent field is null. Raises
-    InvalidRequestError naming file and line for a line that is not one JSON object, or whose wanted
-    field is an object or a list.
+    block: Block
+    wanted: list[str]
+    schema: pa.Schema
+    columns: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> Mark | None:
+        return self.block.mark
+
+    def __len__(self) -> int:
+        return len(self.block.starts)
+
+    def parse(self) -> Rows:
+        return _parse_block(self.block, self.wanted, self.schema)
+
+    def part(self, first: int, end: int) -> JsonlPiece:
+        return replace(self, block=self.block.part(first, end))
+
+    def place_of(self, row: int) -> str:
+        return self.block.place_of(row)
+
+    def text(self, row: int) -> bytes:
+        return self.block.text(row)
+
+
+def read_jsonl_pieces(
+    blocks: Iterable[Block], wanted: list[str], *, times: frozenset[str] = frozenset()
+) -> Iterator[JsonlPiece]:
+    """Yield the rows, of which columns `wanted` are read; location is `offset` and `size`.
+
+    Columns in `times` may be read as floats, all others are exact. An absent field is null. A line that is
+    not one JSON object, or whose wanted field is an object or a list, is refused when it is parsed.
     """
     schema: pa.Schema | None = None
-    file = filesystem.open(path)
-    try:
-        for block in read_blocks(file, path, delimiter=None, block_bytes=block_bytes):
-            if not len(block.starts):
-                continue
-            if schema is None:
-                schema = _probe(block, wanted, times)
-            yield _parse_block(block, wanted, schema)
-    finally:
-        file.close()
+    for block in blocks:
+        if schema is None and len(block.starts):
+            schema = _probe(block, wanted, times)
+        yield JsonlPiece(block, wanted, schema or pa.schema([]))
 
 
 def parse_jsonl_block(block: Block, wanted: list[str]) -> Rows:
@@ -69,14 +86,17 @@ def _parse_block(block: Block, wanted: list[str], schema: pa.Schema) -> Rows:
     if table is None:
         table, rows = _parse_lines(block, wanted)
     location = {"offset": rows.offsets, "size": rows.sizes}
-    return Rows(table, location, rows.place_of, block.position + len(block.data))
+    return Rows(table, location, rows.place_of)
 
 
 def _probe(block: Block, wanted: list[str], times: frozenset[str]) -> pa.Schema:
     """Return the type of each column by its first value; text when the first lines have none."""
     types: dict[str, pa.DataType] = {}
     for record in range(min(len(block.starts), _PROBED_LINES)):
-        row = _parse_line(block, record, exact=False) or {}
+        try:
+            row = _parse_line(block, record, exact=False) or {}
+        except InvalidRequestError:
+            continue  # refused when it is parsed
         for name in wanted:
             value = row.get(name)
             if value is not None and name not in types:

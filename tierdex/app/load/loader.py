@@ -1,61 +1,46 @@
-"""`tierdex load`: makes entries of the rows of a CSV, JSONL or Parquet file.
+"""`tierdex load`: makes entries of the rows of CSV, JSONL and Parquet files.
 
 ::
 
-    file -> reader (blocks of rows, each with its place) -> columns of entries -> Index.put_batch
+    files -> reader (pieces of rows) -> every core: columns of entries -> Index.put_batch, in order
+                                                                              |
+                           register: how far each file is  <- on disk --------+
 
-Each row makes one entry for each of its keys. The last key's entry also carries the message ID, so a
-message ID that is found proves that all keys of its row are in. The location of a row is the byte
-offset and length of its line; for Parquet it is (source, row group, row), in a schema of its own. A
-row whose key is null or empty is skipped for that key and counted.
+The location of a row names its file: (source, offset and length of its line), for Parquet (source, row group,
+row), in schemas of their own. What takes messages only, a service or a message log, gets offset and length.
 
-A load is a stream of batches, each applied as a whole. When the load stops at a bad row, the blocks
-before it are in. Loading the corrected file again is harmless: queries drop repeated entries.
+A load is a stream of batches, each applied as a whole. When the load stops at a bad row, the pieces
+before it are in. Loading a file again is harmless: queries drop repeated entries.
 
-Depends on text_times and the other modules of this folder.
+Depends on clock, errors, filesystem and the other modules of this folder.
 """
 
 from __future__ import annotations
 
-import re
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import numpy as np
-import pyarrow as pa
-
-from tierdex.app.load.columns import Template, milliseconds, queue_numbers
-from tierdex.app.load.csv_rows import CsvFormat, read_csv_rows, read_header
-from tierdex.app.load.jsonl_rows import read_jsonl_rows
-from tierdex.app.load.parquet_rows import PARQUET_SCHEMA, read_parquet_rows
-from tierdex.app.load.register import LoadedFile, LoadRegister
-from tierdex.app.load.rows import check_columns
+from tierdex.app.load.entry_batches import Batches, make_batches
+from tierdex.app.load.file_load import FileLoad, Portion
+from tierdex.app.load.read_ahead import work_ahead
+from tierdex.app.load.sources import Sources
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, NotFoundError
 from tierdex.filesystem import LocalFileSystem
-from tierdex.text_times import Column, RowError, check_timezone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Sequence
 
-    from tierdex.app.load.rows import Rows
+    from tierdex.app.load.entry_batches import BadRow, Batch
+    from tierdex.app.load.plan import LoadOptions
+    from tierdex.app.load.register import LoadedFile, LoadRegister
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
     from tierdex.value_rules import Durability
 
-    Progress = Callable[[int, int], None]
-
-Kind = Literal["csv", "jsonl", "parquet"]
-KINDS: dict[str, Kind] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-}
-_ENTRY = re.compile(r"entries\[(\d+)\]\.?")
+NOTE_INTERVAL_S: Final = 10.0  # what a crash may let load again
 
 
 class PutPort(Protocol):
@@ -65,38 +50,49 @@ class PutPort(Protocol):
     def flush(self, durability: Durability = ..., /) -> Any: ...
 
 
-@dataclass(frozen=True)
-class LoadOptions:
-    """How the columns of a row become the fields of an entry.
-
-    `topic` is a name, or a template when it has braces. `keys`, `message_id` and `timestamp` are
-    columns or templates (see load/columns.py); without `timestamp` an entry has the time of the file's
-    last change. `queue` is a whole number, a column or a template; `queue_names` numbers its texts.
-    """
-
-    topic: str
-    keys: tuple[str, ...] = ()
-    message_id: str | None = None
-    timestamp: str | None = None
-    timezone: str | None = None
-    queue: str | None = None
-    queue_names: Mapping[str, int] | None = None
-    kind: Kind | None = None
-    delimiter: str | None = None
-    null_values: tuple[str, ...] = ("",)
-
-
 @dataclass
 class LoadReport:
-    """Counts of a load: `rows` read, `entries` put, `skipped` rows of each key template (no value)."""
+    """What a load did.
 
-    path: Path
-    kind: Kind
+    `files` were read to their end, `unchanged` ones had nothing new, `left_out` ones of folders are of no
+    known format. Of the files that were read: `rows`, `entries` put, `message_ids` among them, `skipped`
+    rows of each key template (no value), `bad_rows`. `stopped_at` is where the caller stopped it.
+    """
+
+    files: int = 0
+    unchanged: int = 0
+    left_out: int = 0
     rows: int = 0
     entries: int = 0
     message_ids: int = 0
+    bad_rows: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
+    stopped_at: str | None = None
+
+    def add(self, made: Batches) -> None:
+        self.rows += made.rows
+        self.entries += made.entries
+        self.message_ids += made.message_ids
+        self.bad_rows += len(made.bad)
+        self.topics |= made.topics
+        for text, count in made.skipped.items():
+            self.skipped[text] += count
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a caller sees of a load, and decides while it runs.
+
+    `progress(done_bytes, total_bytes)` is called before the first piece and after each. When `stop` says so
+    the load ends behind the piece at hand. `on_bad` takes rows that make no entry, `max_bad` of them at most;
+    without it the first one ends the load.
+    """
+
+    progress: Callable[[int, int], None] = lambda _done, _total: None
+    stop: Callable[[], bool] = lambda: False
+    on_bad: Callable[[BadRow], None] | None = None
+    max_bad: int = 10_000
 
 
 class Loader:
@@ -110,241 +106,141 @@ class Loader:
         filesystem: FileSystem | None = None,
         clock: Clock | None = None,
         patience_s: float = 600.0,
+        names_source: bool = True,
     ) -> None:
-        """`register` remembers each file for `--show`. A full backlog is waited for: `patience_s`."""
+        """`register` remembers each file, for `--show` and for the next load of it.
+
+        A full backlog is waited for: `patience_s`. `names_source` is false for what takes messages only.
+        """
         self._index = index
         self._register = register
         self._filesystem = filesystem or LocalFileSystem()
-        self._put = _PatientPut(index, clock or SystemClock(), patience_s)
+        self._clock = clock or SystemClock()
+        self._patience_s = patience_s
+        self._names_source = names_source
+        self._unnoted: dict[tuple[object, ...], LoadedFile] = {}
 
     def load(
         self,
-        path: Path | str,
+        given: str | Path | Sequence[str | Path],
         options: LoadOptions,
-        progress: Progress | None = None,
+        watch: Watch | None = None,
         *,
         durability: Durability = "disk",
+        again: bool = False,
     ) -> LoadReport:
-        """Load a file and bring it to `durability`; call `progress(done_bytes, total_bytes)` a block.
+        """Load files (see load/sources.py) and bring them to `durability`; with a register to disk at least.
 
-        Raises NotFoundError, InvalidRequestError (naming ``file:line`` or the option), and what
-        `Index.put_batch` raises.
+        What the register knows to be loaded is left out, unless `again`. Raises NotFoundError,
+        InvalidRequestError (naming ``file:line`` or the option), and what `Index.put_batch`, files and stores
+        raise; what was put before is noted, so that the same call goes on from there.
         """
-        filesystem, path = self._filesystem, Path(path).absolute()
-        if not filesystem.exists(path) or filesystem.is_folder(path):
-            raise NotFoundError(f"there is no file {path}")
-        plan = _Plan.make(options, _kind(path, options), filesystem.modified_ms(path))
-        total = filesystem.file_size(path)
-        report = LoadReport(path, plan.kind, skipped=dict.fromkeys(options.keys, 0))
-        if not total:
-            raise InvalidRequestError(f"{path} is empty", field="file")
-        form = CsvFormat(plan.delimiter(path), options.null_values)
-        for rows in _read(filesystem, path, plan, form):
-            _load_rows(self._put, rows, plan, report)
-            if progress:
-                progress(rows.done_bytes, total)
-        if report.rows:
-            self._remember(report, options, form)
+        watch = watch or Watch()
+        names = [given] if isinstance(given, str | Path) else list(given)
+        report = LoadReport(skipped=dict.fromkeys(options.keys, 0))
+        with closing(Sources(self._filesystem, self._clock.now_ms())) as sources:
+            files = sources.find(names, options.kind)
+            if len(files) == 1 and not files[0].size and not files[0].is_stream:
+                raise InvalidRequestError(f"{files[0].address} is empty", field="file")
+            report.left_out = sources.left_out
+            now = self._clock.now_ms()
+            loads = [FileLoad(one, options, now, names_source=self._names_source) for one in files]
+            if not again:
+                loads = self._without_known(loads, report)
+            try:
+                self._put_all(loads, sources, watch, report)
+            except (InvalidRequestError, NotFoundError):
+                self._note()
+                raise
+        self._note()
+        if report.rows and (self._register is None or durability == "remote"):
             self._index.flush(durability)
         return report
 
-    def _remember(self, report: LoadReport, options: LoadOptions, form: CsvFormat) -> None:
+    def _without_known(self, loads: list[FileLoad], report: LoadReport) -> list[FileLoad]:
+        """Return the loads that have something to do, each with its place to go on from; note them all."""
         if self._register is None:
+            return loads
+        known = {file.identity: file for file in self._register.files()}
+        for load in loads:
+            load.goes_on_from(known.get(load.loaded.identity))
+        wanted = [load for load in loads if not load.is_known_whole]
+        report.unchanged = len(loads) - len(wanted)
+        # Before the first put: should the process die, the rows keep the time of this load (`time_ms`).
+        fresh = [load.loaded for load in wanted if load.is_fresh]
+        if fresh:
+            self._register.remember(fresh)
+        return wanted
+
+    def _put_all(
+        self, loads: list[FileLoad], sources: Sources, watch: Watch, report: LoadReport
+    ) -> None:
+        def portions() -> Generator[Portion, None, None]:
+            for load in loads:
+                yield from load.portions(sources)
+
+        def batches(portion: Portion) -> Batches:
+            if portion.piece is None:
+                return Batches()
+            limit = None if watch.on_bad is None else watch.max_bad
+            return make_batches(portion.piece, portion.load.file.address, portion.plan, limit)
+
+        total = sum(load.file.size for load in loads)
+        finished = 0
+        watch.progress(0, total)
+        next_note = self._clock.monotonic() + NOTE_INTERVAL_S
+        with closing(work_ahead(portions(), batches)) as made:
+            for portion, batch in made:
+                for one in batch.batches:
+                    self._put(one)
+                report.add(batch)
+                self._tell_bad(batch, watch, report)
+                load = portion.load
+                note = load.note(portion, batch.topics)
+                if not load.file.is_stream:
+                    self._unnoted[note.identity] = note
+                watch.progress(finished + portion.done_bytes, total)
+                if portion.piece is None:
+                    finished += load.file.size
+                    report.files += load.has_rows
+                    report.unchanged += not load.has_rows
+                elif watch.stop():
+                    report.stopped_at = load.reached_place
+                    return
+                if self._clock.monotonic() >= next_note:
+                    self._note()
+                    next_note = self._clock.monotonic() + NOTE_INTERVAL_S
+
+    def _tell_bad(self, made: Batches, watch: Watch, report: LoadReport) -> None:
+        if watch.on_bad is None:
             return
-        is_csv = report.kind == "csv"
-        header = read_header(self._filesystem, report.path, form.delimiter) if is_csv else ()
-        self._register.remember(
-            LoadedFile(
-                str(report.path),
-                report.kind,
-                tuple(sorted(report.topics)),
-                options.keys,
-                options.message_id,
-                tuple(header),
-                form.delimiter,
-                options.null_values,
+        for bad in made.bad:
+            watch.on_bad(bad)
+        if report.bad_rows > watch.max_bad:
+            last = made.bad[-1]
+            raise InvalidRequestError(
+                f"{last.error}; it is one of {report.bad_rows} bad rows, and --max-bad is {watch.max_bad}",
+                field=last.place,
             )
-        )
 
-
-@dataclass(frozen=True)
-class _Plan:
-    """The options, parsed and checked before the file is touched."""
-
-    options: LoadOptions
-    kind: Kind
-    topic: Template
-    keys: tuple[Template, ...]
-    message_id: Template | None
-    timestamp: Template | None
-    queue: Template | int
-    modified_ms: int
-
-    @classmethod
-    def make(cls, options: LoadOptions, kind: Kind, modified_ms: int) -> _Plan:
-        if not options.keys and options.message_id is None:
-            raise InvalidRequestError("give --key, --message-id or both", field="key")
-        if options.timezone is not None:
-            check_timezone(options.timezone)
-        if kind == "parquet" and options.queue is not None:
-            raise InvalidRequestError("a row of a Parquet file has no queue", field="queue")
-        topic = Template.parse(options.topic, field="topic")
-        if not topic.columns or topic.columns == [options.topic]:
-            topic = Template(options.topic, ((options.topic, None, 0, None),))
-        queue: Template | int = 0
-        if options.queue is not None:
-            is_number = options.queue.isascii() and options.queue.isdigit()
-            queue = (
-                int(options.queue) if is_number else Template.parse(options.queue, field="queue")
-            )
-        return cls(
-            options,
-            kind,
-            topic,
-            tuple(Template.parse(key, field="key") for key in options.keys),
-            _optional(options.message_id, "message-id"),
-            _optional(options.timestamp, "timestamp"),
-            queue,
-            modified_ms,
-        )
-
-    @property
-    def columns(self) -> list[str]:
-        """Every column that is needed, once."""
-        templates = [self.topic, *self.keys, self.message_id, self.timestamp, self.queue]
-        names = [n for t in templates if isinstance(t, Template) for n in t.columns]
-        return list(dict.fromkeys(names))
-
-    @property
-    def time_columns(self) -> frozenset[str]:
-        """Columns that are read as times and nothing else."""
-        if self.timestamp is None or self.timestamp.columns != [self.timestamp.text]:
-            return frozenset()
-        others = (self.topic, *self.keys, self.message_id, self.queue)
-        used = {n for t in others if isinstance(t, Template) for n in t.columns}
-        return frozenset(self.timestamp.columns) - used
-
-    def delimiter(self, path: Path) -> str:
-        delimiter = self.options.delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
-        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-            raise InvalidRequestError("is one ASCII character", field="delimiter")
-        return delimiter
-
-
-def _optional(text: str | None, field: str) -> Template | None:
-    return Template.parse(text, field=field) if text is not None else None
-
-
-class _PatientPut:
-    """Puts batches; while the backlog is full it waits, `patience_s` at most."""
-
-    def __init__(self, index: PutPort, clock: Clock, patience_s: float) -> None:
-        self._index = index
-        self._clock = clock
-        self._patience_s = patience_s
-
-    def __call__(self, **columns: Any) -> None:
+    def _put(self, batch: Batch) -> None:
+        """Put a batch; while the backlog is full wait, `patience_s` at most. Errors name the row's place."""
         give_up = self._clock.monotonic() + self._patience_s
         while True:
             try:
-                self._index.put_batch(**columns)
+                self._index.put_batch(**batch.columns)
             except BacklogFullError as error:
                 if self._clock.monotonic() >= give_up:
                     raise
                 self._clock.wait(Bell(), error.retry_after_s)
+            except InvalidRequestError as error:
+                raise batch.placed(error) from error
             else:
                 return
 
-
-def _kind(path: Path, options: LoadOptions) -> Kind:
-    kind = options.kind or KINDS.get(path.suffix.lower())
-    if kind is None:
-        known = ", ".join(KINDS)
-        raise InvalidRequestError(
-            f"cannot tell the format of {path.name}: the name ends in none of {known}", field="file"
-        )
-    return kind
-
-
-def _read(filesystem: FileSystem, path: Path, plan: _Plan, form: CsvFormat) -> Iterator[Rows]:
-    if plan.kind == "csv":
-        return read_csv_rows(filesystem, path, plan.columns, form)
-    if plan.kind == "jsonl":
-        return read_jsonl_rows(filesystem, path, plan.columns, times=plan.time_columns)
-    return read_parquet_rows(path, plan.columns)
-
-
-def _load_rows(put: _PatientPut, rows: Rows, plan: _Plan, report: LoadReport) -> None:
-    """Turn one block into entries. Errors name the row's place."""
-    check_columns(plan.columns, rows.table.column_names, report.path)
-    try:
-        columns = _entry_columns(rows, plan)
-        ids = plan.message_id.evaluate(rows.table) if plan.message_id else None
-        keys: list[Column] = [key.evaluate(rows.table) for key in plan.keys] or [None]
-    except RowError as error:
-        raise InvalidRequestError(str(error), field=rows.place_of(error.row)) from error
-    topics = columns["topic"]
-    report.topics.update([topics] if isinstance(topics, str) else topics.unique().to_pylist())
-    report.rows += rows.table.num_rows
-    for number, texts in enumerate(keys):
-        if texts is not None:
-            report.skipped[plan.keys[number].text] += texts.null_count
-            report.entries += len(texts) - texts.null_count
-        row_ids = ids if number == len(keys) - 1 else None
-        kept = _rows_with(texts, row_ids)
-        taken = {name: _take(column, kept) for name, column in columns.items()}
-        try:
-            if kept is None or len(kept):
-                put(keys=_take(texts, kept), message_id=_take(row_ids, kept), **taken)
-        except InvalidRequestError as error:
-            raise _with_place(error, rows, kept) from error
-    if ids is not None:
-        report.message_ids += len(ids) - ids.null_count
-        report.entries += len(ids) - ids.null_count
-
-
-def _entry_columns(rows: Rows, plan: _Plan) -> dict[str, Any]:
-    """Return what is the same for every key of a row: topic, timestamp, location."""
-    topic: Any = plan.topic.evaluate(rows.table) if plan.topic.columns else plan.topic.text
-    if not isinstance(topic, str) and topic.null_count:
-        raise RowError(topic.to_pylist().index(None), f"has no topic ({plan.topic.text} is empty)")
-    stamps: Any = plan.modified_ms
-    if plan.timestamp:
-        stamps = milliseconds(plan.timestamp, rows.table, plan.options.timezone)
-    columns = {"topic": topic, "timestamp": stamps, **rows.location}
-    if plan.kind == "parquet":
-        return {**columns, "schema": PARQUET_SCHEMA}
-    queue: Any = plan.queue
-    if isinstance(queue, Template):
-        queue = queue_numbers(queue, rows.table, plan.options.queue_names)
-    return {**columns, "queue_id": queue}
-
-
-def _rows_with(texts: Column, ids: Column) -> np.ndarray | None:
-    """Return the rows (int64) that have a key or a message ID; None when all have."""
-    present = [column for column in (texts, ids) if column is not None]
-    if any(column.null_count == 0 for column in present):
-        return None
-    has_any = np.zeros(len(present[0]), bool)
-    for column in present:
-        has_any |= column.is_valid().to_numpy(zero_copy_only=False)
-    return np.flatnonzero(has_any)
-
-
-def _take(column: Any, kept: np.ndarray | None) -> Any:
-    if kept is None or not isinstance(column, pa.Array | np.ndarray):
-        return column
-    return column[kept] if isinstance(column, np.ndarray) else column.take(pa.array(kept))
-
-
-def _with_place(
-    error: InvalidRequestError, rows: Rows, kept: np.ndarray | None
-) -> InvalidRequestError:
-    """Return a refusal of ``entries[n]`` as one of the file's row."""
-    found = _ENTRY.match(error.field or "")
-    if not found or error.field is None:
-        return error
-    row = int(found[1]) if kept is None else int(kept[int(found[1])])
-    return InvalidRequestError(
-        f"{error.field[found.end() :]} {error.detail}".strip(), field=rows.place_of(row)
-    )
+    def _note(self) -> None:
+        """Bring what was put to disk, then note it (see register.py for the order)."""
+        if self._register is not None and self._unnoted:
+            self._index.flush("disk")
+            self._register.remember(list(self._unnoted.values()))
+        self._unnoted.clear()

@@ -1,13 +1,12 @@
 """Rows of a Parquet file. The place of a row is its row group and its number in the group.
 
-Such rows are no messages: their entries have a schema of their own, whose `source` names the file.
-
-Depends on rows, indexfile and pyarrow.
+Depends on errors, rows, resolving and pyarrow.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,52 +14,70 @@ import pyarrow.parquet
 
 from tierdex.app.load.rows import Rows, check_columns
 from tierdex.errors import InvalidRequestError
-from tierdex.indexfile.schema import Schema, SchemaField
+from tierdex.resolving.file_rows import json_of_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-PARQUET_SCHEMA: Final = Schema(
-    (
-        SchemaField("source", "<u4", dictionary=True),
-        SchemaField("row_group", "<u4"),
-        SchemaField("row", "<u8"),
-    )
-)
+    from tierdex.app.load.records import Mark
+
 _BATCH_ROWS = 1 << 18
 
 
-def read_parquet_rows(path: Path, wanted: list[str]) -> Iterator[Rows]:
-    """Yield the rows with the columns `wanted`; location is `source`, `row_group` and `row`.
+@dataclass(frozen=True)
+class ParquetPiece:
+    """Rows of one row group, from number `first` of it; the file has `done` of its rows behind them."""
 
-    Raises InvalidRequestError when the file is no Parquet file or lacks a column.
+    path: str
+    batch: pa.RecordBatch
+    group: int
+    first: int
+    done: float
+    mark: Mark | None = None
+    columns: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def parse(self) -> Rows:
+        rows = np.arange(self.first, self.first + len(self), dtype=np.uint64)
+        location = {"row_group": self.group, "row": rows}
+        return Rows(pa.Table.from_batches([self.batch]), location, self.place_of)
+
+    def part(self, first: int, end: int) -> ParquetPiece:
+        batch = self.batch.slice(first, end - first)
+        return ParquetPiece(self.path, batch, self.group, self.first + first, self.done)
+
+    def place_of(self, row: int) -> str:
+        return f"{self.path}: row group {self.group}, row {self.first + row}"
+
+    def text(self, row: int) -> bytes:
+        return json_of_row(pa.Table.from_batches([self.batch.slice(row, 1)]))
+
+
+def read_parquet_pieces(
+    file: Any, path: str, wanted: list[str], begin: Mark
+) -> Iterator[ParquetPiece]:
+    """Yield the rows of a file-like, with the columns `wanted`; location is `row_group` and `row`.
+
+    `begin.position` rows are left out; marks count rows, and all have the digest of `begin`.
+    Raises InvalidRequestError when it is no Parquet file or lacks a column.
     """
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        parquet = pyarrow.parquet.ParquetFile(pa.PythonFile(file, "r"))
     except pa.ArrowInvalid as error:
         raise InvalidRequestError(f"{path} is not a Parquet file: {error}", field="file") from error
-    with file:
-        check_columns(wanted, file.schema_arrow.names, path)
-        size, rows_all = path.stat().st_size, max(file.metadata.num_rows, 1)
-        done = 0
-        for group in range(file.metadata.num_row_groups):
+    with parquet:
+        check_columns(wanted, parquet.schema_arrow.names, path)
+        rows_all, done = max(parquet.metadata.num_rows, 1), 0
+        for group in range(parquet.metadata.num_row_groups):
             first = 0
-            for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=wanted):
+            if done + (rows := parquet.metadata.row_group(group).num_rows) <= begin.position:
+                done += rows
+                continue
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=wanted):
                 done += batch.num_rows
-                yield _make_rows(path, batch, group, first, size * done // rows_all)
+                if done > begin.position:
+                    mark = begin._replace(position=done)
+                    yield ParquetPiece(path, batch, group, first, done / rows_all, mark)
                 first += batch.num_rows
-
-
-def _make_rows(path: Path, batch: pa.RecordBatch, group: int, first: int, done_bytes: int) -> Rows:
-    location = {
-        "source": str(path),
-        "row_group": group,
-        "row": np.arange(first, first + batch.num_rows, dtype=np.uint64),
-    }
-    return Rows(
-        pa.Table.from_batches([batch]),
-        location,
-        lambda row: f"{path}: row group {group}, row {first + row}",
-        done_bytes,
-    )

@@ -8,23 +8,26 @@ A record is a line; in CSV a line break inside quotes does not end it::
 numpy finds the line breaks of 16 MiB at once. A byte order mark is skipped. A record's bytes
 exclude its line break (LF or CRLF); the last line may lack one; empty lines are no records.
 
-Depends on numpy.
+A `Mark` is a place between two records: a later load goes on from it once it has read the text before it
+again and found the same digest. It stands behind a true line break: a last line without one may still grow.
+
+Depends on errors, resolving, numpy and xxhash.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import xxhash
 
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from tierdex.filesystem import OpenFile
+    from tierdex.resolving.unfolded_text import Text
 
 BLOCK_BYTES = 16 << 20
 RECORD_BYTES_MAX = 256 << 20
@@ -33,24 +36,36 @@ _MARKS = {b"\xef\xbb\xbf": 3}
 _FOREIGN = {
     b"\xff\xfe": "UTF-16 text: convert it to UTF-8",
     b"\xfe\xff": "UTF-16 text: convert it to UTF-8",
-    b"\x1f\x8b": "compressed, so its rows have no byte positions: decompress it",
-    b"\x28\xb5\x2f\xfd": "compressed, so its rows have no byte positions: decompress it",
-    b"BZh": "compressed, so its rows have no byte positions: decompress it",
+    b"\x1f\x8b": "compressed by gzip: name it .gz",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: name it .zst",
+    b"BZh": "compressed by bzip2: decompress it, or compress it by gzip or zstd",
     b"PK\x03\x04": "an archive: unpack it",
     b"PAR1": "a Parquet file: name it .parquet",
 }
 
 
+class Mark(NamedTuple):
+    """How far a text was read: `position` in bytes, the number of the next line, digest of what is before."""
+
+    position: int = 0
+    line: int = 1
+    digest: str = ""
+
+
 @dataclass(frozen=True)
 class Block:
-    """Whole records. `starts` and `ends` (int64) are positions in `data`, which lies at `position`."""
+    """Whole records. `starts` and `ends` (int64) are positions in `data`, which lies at `position`.
+
+    `mark` is where reading goes on behind the block; None for a part of a block.
+    """
 
     data: bytes
     position: int
     first_line: int
     starts: np.ndarray
     ends: np.ndarray
-    path: Path
+    path: str
+    mark: Mark | None = None
 
     @property
     def offsets(self) -> np.ndarray:
@@ -73,33 +88,57 @@ class Block:
     def text(self, record: int) -> bytes:
         return self.data[int(self.starts[record]) : int(self.ends[record])]
 
+    def part(self, first: int, end: int) -> Block:
+        """Return the records [first, end) alone."""
+        begin = int(self.starts[first]) if first < end else 0
+        data = self.data[begin : int(self.ends[end - 1])] + b"\n" if first < end else b""
+        return Block(
+            data,
+            self.position + begin,
+            self.line(first) if first < end else self.first_line,
+            self.starts[first:end] - begin,
+            self.ends[first:end] - begin,
+            self.path,
+        )
+
     def without_first(self) -> Block:
         """Return the block without its first record, the header."""
-        return Block(
-            self.data, self.position, self.first_line, self.starts[1:], self.ends[1:], self.path
-        )
+        return replace(self, starts=self.starts[1:], ends=self.ends[1:])
 
 
 def read_blocks(
-    file: OpenFile, path: Path, *, delimiter: str | None, block_bytes: int = BLOCK_BYTES
+    text: Text,
+    path: str,
+    *,
+    delimiter: str | None,
+    block_bytes: int = BLOCK_BYTES,
+    begin: Mark | None = None,
 ) -> Iterator[Block]:
-    """Yield the file's records in blocks. `delimiter` given: CSV, where quotes hide line breaks.
+    """Yield the text's records in blocks. `delimiter` given: CSV, where quotes hide line breaks.
 
-    Raises InvalidRequestError for a compressed or UTF-16 file and for a quote that never closes.
+    With `begin` from there on; first the text before it is read and compared. Raises ChangedTextError when
+    it is another one, InvalidRequestError for a compressed or UTF-16 file and for a quote that never closes.
     """
-    length = file.size()
-    begin = file.read_at(0, 4)
+    head = text.read_at(0, 4)
     for magic, meaning in _FOREIGN.items():
-        if begin.startswith(magic):
+        if head.startswith(magic):
             raise InvalidRequestError(f"{path} is {meaning}", field="file")
-    position = _MARKS.get(begin[:3], 0)
-    line, wanted = 1, block_bytes
-    while position < length:
-        data = file.read_at(position, wanted)
-        is_last = position + len(data) >= length or not data
-        if is_last and not data.endswith(b"\n"):
+    digest = xxhash.xxh3_128()
+    position, line = 0, 1
+    if begin is not None:
+        _read_again(text, begin, digest, path)
+        position, line = begin.position, begin.line
+    wanted = block_bytes
+    while True:
+        skipped = _MARKS.get(head[:3], 0) if position == 0 else 0
+        data = text.read_at(position, wanted + skipped)
+        is_last = len(data) < wanted + skipped
+        if len(data) <= skipped:
+            return
+        is_open = is_last and not data.endswith(b"\n")
+        if is_open:
             data += b"\n"  # as if the last line had its break
-        breaks = _record_breaks(np.frombuffer(data, np.uint8), delimiter)
+        breaks = _record_breaks(np.frombuffer(data, np.uint8)[skipped:], delimiter) + skipped
         if not len(breaks) or (is_last and breaks[-1] != len(data) - 1):
             if is_last or wanted >= RECORD_BYTES_MAX:
                 last = line + data.count(b"\n", 0, int(breaks[-1]) + 1 if len(breaks) else 0)
@@ -109,21 +148,44 @@ def read_blocks(
             wanted = min(wanted * 4, RECORD_BYTES_MAX)
             continue
         data = data[: int(breaks[-1]) + 1]
-        yield _make_block(data, position, line, breaks, path)
+        starts, ends = _record_spans(data, breaks, skipped)
+        ended = len(data)
+        if is_open:
+            ended = int(starts[-1]) if len(starts) else len(data) - 1
+        digest.update(data[:ended])
+        following = line + data.count(b"\n", 0, ended)
+        mark = Mark(position + ended, following, digest.hexdigest())
+        yield Block(data, position, line, starts, ends, path, mark)
         position += len(data)
-        line += data.count(b"\n")
+        line = following
         wanted = block_bytes
 
 
-def _make_block(data: bytes, position: int, line: int, breaks: np.ndarray, path: Path) -> Block:
-    starts = np.concatenate((np.zeros(1, np.int64), breaks[:-1] + 1))
+class ChangedTextError(Exception):
+    """The text before a mark is not the one that was read."""
+
+
+def _read_again(text: Text, mark: Mark, digest: xxhash.xxh3_128, path: str) -> None:
+    """Bring a fresh digest to a mark. Raises ChangedTextError."""
+    at = 0
+    while at < mark.position:
+        data = text.read_at(at, min(BLOCK_BYTES, mark.position - at))
+        if not data:
+            break
+        digest.update(data)
+        at += len(data)
+    if at < mark.position or digest.hexdigest() != mark.digest:
+        raise ChangedTextError(path)
+
+
+def _record_spans(data: bytes, breaks: np.ndarray, begin: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return begins and ends of the records of whole lines, the first at `begin`."""
+    starts = np.concatenate((np.full(1, begin, np.int64), breaks[:-1] + 1))
     ends = breaks.astype(np.int64)
     bytes_before = np.frombuffer(data, np.uint8)[np.maximum(ends - 1, 0)]
     ends = ends - ((bytes_before == _RETURN) & (ends > starts))
     is_record = ends > starts
-    if not is_record.all():
-        starts, ends = starts[is_record], ends[is_record]
-    return Block(data, position, line, starts, ends, path)
+    return starts[is_record], ends[is_record]
 
 
 def _record_breaks(data: np.ndarray, delimiter: str | None) -> np.ndarray:

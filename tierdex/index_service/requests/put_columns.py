@@ -167,12 +167,14 @@ def _check_each_row_has_one(keys: Any | None, ids: Any | None, rows: Rows) -> No
 def _field(values: object, field: Any, rows: Rows) -> Any:
     """Return one location column, as its schema field wants it."""
     if field.dictionary:
-        column = rows.strings(values, field.name)
+        is_one = isinstance(values, str)  # for all rows: no string a row
+        column = (Rows("entries", 1) if is_one else rows).strings(values, field.name)
         if column is None:
             raise missing(rows.field(0, field.name))
         rows.check_no_nulls(column, field.name)
         encoded = column.dictionary_encode()
-        return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.uint32)
+        indices = np.asarray(encoded.indices).astype(np.uint32)
+        return encoded.dictionary.to_pylist(), _of_each(rows, indices)
     return _of_each(rows, rows.integers(values, field.name, np.dtype(field.code), *range_of(field)))
 
 

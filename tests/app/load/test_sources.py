@@ -1,0 +1,118 @@
+"""Which files a load reads: folders, globs, compressed files, objects, the standard input."""
+
+import io
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.app.recording_index import RecordingIndex
+from tierdex.app.load.loader import Loader
+from tierdex.app.load.plan import LoadOptions
+from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.storage_layer.open import open_store
+
+OPTIONS = LoadOptions(topic="o", keys=("id",), timestamp="t")
+
+
+def loaded(given, options=OPTIONS):
+    """Return the (file, key) of each entry, and the report."""
+    index = RecordingIndex()
+    report = Loader(index).load(given, options)
+    return [(put.location["source"], put.key) for put in index.puts], report
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in (
+        "a.csv",
+        "sub/b.csv",
+        "sub/c.jsonl",
+        "notes.txt",
+        "_SUCCESS",
+        ".hidden.csv",
+        "[x].csv",
+    ):
+        path = tmp_path / "logs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = f'{{"id": "{name}", "t": 1}}\n' if name.endswith("jsonl") else f"id,t\n{name},1\n"
+        path.write_text(text)
+    return tmp_path / "logs"
+
+
+def test_folder_stands_for_the_files_below_it_in_order(tree):
+    found, report = loaded(tree)
+    names = ["[x].csv", "a.csv", "sub/b.csv", "sub/c.jsonl"]
+    assert found == [(str(tree / name), name) for name in names]
+    assert (report.files, report.left_out) == (4, 1)  # notes.txt
+
+
+def test_globs_and_several_names_are_read_once_each(tree):
+    found, _ = loaded([f"{tree}/**/*.csv", f"{tree}/a.csv", f"file://{tree}/[x].csv"])
+    assert [key for _, key in found] == ["[x].csv", "a.csv", "sub/b.csv"]
+
+
+@pytest.mark.parametrize("name", ["none.csv", "*.csv", ""])
+def test_what_stands_for_no_file_is_not_found(tmp_path, name):
+    (tmp_path / "x.txt").touch()
+    with pytest.raises(NotFoundError):
+        loaded(f"{tmp_path}/{name}")
+
+
+@pytest.mark.parametrize("codec", ["gz", "zst"])
+def test_compressed_text_is_placed_by_its_unfolded_bytes(tmp_path, codec):
+    name = {"gz": "gzip", "zst": "zstd"}[codec]
+    text = b"id,t\n" + b"".join(b"K%d,%d\n" % (n, n) for n in range(300_000))
+    half = len(text) // 2
+    path = tmp_path / f"o.csv.{codec}"
+    members = (pa.compress(part, name, asbytes=True) for part in (text[:half], text[half:]))
+    path.write_bytes(b"".join(members))
+    index = RecordingIndex()
+    report = Loader(index).load(path, OPTIONS)
+    assert report.rows == 300_000
+    for put in (index.puts[0], index.puts[-1]):
+        offset, size = put.location["offset"], put.location["size"]
+        assert text[offset : offset + size] == b"%s,%d" % (put.key.encode(), put.timestamp // 1000)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InvalidRequestError, match="cannot be unfolded"):
+        Loader(index).load(path, OPTIONS)
+
+
+def test_objects_are_loaded_by_url_folder_and_glob(tmp_path):
+    store = open_store("memory://loaded")
+    parquet = io.BytesIO()
+    pq.write_table(pa.table({"id": ["P"], "t": [1]}), parquet)
+    for key, data in {
+        "lake/day=1/a.csv": b"id,t\nA,1\n",
+        "lake/day=2/b.csv.gz": pa.compress(b"id,t\nB,1\n", "gzip", asbytes=True),
+        "lake/day=2/deep/p.parquet": parquet.getvalue(),
+        "lake/_tmp/x.csv": b"id,t\nX,1\n",
+        "other.csv": b"id,t\nO,1\n",
+    }.items():
+        store.put(key, data)
+    url = "memory://loaded"
+    assert loaded(f"{url}/lake/day=1/a.csv")[0] == [(f"{url}/lake/day=1/a.csv", "A")]
+    assert [key for _, key in loaded(f"{url}/lake/")[0]] == ["A", "B", "P"]
+    assert [key for _, key in loaded(f"{url}/lake/*/*.csv*")[0]] == ["A", "B"]
+    assert [key for _, key in loaded(f"{url}/lake/**/*.parquet")[0]] == ["P"]
+    for absent in (f"{url}/none.csv", f"{url}/none/", f"{url}/none/*.csv"):
+        with pytest.raises(NotFoundError):
+            loaded(absent)
+
+
+def test_standard_input_is_read(monkeypatch):
+    text = b"id,t\nA,1\nB,2"
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+    options = LoadOptions(topic="o", keys=("id",), timestamp="t", kind="csv")
+    found, report = loaded("-", options)
+    assert found == [("-", "A"), ("-", "B")]
+    assert report.rows == 2
+    with pytest.raises(InvalidRequestError, match="--kind"):
+        loaded("-")
+
+
+def test_rows_of_parquet_are_refused_where_only_messages_are_taken(tmp_path):
+    pq.write_table(pa.table({"id": ["P"], "t": [1]}), tmp_path / "p.parquet")
+    with pytest.raises(InvalidRequestError, match="data folder"):
+        Loader(RecordingIndex(), names_source=False).load(tmp_path / "p.parquet", OPTIONS)
