@@ -25,6 +25,7 @@ class SettingKeywords(TypedDict, total=False):
     peers: Literal["off", "auto"] | list[str]
     peer_allow: list[str]
     peer_timeout: float
+    peer_ca: str | None
     peer_key: str | None
     fresh_within: float | None
     id_time: str

@@ -123,6 +123,11 @@ class Settings(EnvironmentSettings):
     peer_timeout: float = Field(
         1.0, gt=0, description="seconds that a query waits for the answers of peers"
     )
+    peer_ca: str | None = Field(
+        None,
+        description="file of the authorities (PEM) that peers on `https://` are believed with; none: the "
+        "system's",
+    )
     peer_key: str | None = Field(
         None, repr=False, description="API key of scope `read` that peers are asked with"
     )

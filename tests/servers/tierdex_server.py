@@ -34,7 +34,7 @@ class TierdexServer:
 
     @property
     def address(self):
-        host, _, port = self.url.removeprefix("http://").partition(":")
+        host, _, port = self.url.partition("://")[2].partition(":")
         return host, int(port)
 
     def memory_bytes(self, field="VmRSS"):

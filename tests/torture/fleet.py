@@ -68,7 +68,7 @@ def serve_node(data, store, settings, environment, takeover, telling):
         os.dup2(nowhere.fileno(), 2)  # the log: nobody reads it
     run(
         Served(None if data is None else Path(data), store, settings, takeover=takeover),
-        server_settings(None, 0, None, {}),
+        server_settings({"port": 0}, {}),
         open_key_file(None, Path("/nonexistent/keys")),
         lambda url: telling.send_bytes(url.encode()),
     )

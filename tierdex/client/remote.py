@@ -10,6 +10,7 @@ here and in app/ only.
 
 from __future__ import annotations
 
+import ssl
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,11 +53,15 @@ class _Connection:
         api_key: str | None = None,
         timeout_s: float = _DEFAULT_TIMEOUT_S,
         attempts: int = _DEFAULT_ATTEMPTS,
+        ca: str | None = None,
         transport: Any = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
     ) -> None:
         """Make a client; nothing is sent yet. `attempts` counts the first one.
+
+        `ca` is a file (PEM) of the authorities that an `https://` service is believed with, instead of the
+        system's. `api_key` may also be a token (JWT), where the service takes tokens.
 
         `transport` stands in for the network in tests. Raises InvalidRequestError for a bad URL.
         """
@@ -75,6 +80,8 @@ class _Connection:
             "timeout": timeout_s,
             "transport": transport,
         }
+        if ca is not None:
+            self._options["verify"] = _trusting(ca)
         self._connecting = threading.Lock()
         self._http: Any = None  # made at the first call of each process
         self._of_parent: Any = None
@@ -101,6 +108,14 @@ class _Connection:
 
     def _retry(self, call: Call[Any]) -> Retry:
         return Retry(self._attempts, is_read=call.is_read, ids=self._ids)
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    """Return what believes the authorities of a file. Raises InvalidRequestError."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise InvalidRequestError(f"{ca} cannot be used: {error}", field="ca") from error
 
 
 def _request(call: Call[Any]) -> dict[str, Any]:

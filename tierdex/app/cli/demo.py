@@ -62,7 +62,7 @@ def demo(
     if not index:
         settings.setdefault("merge_min_files", _NO_MERGE)  # a file a month is to be looked at
         settings.setdefault("journal_bytes", _JOURNAL_BYTES)
-    server = server_settings(None, port, None, settings)
+    server = server_settings({"port": port}, settings)
     (_load if index else _load_messages)(folder, store, settings)
     if not once:
 

@@ -7,6 +7,7 @@ of this folder.
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -20,7 +21,6 @@ from tierdex.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.keys import KeyFile
@@ -37,6 +37,10 @@ def serve(
         ScopeName | None,
         typer.Option(help="What callers without a key may do, on any address."),
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate and chain (PEM): speak HTTPS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     data: options.Data = None,
     store: options.Store = None,
     keys: KeysPath = None,
@@ -55,7 +59,14 @@ def serve(
     A message log in the folder is served with it; `--set log=true` makes one.
     """
     settings = parse_settings(setting)
-    server = server_settings(host, port, allow_anonymous, settings)
+    flags = {
+        "host": host,
+        "port": port,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "allow_anonymous": allow_anonymous and allow_anonymous.value,
+    }
+    server = server_settings(flags, settings)
     showing = show_settings(settings)
     if read_only:
         if data is None and store is None:
@@ -73,21 +84,14 @@ def serve(
     run(served, server, open_key_file(data, keys))
 
 
-def server_settings(
-    host: str | None, port: int | None, allow_anonymous: ScopeName | None, settings: dict[str, Any]
-) -> ServerSettings:
-    """Return the service's settings; take those among `settings` out of it."""
+def server_settings(flags: dict[str, Any], settings: dict[str, Any]) -> ServerSettings:
+    """Return the service's settings, the flags on top; take those among `settings` out of it."""
     try:
         from tierdex.app.http.server_settings import ServerSettings, load_server_settings
     except ImportError as error:
         raise _without_server_extra(error) from error
     given = {
         name: settings.pop(name) for name in list(settings) if name in ServerSettings.model_fields
-    }
-    flags = {
-        "host": host,
-        "port": port,
-        "allow_anonymous": allow_anonymous and allow_anonymous.value,
     }
     given |= {name: value for name, value in flags.items() if value is not None}
     return load_server_settings(**given)
@@ -173,6 +177,7 @@ def run(
 ) -> None:
     """Open index or log and serve it until a signal arrives; call `announce` with the service's URL."""
     try:
+        from tierdex.app.http.certificate import check_certificate
         from tierdex.app.http.server import check_exposure
         from tierdex.app.http.server import serve as serve_index
     except ImportError as error:
@@ -180,6 +185,7 @@ def run(
     from tierdex.settings import load_settings
 
     check_exposure(server, keys)  # before the folder is locked and recovered
+    check_certificate(server)
     if exposure := keys.exposure():
         say(exposure)
     limits = load_settings(**served.settings)

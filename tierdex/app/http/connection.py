@@ -146,9 +146,8 @@ class Connection(HttpToolsProtocol):
         self._has_ended = True
         if self._is_in_message and not self._is_in_head:
             self._let_go_of_newest()
-        return (
-            bool(self._unanswered) and not self._is_lingering
-        )  # else the loop closes the connection
+        # Else the loop closes the connection, as TLS does in any case.
+        return bool(self._unanswered) and not self._is_lingering and self._socket.can_write_eof()
 
     # -- called by the parser ----------------------------------------------------------------------
 
@@ -228,7 +227,8 @@ class Connection(HttpToolsProtocol):
             return
         self._is_lingering = True
         self._socket.resume_reading()  # arriving bytes are discarded
-        self._socket.write_eof()  # after what was written
+        if self._socket.can_write_eof():  # TLS has no end of one half
+            self._socket.write_eof()  # after what was written
         if self._watch is not None:
             self._watch.cancel()
         linger_s = min(_LINGER_S, self._timeout_s)

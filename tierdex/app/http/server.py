@@ -4,7 +4,7 @@ Stop (SIGTERM, SIGINT): accept no connection; give running requests `stop_timeou
 which brings everything received to `disk`; exit 0. If that hangs, a timer ends the process. Entries
 at `os` or above are then in the page cache at least, so no acknowledged entry is lost.
 
-Depends on uvicorn, application, connection and logs. Must not open the index: its caller does.
+Depends on uvicorn, application, certificate, connection and logs. Must not open the index: its caller does.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from tierdex.app.http.application import create_app
+from tierdex.app.http.certificate import Certificate, check_certificate
 from tierdex.app.http.connection import Connection
 from tierdex.app.logs import route_standard_logging
 from tierdex.errors import InvalidRequestError
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 _HARD_STOP_MARGIN_S = 4.0  # for closing the index
 _BACKLOG = 2048
+# Of TLS 1.2; those of 1.3 are always on. uvicorn's default leaves the ones without authenticated encryption.
+_TLS_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_TICKS_A_CERTIFICATE_LOOK = 600  # uvicorn ticks ten times a second
 
 
 def check_exposure(settings: ServerSettings, keys: KeyFile | None) -> None:
@@ -86,9 +90,10 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
     service: Service = app.state.service
     settings, logger = service.settings, service.logger
     check_exposure(settings, service.keys)
+    check_certificate(settings)
     route_standard_logging(logger)
     listener = _listen(settings.host, settings.port)
-    url = _url(listener)
+    url = _url(listener, "http" if settings.tls_cert is None else "https")
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -99,8 +104,12 @@ def serve_app(app: FastAPI, *, announce: Callable[[str], None] = lambda _url: No
         server_header=False,
         http=Connection,
         loop="uvloop",
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        ssl_ciphers=_TLS_CIPHERS,
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout)),
     )
+    config.load()
     server = _Server(config, settings.stop_timeout + _HARD_STOP_MARGIN_S, service)
     keys = 0 if service.keys is None else len(service.keys)
     logger.note("serving", url=url, keys=keys, anonymous=service.anonymous_scope.name.lower())
@@ -155,9 +164,9 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _url(listener: socket.socket) -> str:
+def _url(listener: socket.socket, scheme: str) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
@@ -167,6 +176,15 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._hard_stop_s = hard_stop_s
         self._service = service
+        self._certificate: Certificate | None = None
+        if config.ssl is not None:
+            self._certificate = Certificate(service.settings, config.ssl, service.logger)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Use a certificate that was renewed in its file, for connections from now on."""
+        if self._certificate is not None and counter % _TICKS_A_CERTIFICATE_LOOK == 0:
+            self._certificate.renew()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer those who wait for messages, then stop as uvicorn does."""

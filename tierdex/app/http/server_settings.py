@@ -9,9 +9,10 @@ Depends on settings and pydantic.
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path  # noqa: TC003 - read by pydantic
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from tierdex.settings import MIB, EnvironmentSettings, load
 
@@ -23,6 +24,11 @@ class ServerSettings(EnvironmentSettings):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
+    tls_cert: Path | None = Field(
+        None,
+        description="file of the certificate and its chain (PEM): the service speaks HTTPS only",
+    )
+    tls_key: Path | None = Field(None, description="file of the certificate's private key (PEM)")
     allow_anonymous: ScopeName | None = Field(
         None, description="scope of a caller without a key; none: keys decide, or loopback only"
     )
@@ -94,6 +100,12 @@ class ServerSettings(EnvironmentSettings):
         "keys under this secret; none: no such lines",
     )
     log_requests: bool = Field(True, description="one structured line a request on stderr")
+
+    @model_validator(mode="after")
+    def _tls_needs_both(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key are given together")
+        return self
 
 
 def load_server_settings(**overrides: object) -> ServerSettings:

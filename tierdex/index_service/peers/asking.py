@@ -17,6 +17,7 @@ Depends on messages, fetched_file, answer, httpx2 and errors.
 from __future__ import annotations
 
 import logging
+import ssl
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -25,7 +26,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from tierdex.errors import TierdexError, UnavailableError
+from tierdex.errors import InvalidRequestError, TierdexError, UnavailableError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.peers.fetched_file import fetched_handle
 from tierdex.index_service.peers.messages import (
@@ -81,8 +82,9 @@ class Peers:
         if settings.peer_key is not None:
             headers["authorization"] = f"Bearer {settings.peer_key}"
         self._http = httpx2.Client(
-            headers=headers, timeout=self._timeout_s, follow_redirects=False, trust_env=False
-        )
+            headers=headers, timeout=self._timeout_s, follow_redirects=False, trust_env=False,
+            verify=True if settings.peer_ca is None else _trusting(settings.peer_ca),
+        )  # fmt: skip
 
     def close(self) -> None:
         """Wait for nobody: what is under way ends with its deadline."""
@@ -192,3 +194,10 @@ def _plain(urls: Sequence[str]) -> set[str]:
 def _miss(round_: PeerRound, peer: OwnerAddress, reason: str) -> None:
     logger.warning("peer not asked", extra={"node": peer.node, "error": reason})
     round_.missing.append(Missing(f"node:{peer.node}", f"holds what is not published: {reason}"))
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise InvalidRequestError(f"cannot be used: {error}", field="peer_ca") from error
