@@ -34,7 +34,7 @@ PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain",
     "FileInfo", "ForgetReceipt", "FoundMessages", "Index", "Journey", "LogFileInfo", "Message",
     "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
-    "QueueReader", "ReadAnswer", "Receipt", "ShownMessage", "TimerHour", "Unasked",
+    "QueueReader", "ReadAnswer", "Receipt", "ShownMessage", "TimerHour", "TopicInfo", "Unasked",
     "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
@@ -51,7 +51,7 @@ INDEX_VERBS = [
     "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget", "forgettings",
     "health", "nodes", "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow",
     "query_batch_local", "query_local", "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
-    "store_requests", "topics", "unpublished", "verify_file", "watermark",
+    "store_requests", "topic_infos", "topics", "unpublished", "verify_file", "watermark",
 ]  # fmt: skip
 
 

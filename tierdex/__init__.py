@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tierdex.client.remote import AsyncClient, Client
     from tierdex.following.follow import follow
     from tierdex.index_service.answer import Answer, Entry, Explain, Missing, Unasked
-    from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.index_service.journey import Journey
@@ -61,6 +61,7 @@ __all__ = [
     "Receipt",
     "ShownMessage",
     "TimerHour",
+    "TopicInfo",
     "Unasked",
     "__version__",
     "errors",
@@ -71,7 +72,7 @@ _HOMES = {
     "tierdex.client.remote": ("AsyncClient", "Client"),
     "tierdex.following.follow": ("follow",),
     "tierdex.index_service.answer": ("Answer", "Entry", "Explain", "Missing", "Unasked"),
-    "tierdex.index_service.file_info": ("FileInfo", "NodeInfo"),
+    "tierdex.index_service.file_info": ("FileInfo", "NodeInfo", "TopicInfo"),
     "tierdex.index_service.health": ("NotReady",),
     "tierdex.index_service.index": ("Index",),
     "tierdex.index_service.journey": ("Journey",),

@@ -10,7 +10,7 @@ import threading
 
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
-from tierdex.index_service.file_info import NodeInfo
+from tierdex.index_service.file_info import NodeInfo, TopicInfo
 from tierdex.index_service.receipt import Receipt
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.put_columns import make_entry_columns
@@ -160,6 +160,16 @@ class SmallIndex:
     def topics(self):
         self._maybe_fail()
         return sorted({entry.topic for _, _, entry in self.items})
+
+    def topic_infos(self):
+        found = {}
+        for _, _, entry in self.items:
+            info = found.get(entry.topic, TopicInfo(entry.topic, files=1))
+            times = [t for t in (info.min_time, info.max_time, entry.timestamp) if t is not None]
+            found[entry.topic] = info._replace(
+                item_count=info.item_count + 1, min_time=min(times), max_time=max(times)
+            )
+        return [found[topic] for topic in sorted(found)]
 
     def watermark(self, topic, queue_id, *, node=None):
         check_topic(topic, "topic")

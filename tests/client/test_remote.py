@@ -142,6 +142,7 @@ def test_max_count_of_a_batch_is_for_lookups_that_do_not_say_it(client):
 def test_operation_has_the_verbs_of_the_index(client):
     client.put(**{**ENTRY, "topic": "operation"}, keys=["k"])
     assert "operation" in client.topics()
+    assert [info.topic for info in client.topic_infos()] == client.topics()
     assert client.watermark("operation", 0)["os"] is not None
     assert client.flush("disk") == "disk"
     assert client.roll()

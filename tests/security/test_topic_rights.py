@@ -101,7 +101,7 @@ QUERY_OF = {  # the query names a topic
     ("GET", "/v1/queues"): "",
 }
 LISTS = {("GET", "/v1/topics"), ("GET", "/v1/journeys"), ("GET", "/v1/queues")}
-NO_TOPIC = {("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")}
+NO_TOPIC = {("GET", "/v1/access"), ("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")}
 EVERY_TOPIC = {  # what a right to some topics never reaches
     ("POST", "/v1/entries:unpublished"), ("GET", "/v1/timers"),
     ("GET", "/v1/admin/files"), ("GET", "/v1/admin/nodes"),
@@ -243,6 +243,8 @@ def test_lists_hold_what_the_caller_may_read_and_say_that_they_are_restricted(do
     for path in ("/v1/topics", "/v1/queues"):
         document = ask(door, caller, ("GET", path)).json()
         assert (sorted(document["topics"]), document["restricted"]) == (readable, restricted)
+    told = ask(door, caller, ("GET", "/v1/topics"), "details=true").json()
+    assert {each["topic"] for each in told["details"]} == set(readable)
     journey = ask(door, caller, ("GET", "/v1/journeys"), "key=K").json()
     assert {each["topic"] for each in journey["entries"]} == set(readable)
     assert (journey["topics"], journey["restricted"]) == (len(readable), restricted)

@@ -23,7 +23,7 @@ from tierdex.index_service.answer import (
     Stage,
     Unasked,
 )
-from tierdex.index_service.file_info import FileInfo, NodeInfo
+from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
 from tierdex.index_service.journey import Journey
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.shown_message import ShownMessage
@@ -70,6 +70,10 @@ def read_nodes(body: bytes) -> list[NodeInfo]:
         NodeInfo(**{name: document[name] for name in NodeInfo._fields if name in document})
         for document in nodes
     ]
+
+
+def read_topic_infos(body: bytes) -> list[TopicInfo]:
+    return [TopicInfo(**document) for document in read_json(body)["details"]]
 
 
 def read_receipt(body: bytes) -> Receipt:

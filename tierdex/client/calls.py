@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tierdex.client.call import Steps
     from tierdex.index_service.answer import Answer
-    from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.journey import Journey
     from tierdex.index_service.receipt import Receipt
     from tierdex.times import Time
@@ -186,6 +186,11 @@ def watermark(topic: str, queue_id: int, *, node: str | None = None) -> Call[dic
 def files() -> Call[list[FileInfo]]:
     """Return every index file, newest first."""
     return Call("GET", "/v1/admin/files", answers.read_files)
+
+
+def topic_infos() -> Call[list[TopicInfo]]:
+    """Return the topics, sorted, with their counts and times; those of a message log, too."""
+    return Call("GET", "/v1/topics", answers.read_topic_infos, query_string(details=True))
 
 
 def nodes() -> Call[list[NodeInfo]]:

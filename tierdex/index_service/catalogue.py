@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
-from tierdex.index_service.file_info import FileInfo, NodeInfo, describe_handle
+from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo, describe_handle
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.view.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
 from tierdex.index_service.view.topic_names import TopicNames
+from tierdex.index_service.view.topic_totals import topic_totals
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
 
@@ -64,6 +65,11 @@ class Catalogue:
         """Return the topics of all files, sorted. Raises what the store raises."""
         with self._table.snapshot() as snapshot:
             return self._topic_names.of(snapshot.files)
+
+    def topic_infos(self) -> list[TopicInfo]:
+        """Return the same with counts and times. Raises what the store raises."""
+        with self._table.snapshot() as snapshot:
+            return topic_totals(snapshot.files, self._topic_names)
 
     def verify(self, file_id: str) -> list[str]:
         """Check one file from end to end. Raises NotFoundError, and what the store raises."""

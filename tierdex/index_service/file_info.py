@@ -51,6 +51,34 @@ class NodeInfo(NamedTuple):
     url: str | None = None  # where it answers itself
 
 
+class TopicInfo(NamedTuple):
+    """One topic of the view. An item is one key, or the message ID, of an entry.
+
+    `item_count` items are known to be the topic's; at most `uncounted` more are, in files that tell no
+    counts by topic here. Its times (int64 ms) lie within `min_time` and `max_time`, None without items.
+    """
+
+    topic: str
+    item_count: int = 0
+    uncounted: int = 0
+    min_time: int | None = None
+    max_time: int | None = None
+    files: int = 0
+
+    def with_file(
+        self, counted: int, min_time: int, max_time: int, uncounted: int = 0
+    ) -> TopicInfo:
+        """Return this topic with one more file that holds it."""
+        return TopicInfo(
+            self.topic,
+            self.item_count + counted,
+            self.uncounted + uncounted,
+            min_time if self.min_time is None else min(self.min_time, min_time),
+            max_time if self.max_time is None else max(self.max_time, max_time),
+            self.files + 1,
+        )
+
+
 def unreadable_file(name: str, state: str, reason: str) -> FileInfo:
     """Return the row of a file that cannot be opened."""
     return FileInfo(name, state, 0, None, None, 0, 0, 0, "", reason=reason)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.index_service.components import Components, WritingComponents
-    from tierdex.index_service.file_info import FileInfo, NodeInfo
+    from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.receipt import Receipt
     from tierdex.times import Time
 
@@ -143,6 +143,16 @@ class OperatedIndex:
         """Return the topics that any file of this view holds, sorted."""
         self._refuse_closed()
         return self._components.catalogue.topics()
+
+    @with_disk_errors
+    def topic_infos(self) -> list[TopicInfo]:
+        """Return the topics of this view, sorted, with the number of their items and their times.
+
+        Published files tell them by two small requests each, once; a call sends them to at most 32 files,
+        the newest that are not known yet, and says of the others what it cannot count (`uncounted`).
+        """
+        self._refuse_closed()
+        return self._components.catalogue.topic_infos()
 
     def health(self) -> list[NotReady]:
         """Return the reasons why this index is not ready for use; empty when it is. Raises nothing.

@@ -358,14 +358,30 @@ class Answers(BaseModel):
     answers: list[Answer]
 
 
+class TopicInfo(BaseModel):
+    """One topic. An item is one key, or the message ID, of an entry.
+
+    `item_count` items are known to be the topic's; at most `uncounted` more are, in files that tell no
+    counts by topic. Its times lie within `min_time` and `max_time`; null: it has messages without keys only.
+    """
+
+    topic: str
+    item_count: int
+    uncounted: int
+    min_time: Int64 | None
+    max_time: Int64 | None
+    files: int
+
+
 class Topics(BaseModel):
-    """The topics that have entries, sorted.
+    """The topics that have entries, sorted. `details`, where asked for: of those and the message log's.
 
     `restricted`: those of the topics that the caller may read, which are not all topics.
     """
 
     topics: list[str]
     restricted: bool
+    details: list[TopicInfo] | None = None
 
 
 class Watermark(BaseModel):
@@ -563,19 +579,6 @@ class Rolled(BaseModel):
 
 class Nothing(Given):
     """No members."""
-
-
-class Status(BaseModel):
-    """The state of the service."""
-
-    status: str
-
-
-class Version(BaseModel):
-    """The running program."""
-
-    name: str
-    version: str
 
 
 class Problem(BaseModel):

@@ -235,6 +235,14 @@ class OffsetsQuery(BaseModel):
     )
 
 
+class TopicsQuery(BaseModel):
+    """How much to tell of each topic."""
+
+    details: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="tell counts and times, too; may send the store a few requests"
+    )
+
+
 class WatermarkQuery(BaseModel):
     """One queue."""
 

@@ -7,7 +7,8 @@ that a key is there the head, beside the page. The sidecar is fetched whole wher
 where many of them are wanted. Its requests are counted apart. A page that arrives damaged is fetched a
 second time before the file is called corrupt: the fault may lie in between.
 
-Depends on file_reader, local_file, planned_pages, read_threads, compactor, fileparts and indexfile.
+Depends on file_reader, local_file, planned_pages, read_threads, compactor, fileparts, indexfile and
+topic_set.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tierdex.indexfile.compacted.hash_group import HashGroup
 from tierdex.indexfile.compacted.sidecar import read_topics
 from tierdex.indexfile.layout import TAG_NONE
 from tierdex.indexfile.lookup import NOT_SEARCHED, NOTHING, Found
+from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.indexfile.compacted.page_range import PageSpan
+    from tierdex.indexfile.compacted.sidecar import TopicRow
     from tierdex.indexfile.lookup import Few, Lookup, Search
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.storage_layer.base import Store
@@ -73,6 +76,7 @@ class PublishedFile:
         self._parts = sidecars.parts
         self._pages = pages
         self._max_get_bytes = max_get_bytes
+        self._listed_topics: list[TopicRow] | None = None  # as read, while they are few
 
     def sidecar(self, meter: FileMeter | None = None) -> CompactedFile:
         """Return the open sidecar, fetching it when it is not here. Raises what the store raises."""
@@ -321,25 +325,34 @@ class PublishedFile:
 
     @property
     def topics(self) -> list[str]:
-        """The topics of the file: by two small requests unless its sidecar is here.
+        """The topics of the file; as `listed_topics`."""
+        return [row.topic for row in self.listed_topics]
+
+    @property
+    def listed_topics(self) -> list[TopicRow]:
+        """What the file says of its topics: by two small requests, once, unless its sidecar is here.
 
         Raises what the store raises, and CorruptFileError when the object is not the row's.
         """
         kept, row = self.kept_topics(), self.row
-        if kept is not None:
-            return kept
-        return read_topics(
-            partial(self._store.get, row.object_key),
-            position=row.sidecar_position,
-            file_bytes=row.bytes,
-            crc=row.tail_crc,
-            name=row.object_key,
-        )
+        if kept is None:
+            kept = read_topics(
+                partial(self._store.get, row.object_key),
+                position=row.sidecar_position,
+                file_bytes=row.bytes,
+                crc=row.tail_crc,
+                name=row.object_key,
+            )
+            if len(kept) <= TOPICS_LISTED_MAX:
+                self._listed_topics = kept
+        return kept
 
-    def kept_topics(self) -> list[str] | None:
-        """Return the file's topics when its sidecar is here; sends no request."""
+    def kept_topics(self) -> list[TopicRow] | None:
+        """Return what the file says of its topics when that is here; sends no request."""
+        if self._listed_topics is not None:
+            return self._listed_topics
         kept = self._sidecars.kept(self.row) or self._parts.kept_head(self.row.uuid)
-        return None if kept is None else kept.topics
+        return None if kept is None else kept.listed_topics
 
     def whole(self) -> CompactedFile:
         """Open the object for reading it from end to end. Raises as `open_published`."""

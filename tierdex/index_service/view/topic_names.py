@@ -52,8 +52,10 @@ class TopicNames:
                 return None
             if not held <= self._names.keys():
                 reader = handle.reader
-                names = reader.topics if handle.row is None else reader.kept_topics()
-                return None if names is None else self._learn(names)
+                if handle.row is None:
+                    return self._learn(reader.topics)
+                rows = reader.kept_topics()
+                return None if rows is None else self._learn(row.topic for row in rows)
             return sorted(self._names[number] for number in held)
 
     def _held(self, handle: FileHandle) -> frozenset[int]:
@@ -63,5 +65,6 @@ class TopicNames:
         return topic_set(self._learn(handle.reader.topics))
 
     def _learn(self, names: Iterable[str]) -> list[str]:
-        self._names.update((topic_hash(name), name) for name in names)
-        return sorted(names)
+        learnt = sorted(names)
+        self._names.update((topic_hash(name), name) for name in learnt)
+        return learnt

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,15 @@ if TYPE_CHECKING:
 
 
 TABLE_BYTES_MAX: Final = FOOTER_BYTES + PART_COUNT_MAX * PART_ENTRY.itemsize
+
+
+class TopicRow(NamedTuple):
+    """What a compacted file says of one of its topics. Times are int64 ms."""
+
+    topic: str
+    item_count: int
+    min_time: int
+    max_time: int
 
 
 class Sidecar(PageRanges):
@@ -134,6 +143,11 @@ class Sidecar(PageRanges):
     @property
     def topics(self) -> list[str]:
         """The topics that items of the file have, in the dictionary's order."""
+        return [row.topic for row in self.listed_topics]
+
+    @property
+    def listed_topics(self) -> list[TopicRow]:
+        """What the file says of each topic, in the dictionary's order."""
         return _topics_used(self.dictionaries, self.topic_rows)
 
     @cached_property
@@ -329,8 +343,8 @@ class Sidecar(PageRanges):
 
 def read_topics(
     read_at: Callable[[int, int], bytes], *, position: int, file_bytes: int, crc: int, name: object
-) -> list[str]:
-    """Return the topics of a compacted file whose tail begins at `position`, by two reads.
+) -> list[TopicRow]:
+    """Return what a compacted file says of its topics whose tail begins at `position`, by two reads.
 
     Neither directory nor filter is read. `crc` is the footer's, by which the file is known. Raises
     CorruptFileError and what `read_at` raises.
@@ -381,6 +395,7 @@ def _within(
     return read
 
 
-def _topics_used(dictionaries: Dictionaries, topic_rows: np.ndarray) -> list[str]:
+def _topics_used(dictionaries: Dictionaries, topic_rows: np.ndarray) -> list[TopicRow]:
     names = dictionaries.strings(TOPIC_DICTIONARY)
-    return [names[i] for i in np.flatnonzero(topic_rows["item_count"]).tolist()]
+    used = np.flatnonzero(topic_rows["item_count"])
+    return [TopicRow(names[i], *topic_rows[i].tolist()) for i in used.tolist()]

@@ -136,9 +136,14 @@ def _verify(service: Service, file_id: str) -> list[str]:
     **_READ,
 )
 async def get_compaction(request: Request) -> Response:
-    """Return the compactor's state and backlog."""
+    """Return the compactor's state and backlog; `log`: that of the work on the message log's files."""
     service = service_of(request)
-    return json_response(await service.in_thread(service.index.compaction_status))
+    return json_response(await service.in_thread(_compaction, service))
+
+
+def _compaction(service: Service) -> dict[str, Any]:
+    status = service.index.compaction_status()
+    return status if service.log is None else {**status, "log": service.log.compaction_status()}
 
 
 @router.post(
@@ -152,7 +157,7 @@ async def run_compaction(request: Request) -> Response:
     """Compact and publish all that is due, and wait for it."""
     service = service_of(request)
     done = await service.in_thread(service.owner.run_compaction, slow=True)
-    status = await service.in_thread(service.index.compaction_status)
+    status = await service.in_thread(_compaction, service)
     return json_response({**status, "done": done})
 
 

@@ -43,12 +43,14 @@ from tierdex.app.http.parameters import (
     JourneysQuery,
     LookupsQuery,
     PutQuery,
+    TopicsQuery,
     WatermarkQuery,
 )
 from tierdex.app.http.security import need_scope, require
 from tierdex.app.http.service import json_response, record_of, service_of
 from tierdex.app.rights import Scope
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.file_info import TopicInfo
 from tierdex.index_service.journey import find_journey
 from tierdex.index_service.requests.entry_rules import check_integer
 
@@ -356,15 +358,29 @@ async def get_unpublished(request: Request) -> Response:
     "/v1/topics",
     summary="List topics",
     response_model=Topics,
-    dependencies=[require(Scope.READ, in_route=True)],
+    dependencies=[require(Scope.READ, TopicsQuery, in_route=True)],
     responses=refusals(),
 )
-async def get_topics(request: Request) -> Response:
-    """List the topics that have entries, those of them that the caller may read."""
+async def get_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -> Response:
+    """List the topics that have entries, those that the caller may read; with `details` counts and times."""
     service, record = service_of(request), record_of(request)
-    topics = await service.in_thread(lambda: service.index_to_query.topics())
-    readable = sorted(topic for topic in topics if record.may(Scope.READ, topic))
-    return json_response({"topics": readable, "restricted": record.is_limited(Scope.READ)})
+    if query.details:
+        found = await service.in_thread(_described_topics, service, slow=True)
+    else:
+        topics = await service.in_thread(lambda: service.index_to_query.topics())
+        found = {"topics": sorted(topics)}
+    shown = {"topics": [topic for topic in found["topics"] if record.may(Scope.READ, topic)]}
+    if query.details:
+        shown["details"] = [row for row in found["details"] if record.may(Scope.READ, row["topic"])]
+    return json_response({**shown, "restricted": record.is_limited(Scope.READ)})
+
+
+def _described_topics(service: Service) -> dict[str, Any]:
+    infos = service.index_to_query.topic_infos()
+    names = [info.topic for info in infos]
+    of_log = [] if service.log is None else service.log.topics()
+    infos += [TopicInfo(topic) for topic in set(of_log).difference(names)]
+    return {"topics": names, "details": [info._asdict() for info in sorted(infos)]}
 
 
 @router.get(

@@ -12,10 +12,10 @@ from starlette.responses import HTMLResponse, Response
 from tierdex import __version__
 from tierdex.app.http.docs_page import render_docs
 from tierdex.app.http.metrics import METRICS_TYPE
-from tierdex.app.http.models import Status, Version
 from tierdex.app.http.openapi import open_refusals, operation_id, refusals
 from tierdex.app.http.security import require
-from tierdex.app.http.service import json_response, service_of
+from tierdex.app.http.service import json_response, record_of, service_of
+from tierdex.app.http.service_models import Access, Status, Version
 from tierdex.app.rights import Scope
 from tierdex.errors import UnavailableError
 
@@ -41,6 +41,28 @@ async def readyz(request: Request) -> Response:
 async def version() -> Response:
     """Say which version runs."""
     return json_response({"name": "tierdex", "version": __version__})
+
+
+@router.get(
+    "/v1/access",
+    summary="What may I do?",
+    response_model=Access,
+    dependencies=[require(Scope.READ, in_route=True)],
+    responses=refusals(),
+)
+async def access(request: Request) -> Response:
+    """Say who the caller is and may do, and whether this service has a message log and shows messages."""
+    caller, service = record_of(request).caller, service_of(request)
+    return json_response(
+        {
+            "kind": caller.kind,
+            "name": caller.name,
+            "rights": [str(grant) for grant in caller.rights.grants],
+            "admin": caller.rights.everywhere(Scope.ADMIN),
+            "log": service.log is not None,
+            "messages": service.messages is not None,
+        }
+    )
 
 
 @router.get(
