@@ -136,6 +136,7 @@ def fake_app(
     files = make_files(file_count)
     app.state.done = 0
     app.state.api_key = api_key
+    app.state.scope = "admin"
 
     def refused(authorization: str | None) -> Response | None:
         if app.state.api_key in (None, (authorization or "").removeprefix("Bearer ")):
@@ -147,14 +148,42 @@ def fake_app(
     def version() -> Any:
         return {"version": "0.1.0"}
 
+    @app.get("/v1/access")
+    def access(authorization: str | None = Header(None)) -> Any:
+        told = {"scope": app.state.scope, "key_id": "5eed", "log": False, "messages": False}
+        return refused(authorization) or told
+
     @app.get("/v1/topics")
-    def topics(authorization: str | None = Header(None)) -> Any:
-        return refused(authorization) or {"topics": ["AA", "DL", "UA", HOSTILE]}
+    def topics(details: bool = False, authorization: str | None = Header(None)) -> Any:
+        names = ["AA", "DL", "UA", HOSTILE]
+        infos = [
+            {"topic": name, "item_count": 1000 * n, "uncounted": n % 2, "files": 3,
+             "min_time": YEAR_2013, "max_time": YEAR_2013 + n * DAY}
+            for n, name in enumerate(names)
+        ]  # fmt: skip
+        return refused(authorization) or {"topics": names, "details": infos if details else None}
+
+    @app.get("/v1/admin/nodes")
+    def nodes(authorization: str | None = Header(None)) -> Any:
+        rows = [
+            {"node": name, "number": 4, "files": 12, "problem": problem, "standing": standing,
+             "published_through": YEAR_2013, "lag_s": lag, "skew_s": 0.25, "url": None,
+             "holds_unpublished": standing == "silent"}
+            for name, problem, standing, lag in (
+                ("one", None, "live", 3.0), ("two", f"the manifest is damaged {HOSTILE}", "silent", 7300.0)
+            )
+        ]  # fmt: skip
+        return refused(authorization) or {"nodes": rows, "clock_skew_s": -1.5}
+
+    @app.get("/readyz")
+    def readyz() -> Any:
+        problem = {"title": "Unavailable", "status": 503, "detail": "fenced: another owner"}
+        return JSONResponse(problem, 503, media_type="application/problem+json")
 
     @app.get("/v1/entries")
     def entries(
-        topic: str = "", key: str = "", message_id: str = "", begin: int | None = None,
-        end: int | None = None, max_count: int = 64, cursor: str = "", explain: bool = False,
+        topic: str = "", key: str = "", message_id: str = "", begin: str = "",
+        end: str = "", max_count: int = 64, cursor: str = "", explain: bool = False,
         authorization: str | None = Header(None),
     ) -> Any:  # fmt: skip
         if refusal := refused(authorization):

@@ -70,17 +70,37 @@ def test_text_of_the_server_is_never_markup_and_int64_is_exact(page: Page, serve
 def test_key_that_the_service_asks_for_is_sent_and_ends_with_the_tab(
     page: Page, serve: Serve
 ) -> None:
-    page.goto(f"{serve(fake_app(api_key='s3cret'))}#lookup?topic=UA&key=N37422")
-    expect(page.locator("#form-note")).to_have_text("send a valid API key (401)")
-    expect(page.get_by_label("API key")).to_be_focused()
-    page.keyboard.type("s3cret")
+    app = fake_app(api_key="s3cret")
+    app.state.scope = "read"
+    page.goto(f"{serve(app)}#lookup?topic=UA&key=N37422")
+    dialog = page.get_by_role("dialog", name="API key")
+    expect(dialog).to_contain_text("This service asks for an API key.")
+    expect(page.get_by_label("Your API key")).to_be_focused()
+    page.keyboard.type("wrong")
     page.keyboard.press("Enter")
+    expect(page.locator("#api-key-error")).to_have_text("send a valid API key (401)")
+    page.keyboard.type("s3cret")  # the wrong one is selected
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
     expect(page.locator("#entries tbody tr")).to_have_count(64)
+    expect(page.get_by_role("button", name="Key 5eed · read")).to_be_visible()
     assert page.evaluate("localStorage.length") == 0
     assert "s3cret" not in page.url
+    # a key of the scope read sees no empty pages of operators
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Lookup", "Journey"])
+    page.goto(page.url.split("#")[0] + "#files")
+    expect(page.locator("#refused")).to_contain_text(
+        "needs a key of the scope admin; yours has the scope read"
+    )
+    expect(page.get_by_role("heading", name="Files")).to_be_hidden()
+    app.state.scope = "admin"
+    page.get_by_role("button", name="Use another key").click()
+    page.keyboard.type("s3cret")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="uploaded")).to_be_visible()
 
 
-def test_bad_input_is_explained_beside_the_form_and_nothing_is_sent(
+def test_bad_input_is_explained_beside_its_field_and_nothing_is_sent(
     page: Page, serve: Serve
 ) -> None:
     page.goto(serve(fake_app()))
@@ -88,18 +108,23 @@ def test_bad_input_is_explained_beside_the_form_and_nothing_is_sent(
     page.on("request", lambda request: asked.append(request.url))
     page.get_by_label("Topic", exact=True).fill("UA")
     page.keyboard.press("Enter")
-    expect(page.locator("#form-note")).to_have_text("Enter a key.")
+    expect(page.locator("#key-error")).to_have_text("Enter a key.")
+    expect(page.get_by_label("Key", exact=True)).to_be_focused()
     page.get_by_label("Key", exact=True).fill("x")
     page.get_by_label("From").fill("2013-02-30")
     page.keyboard.press("Enter")
-    expect(page.locator("#form-note")).to_contain_text("not in the calendar")
+    expect(page.locator("#begin-error")).to_contain_text("not in the calendar")
+    expect(page.locator("#key-error")).to_have_count(0)
+    page.get_by_label("From").fill("1362096000")
+    page.keyboard.press("Enter")
+    expect(page.locator("#begin-error")).to_contain_text("looks like seconds")
     page.get_by_label("From").fill("2013-03-01T00:00:00.001Z")
     page.get_by_label("To", exact=True).fill("1362096000000")
     page.keyboard.press("Enter")
-    expect(page.locator("#form-note")).to_have_text("“From” is after “To”.")
+    expect(page.locator("#begin-error")).to_have_text("“From” is after “To”.")
     assert not [url for url in asked if "entries" in url]
     page.goto(page.url.split("#")[0] + "#lookup?topic=UA&key=too-long")
-    expect(page.locator("#form-note")).to_contain_text("longer than 4096 bytes")
+    expect(page.locator("#key-error")).to_contain_text("longer than 4096 bytes")
 
 
 def test_times_are_read_and_written_in_the_chosen_zone(page: Page, serve: Serve) -> None:
@@ -127,7 +152,7 @@ def test_zone_may_change_while_an_answer_is_awaited_and_after_a_refusal(
         expect(page.locator("#answer")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#entries thead")).to_contain_text("America/New_York")
     page.goto(f"{address}#lookup?topic=UA&key=too-long&begin={YEAR_2013}")
-    expect(page.locator("#form-note")).to_contain_text("longer than 4096 bytes")
+    expect(page.locator("#key-error")).to_contain_text("longer than 4096 bytes")
     page.get_by_label("Times in").select_option("utc")
     expect(page.get_by_label("From")).to_have_value("2013-01-01 00:00:00.000")
     expect(page.locator("#answer")).to_be_empty()
@@ -141,7 +166,7 @@ def test_refused_form_leaves_no_earlier_answer_and_ends_a_running_query(
     expect(page.get_by_text("Complete: every file")).to_be_visible()
     page.get_by_label("From").fill("soon")
     page.get_by_role("button", name="Look up").click()
-    expect(page.locator("#form-note")).to_contain_text("“soon” is not a time")
+    expect(page.locator("#begin-error")).to_contain_text("“soon” is not a time")
     expect(page.locator("#answer")).to_be_empty()
     expect(page.locator("#explain-view")).to_be_empty()
     page.get_by_label("From").fill("")
@@ -152,7 +177,7 @@ def test_refused_form_leaves_no_earlier_answer_and_ends_a_running_query(
         with page.expect_event("requestfailed") as ended:  # no answer can come any more
             page.get_by_role("button", name="Look up").click()
         assert "v1/entries" in ended.value.url
-    expect(page.locator("#form-note")).to_contain_text("“later” is not a time")
+    expect(page.locator("#begin-error")).to_contain_text("“later” is not a time")
     expect(page.locator("#answer")).to_be_empty()
     expect(page.locator("#answer")).to_have_attribute("aria-busy", "false")
 

@@ -133,7 +133,7 @@ def test_hostile_key_is_text_and_a_refusal_is_explained(page: Page, address: str
     look_up(page, "UA", HOSTILE)
     expect(page.locator("#entries tbody tr")).to_have_count(1)
     look_up(page, "UA", "x" * 5000)
-    expect(page.locator("#form-note")).to_contain_text("(400)")
+    expect(page.locator("#key-error")).to_contain_text("(400)")
     expect(page.locator("#key")).to_have_attribute("aria-invalid", "true")
     assert page.evaluate("window.hacked") is None
 

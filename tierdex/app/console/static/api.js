@@ -11,11 +11,6 @@ export class ApiError extends Error {
     this.status = status;
     this.field = field;
   }
-
-  /** True when another key would help. */
-  get wantsKey() {
-    return this.status === 401 || this.status === 403;
-  }
 }
 
 /** The key lives as long as the tab and is never written into an address. */
@@ -53,8 +48,10 @@ export async function get(path, parameters = {}, signal = undefined) {
     if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
   }
   const key = readKey();
+  const isWaiting = "wait_ms" in parameters; // for what may come: that is no loading
   let response, text;
   try {
+    if (!isWaiting) countRequests(1);
     response = await fetch(search.size ? `${path}?${search}` : path, {
       headers: { Accept: "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) },
       cache: "no-store",
@@ -64,6 +61,8 @@ export async function get(path, parameters = {}, signal = undefined) {
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "The service does not answer. Is it running, and is the network there?");
+  } finally {
+    if (!isWaiting) countRequests(-1);
   }
   if (!response.ok) throw problem(response.status, text);
   try {
@@ -71,6 +70,14 @@ export async function get(path, parameters = {}, signal = undefined) {
   } catch (error) {
     throw new ApiError(response.status, `What answers here is not Tierdex: ${error.message}.`);
   }
+}
+
+let underWay = 0;
+
+/** Show the loading bar while a request is under way. */
+function countRequests(more) {
+  underWay += more;
+  document.body.classList.toggle("loading", underWay > 0);
 }
 
 function problem(status, text) {

@@ -1,5 +1,6 @@
 // The compaction view: what runs, what waits, what went wrong. It asks every two seconds while it is open.
 
+import { get } from "./api.js";
 import { byId, element, shape } from "./dom.js";
 import { facts } from "./files.js";
 import { formatAge, formatAny, formatBytes, formatCount, formatName, shortFileId } from "./format.js";
@@ -14,12 +15,13 @@ export class CompactionView {
     this.zone = zone;
     this.history = [];
     this.polling = new Polling({
-      path: "v1/admin/compaction", pauseMs: POLL_MS, note: byId("compaction-note"), zone, wantKey,
+      ask: (signal) => get("v1/admin/compaction", {}, signal), pauseMs: POLL_MS, note: byId("compaction-note"), zone, wantKey,
       onAnswer: (status) => this.#show(status),
     });
   }
 
   open() {
+    this.history = [];
     return this.polling.start();
   }
 

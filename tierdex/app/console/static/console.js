@@ -1,59 +1,71 @@
 // The console's start: which view is open, the time zone, the API key. Views know nothing of each other.
+//
+// What the key allows is asked first: without it no view opens, and those that need more are not offered.
 
-import { ApiError, get, readKey, writeKey } from "./api.js";
+import { ApiError, get } from "./api.js";
 import { CompactionView } from "./compaction.js";
 import { byId } from "./dom.js";
 import { FilesView } from "./files.js";
 import { JourneyView } from "./journey.js";
+import { KeyDialog } from "./key_dialog.js";
 import { watchKeyboard } from "./keyboard.js";
 import { readLink, VIEWS } from "./link.js";
 import { Lookup } from "./lookup.js";
 import { MessagesView } from "./messages.js";
+import { NodesView } from "./nodes.js";
 
 const ZONE_NAME = "tierdex-zone";
+const ADMIN_VIEWS = ["files", "compaction", "nodes"];
 
-const seams = { zone: () => byId("zone").value, wantKey };
-const lookup = new Lookup(seams);
-const journey = new JourneyView(seams);
-const messages = new MessagesView(seams);
-const files = new FilesView(seams);
-const compaction = new CompactionView(seams);
+let access = null; // what the caller may do; null while that is not known
+const keyDialog = new KeyDialog({ onChange: learnAccess });
+const seams = { zone: () => byId("zone").value, access: () => access ?? {}, wantKey };
+const views = {
+  lookup: new Lookup(seams), journey: new JourneyView(seams), messages: new MessagesView(seams),
+  files: new FilesView(seams), compaction: new CompactionView(seams), nodes: new NodesView(seams),
+};
 
 function open() {
   const { view, parameters } = readLink(location.hash);
+  const refusal = refusalOf(view);
   for (const name of VIEWS) {
-    byId(`view-${name}`).hidden = name !== view;
+    byId(`view-${name}`).hidden = name !== view || Boolean(refusal);
     const link = document.querySelector(`[data-view="${name}"]`);
     if (name === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
+    link.hidden = Boolean(refusalOf(name)) || (name === "messages" && access?.log === false);
+    if (name !== view) views[name].close();
   }
+  byId("refused").hidden = !refusal;
+  byId("refused-reason").textContent = refusal ?? "";
   document.title = `${view[0].toUpperCase()}${view.slice(1)} · Tierdex`;
-  if (view !== "journey") journey.close();
-  if (view !== "messages") messages.close();
-  if (view !== "files") files.close();
-  if (view !== "compaction") compaction.close();
-  if (view === "lookup") lookup.show(parameters);
-  if (view === "journey") journey.open(parameters);
-  if (view === "messages") messages.open(parameters);
-  if (view === "files") files.open(parameters);
-  if (view === "compaction") compaction.open();
+  if (!refusal) views[view].open(parameters);
 }
 
-function wantKey() {
-  const field = byId("api-key");
-  field.setAttribute("aria-invalid", "true");
-  field.focus();
+/** Say why a view is not to be opened with this key; null when it is. */
+function refusalOf(view) {
+  if (access?.wantsKey) return "This service asks for an API key.";
+  if (!ADMIN_VIEWS.includes(view) || !access || access.scope === "admin") return null;
+  return `This page needs a key of the scope admin; yours has the scope ${access.scope}.`;
 }
 
-function watchKey() {
-  byId("api-key").value = readKey();
-  byId("key-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    byId("api-key").removeAttribute("aria-invalid");
-    writeKey(byId("api-key").value.trim());
-    lookup.loadTopics();
-    open();
-  });
+/** Learn what the key allows, or take what is told; then open the view anew. */
+async function learnAccess(told = null) {
+  try {
+    access = told ?? (await get("v1/access"));
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    access = error.status === 401 ? { wantsKey: true } : null; // views tell of all else
+    wantKey(error);
+  }
+  byId("key-button").textContent = access?.key_id ? `Key ${access.key_id} · ${access.scope}` : "API key";
+  open();
+}
+
+/** Ask for a key where another one would help. */
+function wantKey(error) {
+  if (error.status === 401) keyDialog.open("This service asks for an API key.");
+  if (error.status === 403) keyDialog.open(error.message);
 }
 
 function watchZone() {
@@ -61,7 +73,7 @@ function watchZone() {
   byId("zone").value = before = localStorage.getItem(ZONE_NAME) === "local" ? "local" : "utc";
   byId("zone").addEventListener("change", () => {
     localStorage.setItem(ZONE_NAME, byId("zone").value);
-    for (const view of [lookup, journey, messages, files, compaction]) view.zoneChanged(before);
+    for (const view of Object.values(views)) view.zoneChanged(before);
     before = byId("zone").value;
   });
 }
@@ -75,14 +87,13 @@ async function showVersion() {
   }
 }
 
-watchKey();
 watchZone();
 watchKeyboard();
 byId("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the fragment is the query's: move the focus without it
   byId("main").focus();
 });
+byId("refused-key").addEventListener("click", () => keyDialog.open(byId("refused-reason").textContent));
 addEventListener("hashchange", open);
-open();
-lookup.loadTopics();
+learnAccess();
 showVersion();

@@ -23,6 +23,40 @@ export function showNote(note, text) {
   note.textContent = text ?? "";
 }
 
+/** Say below a field what is wrong with it, and mark the field; nothing to say takes both back. */
+export function showFieldError(input, text) {
+  const id = `${input.id}-error`;
+  byId(id)?.remove();
+  input.removeAttribute("aria-invalid");
+  input.removeAttribute("aria-errormessage");
+  if (!text) return;
+  input.setAttribute("aria-invalid", "true");
+  input.setAttribute("aria-errormessage", id);
+  input.closest(".field").append(element("span", { id, class: "field-error", role: "alert" }, text));
+}
+
+/** Copy a text and say so on the button. Also where browsers allow no clipboard: on plain http. */
+export async function copyText(button, text) {
+  const label = button.textContent;
+  button.textContent = (await write(text)) ? "Copied" : "Not copied";
+  setTimeout(() => (button.textContent = label), 2000);
+}
+
+async function write(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = element("textarea", { class: "hidden-text" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const isCopied = document.execCommand("copy");
+    area.remove();
+    return isCopied;
+  }
+}
+
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;

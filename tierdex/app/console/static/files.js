@@ -1,11 +1,12 @@
 // The files view: states as a legend that filters, the time line, and the chosen file's facts.
 
+import { get } from "./api.js";
 import { byId, element } from "./dom.js";
 import { formatAny, formatBytes, formatCount, formatName, plural } from "./format.js";
 import { writeLink } from "./link.js";
 import { Polling } from "./polling.js";
 import { stateBadge } from "./results.js";
-import { Timeline, hasSpan } from "./timeline.js";
+import { Timeline, hasSpan, spanOfEntries, spanOfLife } from "./timeline.js";
 import { formatTime, zoneName } from "./times.js";
 
 const STATES = ["unsealed", "sealed", "compacted", "uploaded", "expired"];
@@ -15,18 +16,21 @@ export class FilesView {
   constructor({ zone, wantKey }) {
     this.zone = zone;
     this.files = [];
-    this.hidden = new Set();
+    this.hidden = new Set(); // states and kinds
     this.chosen = null; // the file whose facts are shown
     this.wantedId = null; // the link's file, until the files are there
     this.timeline = new Timeline({
       axis: byId("files-axis"), scroller: byId("files-chart"), zone, onChoose: (file) => this.#choose(file),
     });
     this.polling = new Polling({
-      path: "v1/admin/files", pauseMs: POLL_MS, note: byId("files-note"), zone, wantKey,
+      ask: (signal) => get("v1/admin/files", {}, signal), pauseMs: POLL_MS, note: byId("files-note"), zone, wantKey,
       onAnswer: ({ files }) => this.#show(files),
     });
     byId("files-refresh").addEventListener("click", () => this.polling.start());
     byId("files-fit").addEventListener("click", () => this.timeline.fit());
+    byId("files-times").addEventListener("change", (event) => (
+      this.timeline.showSpans(event.currentTarget.value === "life" ? spanOfLife : spanOfEntries)
+    ));
   }
 
   /** Load and keep fresh while the view is open; `parameters.file` is chosen. */
@@ -56,14 +60,17 @@ export class FilesView {
     const states = [...STATES, ...new Set(this.files.map((file) => file.state))];
     const buttons = [...new Set(states)].flatMap((state) => {
       const own = this.files.filter((file) => file.state === state);
-      return own.length ? [this.#legendButton(state, own)] : [];
+      return own.length ? [this.#legendButton(state, own, stateBadge(state))] : [];
     });
     byId("files-legend").replaceChildren(...buttons);
-    this.timeline.show(this.files.filter((file) => !this.hidden.has(file.state)));
+    const kinds = ["index", "log"].map((kind) => [kind, this.files.filter((file) => (file.kind ?? "index") === kind)]);
+    const isOneKind = kinds.some(([, own]) => !own.length);
+    byId("files-kinds").replaceChildren(...(isOneKind ? [] : kinds.map(([kind, own]) => this.#legendButton(kind, own, kind))));
+    this.timeline.show(this.files.filter((file) => !this.hidden.has(file.state) && !this.hidden.has(file.kind ?? "index")));
     this.#choose(this.timeline.files[this.timeline.chosen] ?? null);
   }
 
-  #legendButton(state, own) {
+  #legendButton(state, own, name) {
     const items = own.reduce((sum, file) => sum + BigInt(file.item_count ?? 0), 0n);
     const bytes = own.reduce((sum, file) => sum + Number(file.bytes ?? 0), 0);
     const toggle = () => {
@@ -73,7 +80,7 @@ export class FilesView {
     return element(
       "button",
       { type: "button", "aria-pressed": String(!this.hidden.has(state)), title: `${formatCount(items)} items`, on: { click: toggle } },
-      stateBadge(state), element("b", {}, formatCount(own.length)), element("span", { class: "quiet" }, formatBytes(bytes)),
+      name, element("b", {}, formatCount(own.length)), element("span", { class: "quiet" }, formatBytes(bytes)),
     );
   }
 
@@ -97,17 +104,17 @@ export class FilesView {
     const zone = this.zone();
     const moment = (value) => `${formatTime(value, zone)} ${zoneName(zone)}`;
     const time = (value) => (hasSpan(file) ? moment(value) : "–");
-    const known = ["file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node"];
+    const known = ["file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node", "sealed_at", "published_at", "kind"];
     const others = Object.keys(file).filter((name) => !known.includes(name) && file[name] !== null);
     return [
       element("h2", { class: "code wrap" }, String(file.file_id)),
-      element("p", {}, stateBadge(String(file.state))),
+      element("p", {}, stateBadge(String(file.state)), file.kind === "log" ? " · of the message log" : ""),
+      life(file, moment),
       facts([
-        ["Begun", moment(file.begin)],
         ["First entry", time(file.min_time)],
         ["Last entry", time(file.max_time)],
-        ["Items", formatCount(file.item_count)],
-        ["Slots", formatCount(file.slot_count)],
+        [file.kind === "log" ? "Messages" : "Items", formatCount(file.item_count)],
+        ...(file.kind === "log" ? [] : [["Slots", formatCount(file.slot_count)]]),
         ["Bytes", formatBytes(file.bytes)],
         ["Bytes an item", Number(file.item_count) ? (Number(file.bytes) / Number(file.item_count)).toFixed(1) : "–"],
         ["Node", String(file.node)],
@@ -118,6 +125,16 @@ export class FilesView {
         : null,
     ].filter(Boolean);
   }
+}
+
+/** Return the steps of a file's life, with their times where they are kept. */
+function life(file, moment) {
+  const reached = STATES.indexOf(file.state);
+  const steps = [["born", file.begin, 0], ["sealed", file.sealed_at, 1], ["compacted", null, 2], ["uploaded", file.published_at, 3]];
+  return element("ol", { class: "life", "aria-label": "Life of the file" }, steps.map(([name, time, state]) => element(
+    "li", { class: reached >= state ? "is-reached" : null, "data-state": STATES[state] },
+    element("b", {}, name), " ", element("span", { class: "quiet" }, reached < state ? "not yet" : time ? moment(time) : ""),
+  )));
 }
 
 /** Return a definition list of [name, value] pairs. */

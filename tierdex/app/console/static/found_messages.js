@@ -18,7 +18,7 @@ export async function fetchMessages(parameters) {
   }
 }
 
-/** Put the messages below the rows of their entries in `table`. */
+/** Put the messages below the rows of their entries in `table`, which has these entries in this order. */
 export function drawMessages(table, entries, { found, note }) {
   if (!table.isConnected) return;
   if (note && !table.parentNode.querySelector(".message-note")) table.after(element("p", { class: "quiet message-note" }, note));

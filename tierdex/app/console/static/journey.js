@@ -39,7 +39,7 @@ export class JourneyView {
       if (error.name === "AbortError") return;
       if (!(error instanceof ApiError)) throw error;
       showNote(byId("journey-note"), error.message);
-      if (error.wantsKey) this.wantKey();
+      this.wantKey(error);
       return;
     }
     this.#draw();

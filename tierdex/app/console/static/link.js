@@ -4,7 +4,7 @@
 // logs. Times are epoch milliseconds, so that a link means the same in every zone.
 
 const FIELDS = ["topic", "key", "message_id", "begin", "end", "max_count", "explain"];
-export const VIEWS = ["lookup", "journey", "messages", "files", "compaction"];
+export const VIEWS = ["lookup", "journey", "messages", "files", "compaction", "nodes"];
 
 /** Return the fragment of a view; null, undefined and empty parameters are left out. */
 export function writeLink(view, parameters = {}) {

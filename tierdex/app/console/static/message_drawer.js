@@ -1,7 +1,7 @@
 // One message as people read it: decoded, raw or in hex, with what was undone and what is masked; or, in the
 // service's words, why there is none.
 
-import { element } from "./dom.js";
+import { copyText, element } from "./dom.js";
 import { bodyView, bytesOf } from "./message_body.js";
 
 const TABS = { json: "JSON", raw: "raw", hex: "hex" };
@@ -33,7 +33,7 @@ export function messageDrawer(message, link = null) {
     "div", { class: "drawer", "data-outcome": "shown" },
     element(
       "div", { class: "drawer-head" }, tabs,
-      element("button", { type: "button", class: "quiet-button", on: { click: (event) => copy(event.currentTarget, holder) } }, "Copy"),
+      element("button", { type: "button", class: "quiet-button", on: { click: (event) => copyText(event.currentTarget, holder.textContent) } }, "Copy"),
       link ? element("a", { href: link }, "In its queue") : null,
       element("span", { class: "quiet" }, said.join(" · ")),
     ),
@@ -50,13 +50,4 @@ function contentOf(message, tab) {
 
 function textOf(value, encoding) {
   return new TextDecoder().decode(bytesOf(value, encoding));
-}
-
-async function copy(button, holder) {
-  try {
-    await navigator.clipboard.writeText(holder.textContent);
-    button.textContent = "Copied";
-  } catch {
-    button.textContent = "Select and copy it"; // browsers allow the clipboard on https and localhost only
-  }
 }

@@ -5,7 +5,7 @@
 // for more at the end; leaving the view, or any other question, ends it.
 
 import { ApiError, NewestRequest, get } from "./api.js";
-import { byId, element, showNote } from "./dom.js";
+import { byId, element, showFieldError, showNote } from "./dom.js";
 import { formatBytes, formatCount, plural } from "./format.js";
 import { readLink, writeLink } from "./link.js";
 import { FORMS, bodyView, bytesOf } from "./message_body.js";
@@ -40,6 +40,7 @@ export class MessagesView {
     if (FORMS.includes(parameters.form)) byId("body-form").value = parameters.form;
     byId("queue-tail").checked = parameters.tail === "1";
     this.shown = null;
+    this.#clearErrors();
     byId("queue-view").replaceChildren();
     this.#offerTopics();
     if (parameters.topic && parameters.queue_id) await this.#load(parameters.offset ?? null);
@@ -66,7 +67,7 @@ export class MessagesView {
     const queue = { topic: byId("queue-topic").value, queue_id: byId("queue-id").value.trim() || "0" };
     if (!queue.topic) {
       byId("queue-topic").focus();
-      showNote(byId("queue-note"), "Enter a topic.");
+      showFieldError(byId("queue-topic"), "Enter a topic.");
       return;
     }
     const at = offset === null ? null : BigInt(offset) < 0n ? 0n : offset;
@@ -95,16 +96,21 @@ export class MessagesView {
   async #try(work) {
     try {
       await work();
-      showNote(byId("queue-note"), null);
+      this.#clearErrors();
       return true;
     } catch (error) {
       if (error.name === "AbortError") return false;
       if (!(error instanceof ApiError)) throw error;
-      byId(FIELDS[error.field] ?? "queue-form").setAttribute("aria-invalid", "true");
-      showNote(byId("queue-note"), error.message);
-      if (error.wantsKey) this.wantKey();
+      if (error.field in FIELDS) showFieldError(byId(FIELDS[error.field]), error.message);
+      else showNote(byId("queue-note"), error.message);
+      this.wantKey(error);
       return false;
     }
+  }
+
+  #clearErrors() {
+    showNote(byId("queue-note"), null);
+    for (const id of Object.values(FIELDS)) showFieldError(byId(id), null);
   }
 
   /** Wait for more at the end of what is shown, for as long as the box is ticked. */

@@ -1,27 +1,29 @@
-// A route that is asked again and again while its view is open; what goes wrong stands in the view's note.
+// Something that is asked for again and again while its view is open; what goes wrong stands in the view's note.
 
-import { ApiError, NewestRequest } from "./api.js";
+import { ApiError } from "./api.js";
 import { showNote } from "./dom.js";
 import { formatTime, zoneName } from "./times.js";
 
 const PAUSE_MAX_MS = 30_000;
 
 export class Polling {
-  #request = new NewestRequest();
+  #running = null;
   #timer = null;
 
-  /** `pauseMs` lies between an answer and the next request; errors double it. `seenMs` is the last answer's time, or null. */
-  constructor({ path, pauseMs, note, zone, wantKey, onAnswer }) {
-    Object.assign(this, { path, pauseMs, note, zone, wantKey, onAnswer });
+  /** `ask(signal)` sends the requests. `pauseMs` lies between an answer and the next request; errors double it. `seenMs` is the last answer's time, or null. */
+  constructor({ ask, pauseMs, note, zone, wantKey, onAnswer }) {
+    Object.assign(this, { ask, pauseMs, note, zone, wantKey, onAnswer });
     this.errors = 0;
     this.seenMs = null;
   }
 
   /** Ask now, and from then on. */
   async start() {
-    clearTimeout(this.#timer);
+    this.stop();
+    const { signal } = (this.#running = new AbortController());
     try {
-      const answer = await this.#request.get(this.path);
+      const answer = await this.ask(signal);
+      signal.throwIfAborted(); // the answer may have been complete already
       this.errors = 0;
       this.seenMs = Date.now();
       showNote(this.note, null);
@@ -31,14 +33,14 @@ export class Polling {
       if (!(error instanceof ApiError)) throw error;
       this.errors += 1;
       showNote(this.note, `${error.message}${this.#age()}`);
-      if (error.wantsKey) this.wantKey();
+      if (this.errors === 1) this.wantKey(error);
     }
     this.#wait();
   }
 
   stop() {
     clearTimeout(this.#timer);
-    this.#request.end();
+    this.#running?.abort();
   }
 
   #wait() {

@@ -7,7 +7,7 @@ import { formatTime, zoneName } from "./times.js";
 
 const KNOWN = ["timestamp", "topic", "queue_id", "offset", "size", "state", "file_id", "node"];
 const TITLES = {
-  timestamp: "Time", topic: "Topic", queue_id: "Queue", offset: "Offset", size: "Size", state: "State",
+  topic: "Topic", queue_id: "Queue", offset: "Offset", size: "Size", state: "State",
   file_id: "File", node: "Node",
 };
 const NUMERIC = new Set(["queue_id", "offset", "size"]);
@@ -32,15 +32,18 @@ export function completenessBanner(answer, zone) {
   );
 }
 
-/** Return the table of entries; columns that an answer of another schema adds come last. */
-export function entriesTable(entries, zone) {
+/** Return the table of entries in their order, which `sort()` turns round; columns that an answer of another schema adds come last. */
+export function entriesTable(entries, zone, { isNewestFirst, sort }) {
   const others = new Set(entries.flatMap((entry) => Object.keys(entry)).filter((name) => !KNOWN.includes(name)));
   const isUsed = (name) => entries.some((entry) => entry[name] !== null && entry[name] !== undefined);
   const columns = [...KNOWN, ...others].filter(isUsed);
-  const head = columns.map((name) => element(
-    "th", { scope: "col", class: NUMERIC.has(name) ? "number" : null },
-    TITLES[name] ?? formatName(name), name === "timestamp" ? element("small", {}, ` ${zoneName(zone)}`) : null,
-  ));
+  const head = columns.map((name) => (name === "timestamp"
+    ? element(
+      "th", { scope: "col", "aria-sort": isNewestFirst ? "descending" : "ascending" },
+      element("button", { type: "button", id: "sort-time", class: "sort", on: { click: sort } }, `Time ${isNewestFirst ? "↓" : "↑"}`),
+      element("small", {}, ` ${zoneName(zone)}`),
+    )
+    : element("th", { scope: "col", class: NUMERIC.has(name) ? "number" : null }, TITLES[name] ?? formatName(name))));
   return element(
     "div", { class: "table-scroll panel", tabindex: "0", role: "region", "aria-labelledby": "answer-title" },
     element(

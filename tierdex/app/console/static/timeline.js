@@ -1,10 +1,11 @@
-// Files over the time of their entries: one row a file, its bar from its first to its last entry.
+// Files over time: one row a file, its bar from its first to its last entry, or over another span of it.
 //
 // Only the rows in sight are drawn, so that thousands of files stay light; rows shrink until they all
 // fit or are two pixels high. A zoom in time keeps only the files that reach into it, so that its rows
 // grow again. The list box keeps the chosen row for keyboards and screen readers.
 
 import { element, shape } from "./dom.js";
+import { watchDrag } from "./drag.js";
 import { formatCount, shortFileId } from "./format.js";
 import { timeTicks } from "./time_axis.js";
 import { formatTime } from "./times.js";
@@ -16,7 +17,6 @@ const ROW_MAX = 20;
 const MARGIN = 10;
 const DATE_MAX = 8.64e15;
 const TICK_WIDTH = 104;
-const DRAG_MIN = 5;
 
 export class Timeline {
   /** `onChoose(file)` is called with the file under the pointer or the keyboard's choice, or null. */
@@ -29,6 +29,7 @@ export class Timeline {
     this.files = []; // those that have a row
     this.chosen = -1;
     this.span = null; // what a drag zoomed to; null: the whole range
+    this.spanOf = spanOfEntries; // a file's bar: [first, last] in milliseconds, null for none
     this.height = element("div", { class: "chart-height", role: "presentation" });
     this.drawing = shape("svg", { class: "chart", role: "presentation" });
     this.scroller.replaceChildren(this.height, this.drawing);
@@ -42,6 +43,12 @@ export class Timeline {
   show(files) {
     this.all = files;
     this.draw();
+  }
+
+  /** Draw other spans of the files. */
+  showSpans(spanOf) {
+    this.spanOf = spanOf;
+    this.fit();
   }
 
   /** Choose a file by its id and bring it into sight; an unknown one chooses nothing. */
@@ -58,8 +65,8 @@ export class Timeline {
 
   draw() {
     const chosenId = this.files[this.chosen]?.file_id;
-    const [begin, end] = this.span ?? wholeSpan(this.all);
-    this.files = this.span ? this.all.filter((file) => reachesInto(file, begin, end)) : this.all;
+    const [begin, end] = this.span ?? wholeSpan(this.all.map(this.spanOf));
+    this.files = this.span ? this.all.filter((file) => reachesInto(this.spanOf(file), begin, end)) : this.all;
     this.chosen = this.files.findIndex((file) => file.file_id === chosenId);
     this.width = Math.max(this.scroller.clientWidth, LABEL_WIDTH + 120);
     const room = this.scroller.clientHeight || 480;
@@ -119,9 +126,10 @@ export class Timeline {
     if (this.row >= LABEL_ROW) {
       parts.push(shape("text", { x: MARGIN, y: y + this.row / 2 + 4, class: "row-label" }, clip(shortFileId(file.file_id))));
     }
-    if (hasSpan(file)) {
-      const left = Math.max(this.#x(file.min_time), this.labelWidth);
-      const right = Math.min(this.#x(file.max_time), this.width - MARGIN);
+    const span = this.spanOf(file);
+    if (span) {
+      const left = Math.max(this.#x(span[0]), this.labelWidth);
+      const right = Math.min(this.#x(span[1]), this.width - MARGIN);
       if (right >= this.labelWidth && left <= this.width - MARGIN) {
         const width = Math.max(right - left, 3);
         parts.push(shape("rect", {
@@ -139,9 +147,8 @@ export class Timeline {
   }
 
   #describe(file) {
-    const times = hasSpan(file)
-      ? `${formatTime(file.min_time, this.zone())} to ${formatTime(file.max_time, this.zone())}`
-      : "no entries";
+    const span = this.spanOf(file);
+    const times = span ? span.map((time) => formatTime(time, this.zone())).join(" to ") : "no entries";
     return `${shortFileId(file.file_id)}, ${file.state}, ${formatCount(file.item_count)} items, ${times}`;
   }
 
@@ -170,28 +177,23 @@ export class Timeline {
   }
 
   #watchPointer() {
-    let start = null;
-    const at = (event) => event.clientX - this.scroller.getBoundingClientRect().left;
-    this.scroller.addEventListener("pointerdown", (event) => {
-      if (event.button === 0 && at(event) > this.labelWidth) start = at(event);
+    watchDrag(this.scroller, {
+      from: () => this.labelWidth,
+      onMove: (from, to) => {
+        this.selection.setAttribute("x", from);
+        this.selection.setAttribute("width", to - from);
+      },
+      onEnd: (from, to) => {
+        const span = [this.#time(from), this.#time(to)];
+        if (span[1] - span[0] >= 1) this.span = span;
+        this.draw();
+      },
     });
     this.scroller.addEventListener("pointermove", (event) => {
-      if (start !== null && Math.abs(at(event) - start) > DRAG_MIN) {
-        this.selection.setAttribute("x", Math.min(start, at(event)));
-        this.selection.setAttribute("width", Math.abs(at(event) - start));
-        return;
-      }
+      if (event.buttons) return;
       const y = event.clientY - this.scroller.getBoundingClientRect().top + this.scroller.scrollTop;
       const index = Math.floor(y / this.row);
       if (index !== this.chosen && index < this.files.length) this.#chooseRow(index, false);
-    });
-    addEventListener("pointerup", (event) => {
-      if (start !== null && Math.abs(at(event) - start) > DRAG_MIN) {
-        const ends = [this.#time(start), this.#time(at(event))].sort((a, b) => a - b);
-        if (ends[1] - ends[0] >= 1) this.span = ends;
-        this.draw();
-      }
-      start = null;
     });
   }
 }
@@ -201,17 +203,26 @@ export function hasSpan(file) {
   return Boolean(file.item_count) && file.min_time !== null && file.max_time !== null;
 }
 
-function reachesInto(file, begin, end) {
-  return hasSpan(file) && Number(file.min_time) <= end && Number(file.max_time) >= begin;
+/** Return from a file's first to its last entry; null without entries. */
+export function spanOfEntries(file) {
+  return hasSpan(file) ? [file.min_time, file.max_time] : null;
 }
 
-function wholeSpan(files) {
+/** Return from a file's birth to its seal, or to now. */
+export function spanOfLife(file) {
+  return file.begin ? [file.begin, file.sealed_at ?? Date.now()] : null;
+}
+
+function reachesInto(span, begin, end) {
+  return span && Number(span[0]) <= end && Number(span[1]) >= begin;
+}
+
+function wholeSpan(spans) {
   let begin = Infinity;
   let end = -Infinity;
-  for (const file of files) {
-    if (!hasSpan(file)) continue;
-    begin = Math.min(begin, Math.max(Number(file.min_time), -DATE_MAX));
-    end = Math.max(end, Math.min(Number(file.max_time), DATE_MAX));
+  for (const [first, last] of spans.filter(Boolean)) {
+    begin = Math.min(begin, Math.max(Number(first), -DATE_MAX));
+    end = Math.max(end, Math.min(Number(last), DATE_MAX));
   }
   if (begin > end) return [0, 1];
   const air = Math.max((end - begin) * 0.01, 1);

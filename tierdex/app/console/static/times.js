@@ -1,10 +1,14 @@
-// Times in and out: int64 milliseconds since the epoch, as BigInt, in UTC or the browser's zone.
+// Times in and out: int64 milliseconds since the epoch, as BigInt, in UTC or the browser's zone. What the API
+// reads (tierdex/times.py) is read here, and wall-clock times of the zone.
 
 const INT64_MAX = 2n ** 63n - 1n;
 const DATE_MAX = 8_640_000_000_000_000n; // beyond it a Date cannot say the day
 const TIME =
   /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?)?\s*([Zz]|[+-]\d\d:\d\d)?$/;
-const HINT = "Write 2013-01-07, 2013-01-07 05:00:00.000, an RFC 3339 time, or epoch milliseconds.";
+const AGO = /^(?:now|-?(\d{1,9})(ms|s|m|h|d|w))$/;
+const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
+const SECONDS = [1_000_000_000n, 9_999_999_999n]; // as milliseconds all of them are in early 1970
+const HINT = "Write 7d or 2h (before now), 2013-01-07, 2013-01-07 05:00, an RFC 3339 time, or epoch milliseconds.";
 
 /**
  * Return the milliseconds of what a user typed, null for nothing. Throws an Error that says what to do.
@@ -15,7 +19,8 @@ const HINT = "Write 2013-01-07, 2013-01-07 05:00:00.000, an RFC 3339 time, or ep
 export function parseTime(text, { zone = "utc", isEnd = false } = {}) {
   const trimmed = text.trim();
   if (trimmed === "") return null;
-  if (/^-?\d+$/.test(trimmed)) return checkedInt64(BigInt(trimmed));
+  if (/^-?\d+$/.test(trimmed)) return checkedMilliseconds(BigInt(trimmed));
+  if (isBeforeNow(trimmed)) return BigInt(Date.now()) - millisecondsAgo(trimmed);
   const match = TIME.exec(trimmed);
   if (!match) throw new Error(`“${trimmed}” is not a time. ${HINT}`);
   const [year, month, day] = match.slice(1, 4).map(Number);
@@ -31,6 +36,11 @@ export function parseTime(text, { zone = "utc", isEnd = false } = {}) {
     throw new Error(`“${trimmed}” is not in the calendar. ${HINT}`);
   }
   return BigInt(plain - offsetMinutes(match[8], zone, back) * 60_000);
+}
+
+/** Say whether a time counts back from now, so that it means another moment tomorrow. */
+export function isBeforeNow(text) {
+  return AGO.test(text);
 }
 
 /** "2013-01-07 05:00:00.000" in the zone; a time that no calendar holds stays milliseconds. */
@@ -66,7 +76,13 @@ function offsetMinutes(written, zone, plain) {
   return -local.getTimezoneOffset();
 }
 
-function checkedInt64(value) {
+function millisecondsAgo(text) {
+  const [, count, unit] = AGO.exec(text);
+  return unit ? BigInt(count) * BigInt(UNITS[unit]) : 0n;
+}
+
+function checkedMilliseconds(value) {
   if (value > INT64_MAX || value < -INT64_MAX - 1n) throw new Error(`${value} does not fit in 64 bits.`);
+  if (value >= SECONDS[0] && value <= SECONDS[1]) throw new Error(`${value} looks like seconds: times are milliseconds (${value}000).`);
   return value;
 }
