@@ -150,7 +150,10 @@ def fake_app(
 
     @app.get("/v1/access")
     def access(authorization: str | None = Header(None)) -> Any:
-        told = {"scope": app.state.scope, "key_id": "5eed", "log": False, "messages": False}
+        told = {
+            "kind": "key", "name": "5eed", "rights": [app.state.scope], "log": False, "messages": False,
+            "admin": app.state.scope == "admin",
+        }  # fmt: skip
         return refused(authorization) or told
 
     @app.get("/v1/topics")

@@ -89,9 +89,7 @@ def test_key_that_the_service_asks_for_is_sent_and_ends_with_the_tab(
     # a key of the scope read sees no empty pages of operators
     expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Lookup", "Journey"])
     page.goto(page.url.split("#")[0] + "#files")
-    expect(page.locator("#refused")).to_contain_text(
-        "needs a key of the scope admin; yours has the scope read"
-    )
+    expect(page.locator("#refused")).to_contain_text("needs the right admin; yours: read")
     expect(page.get_by_role("heading", name="Files")).to_be_hidden()
     app.state.scope = "admin"
     page.get_by_role("button", name="Use another key").click()

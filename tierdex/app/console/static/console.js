@@ -45,8 +45,8 @@ function open() {
 /** Say why a view is not to be opened with this key; null when it is. */
 function refusalOf(view) {
   if (access?.wantsKey) return "This service asks for an API key.";
-  if (!ADMIN_VIEWS.includes(view) || !access || access.scope === "admin") return null;
-  return `This page needs a key of the scope admin; yours has the scope ${access.scope}.`;
+  if (!ADMIN_VIEWS.includes(view) || !access || access.admin) return null;
+  return `This page needs the right admin; yours: ${access.rights.join(", ")}.`;
 }
 
 /** Learn what the key allows, or take what is told; then open the view anew. */
@@ -58,7 +58,7 @@ async function learnAccess(told = null) {
     access = error.status === 401 ? { wantsKey: true } : null; // views tell of all else
     wantKey(error);
   }
-  byId("key-button").textContent = access?.key_id ? `Key ${access.key_id} · ${access.scope}` : "API key";
+  byId("key-button").textContent = access?.name ? `Key ${access.name} · ${access.rights.join(", ")}` : "API key";
   open();
 }
 
