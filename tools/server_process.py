@@ -38,6 +38,11 @@ class ServerProcess:
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def process(self) -> ServerProcess:
+        """Itself: servers that are more than one process have it, too."""
+        return self
+
     def start(self) -> None:
         """Start it and wait until it takes connections. Raises RuntimeError with the end of its output."""
         with self._output.open("ab") as output:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.servers.kafka import running_kafka
 from tests.servers.nats import running_nats
+from tests.servers.rabbitmq import running_rabbitmq
 from tests.servers.redis import running_redis
 
 
@@ -27,4 +28,11 @@ def redis(tmp_path_factory):
 def nats(tmp_path_factory):
     """A NATS server (`tests.servers.nats.NatsServer`)."""
     with running_nats(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory):
+    """A RabbitMQ server (`tests.servers.rabbitmq.RabbitServer`)."""
+    with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as server:
         yield server

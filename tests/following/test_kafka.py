@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import logging
-import signal
-import subprocess
-import sys
 import threading
 
 import pytest
 
-import tierdex
 from tests.following.test_follower import offsets, opened
 from tests.following.worlds import KafkaWorld, Sent, make_records
 from tests.patience import PATIENCE_S
@@ -199,31 +195,3 @@ def test_options_that_librdkafka_does_not_know_are_refused(index, kafka):
 class KafkaAddress:
     def __init__(self, address):
         self.address = address
-
-
-@pytest.mark.heavy
-def test_broker_and_follower_are_killed_and_nothing_is_lost_or_doubled(kafka, tmp_path):
-    """kill -9 of both, in turns, while messages are produced."""
-    kafka.need_real()
-    topic, data, sent = KafkaWorld(kafka, "t-killed"), tmp_path / "data", 0
-    command = [
-        sys.executable, "-m", "tierdex.app.cli", "follow", topic.address, "-k", "key", "--data",
-        str(data), "--set", "slot_count=4096", "--set", "item_capacity=3000", "--set", "node=here",
-    ]  # fmt: skip
-    for turn in range(3):
-        follower = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        for burst in range(4):
-            topic.append(burst % 2, make_records(500, sent))
-            sent += 500
-            if turn == 1 and burst == 1:
-                kafka.process.kill()
-                clock.wait(Bell(), 0.5)
-                kafka.process.start()
-            clock.wait(Bell(), 0.3)
-        assert follower.poll() is None
-        follower.send_signal(signal.SIGKILL)
-        follower.wait()
-    subprocess.run([*command, "--once"], check=True, capture_output=True, timeout=PATIENCE_S)
-    with tierdex.Index.open(data, read_only=True) as index:
-        found = [len(offsets(index, f"k{number}", topic.name)) for number in range(sent)]
-    assert found == [1] * sent

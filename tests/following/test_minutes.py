@@ -19,6 +19,10 @@ _NEEDS = re.compile(
 WRITTEN = {
     "kafka": [("127.0.0.1:9092", "{host}:{port}")],
     "nats": [("127.0.0.1:4222", "{host}:{port}")],
+    "rabbitmq": [
+        ("127.0.0.1:5552", "{host}:{port}"),
+        ('"127.0.0.1", 5552', '"{host}", {port}'),
+    ],
     "redis": [("127.0.0.1:6379", "{host}:{port}"), ('"127.0.0.1", 6379', '"{host}", {port}')],
 }
 MINUTES = {

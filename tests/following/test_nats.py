@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from tests.following.test_follower import offsets, opened
 from tests.following.worlds import JetStreamWorld, Sent, make_records
-from tests.patience import PATIENCE_S
-from tests.servers.nats import NatsServer
-from tierdex.clock import Bell, SystemClock
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.follow import follow
-
-clock = SystemClock()
 
 
 @pytest.fixture
@@ -43,37 +36,6 @@ def test_what_is_not_there_says_so(index, nats):
         run_once(index, f"nats://tina:hunter-2@{nats.address}/nothing")
     with pytest.raises(InvalidRequestError, match="HOST:PORT/STREAM"):
         run_once(index, "nats://host")
-
-
-@pytest.mark.heavy
-def test_server_that_is_killed_while_it_is_followed_is_read_on(index, nats, tmp_path):
-    server = NatsServer(tmp_path / "own")
-    server.start()
-    world = JetStreamWorld(server, "killed")
-    world.append(0, make_records(10))
-    follower = follow(index, world.address, keys=["key"])
-    thread = threading.Thread(target=follower.run)
-    thread.start()
-    try:
-        await_that(lambda: follower.status.messages == 10)
-        server.kill()
-        await_that(lambda: follower.status.trouble is not None)
-        server.start()
-        world.append(0, make_records(10, 10))
-        await_that(lambda: follower.status.messages >= 20)
-    finally:
-        follower.stop()
-        thread.join()
-        server.kill()
-    assert follower.status.messages == 20
-    assert offsets(index, "killed.k19", "killed") == [(0, 20)]
-
-
-def await_that(holds):
-    give_up = clock.monotonic() + PATIENCE_S
-    while not holds():
-        assert clock.monotonic() < give_up
-        clock.wait(Bell(), 0.02)
 
 
 def test_once_ends_at_a_stream_whose_last_messages_were_deleted(index, nats):

@@ -193,12 +193,42 @@ class JetStreamWorld:
         pass
 
 
+class RabbitWorld:
+    """Two streams of the session's server. Its retention drops segments: see test_rabbitmq.py."""
+
+    server = "rabbitmq"
+    loses = False
+    widens = False
+    partitions = (0, 1)
+
+    def __init__(self, server, name):
+        self._server = server
+        self._names = [f"{name}-a", f"{name}-b"]
+        self._counts = [0, 0]
+        self.address = f"rabbitmq://{server.address}/{name}-a,{name}-b"
+        for stream in self._names:
+            server.make_stream(stream)
+
+    def append(self, partition, records):
+        self._server.publish(self._names[partition], records)
+        first = self._counts[partition]
+        self._counts[partition] += len(records)
+        return list(range(first, self._counts[partition]))
+
+    def source(self):
+        return open_source(self.address)
+
+    def close(self):
+        pass
+
+
 WORLDS = {
     "memory": MemoryWorld,
     "folder": FolderWorld,
     "kafka": KafkaWorld,
     "redis": RedisWorld,
     "nats": JetStreamWorld,
+    "rabbitmq": RabbitWorld,
 }
 
 

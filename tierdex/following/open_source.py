@@ -22,6 +22,8 @@ KINDS: Final = {
     "folder": ("folder", "FolderSource", None),
     "kafka": ("kafka", "KafkaSource", "kafka"),
     "nats": ("jetstream", "JetStreamSource", "nats"),
+    "rabbitmq": ("rabbitmq_stream", "RabbitStreamSource", "rabbitmq"),
+    "rabbitmqs": ("rabbitmq_stream", "RabbitStreamSource", "rabbitmq"),
     "redis": ("redis_stream", "RedisSource", "redis"),
     "rediss": ("redis_stream", "RedisSource", "redis"),
 }

@@ -44,7 +44,7 @@ def follow(
     source: Annotated[
         str,
         typer.Argument(
-            help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats://HOST:PORT/STREAM."
+            help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats:// or rabbitmq://HOST:PORT/STREAM."
         ),
     ],
     key: Annotated[
