@@ -11,13 +11,14 @@ Depends on errors only.
 from __future__ import annotations
 
 import errno
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from tierdex.errors import BacklogFullError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,6 +31,10 @@ _ADVICE: Final = {
     errno.ENOMEM: "memory or mappings are short: free memory, or raise `vm.max_map_count`",
     errno.EACCES: "give the process the right to it",
     errno.EPERM: "give the process the right to it",
+    errno.ENOENT: "make it, or name another one",
+    errno.EEXIST: "it is no folder: name another one",
+    errno.ENOTDIR: "it is no folder: name another one",
+    errno.EISDIR: "it is a folder: name a file",
     errno.EROFS: "the file system is mounted read-only: mount it for writing",
 }
 
@@ -42,6 +47,16 @@ def disk_error(error: OSError) -> UnavailableError:
         )
     advice = _ADVICE.get(error.errno or 0, "look after the disk (see the kernel's log), try again")
     return UnavailableError(f"{error}; {advice}", retry_after_s=RETRY_AFTER_S)
+
+
+@contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Let a failed system call name a path, where it does not: writes to open files name none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(place)
+        raise
 
 
 def raise_typed(error: BaseException | None) -> None:

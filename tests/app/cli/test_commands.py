@@ -11,12 +11,15 @@ from pathlib import Path
 
 import orjson
 import pytest
+import typer
 
 from tests.app.cli.conftest import SMALL
 from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.rocketmq.rocketmq_files import make_vector
-from tierdex.app.cli.commands import COMMANDS
+from tierdex.app.cli.commands import COMMANDS, make_cli
 from tierdex.app.cli.cost import Prices, Requests, Stored, counted_requests, monthly_bill
+from tierdex.app.cli.options import Form
+from tierdex.app.cli.output import write_fields
 from tierdex.app.keys import KeyFile
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
@@ -24,6 +27,7 @@ from tierdex.ids import SystemIds
 from tierdex.index_service.index import Index
 from tierdex.settings import Settings
 
+WITHOUT_OUTPUT = {"serve", "demo", "keys create", "keys remove", "keys digest", "nodes retire"}
 LOCAL = f"node:{Settings().node}"
 ONE = ("-t", "orders", "-k", "ORDER-1", "-i", "M-1", "--offset", "4096", "--size", "512",
        "--timestamp", "2023-11-14T22:13:20Z")  # fmt: skip
@@ -161,8 +165,14 @@ def test_inspect_and_verify_tell_a_sound_file_from_a_damaged_one(run, put, tmp_p
     put(*ONE)
     run("compact", "--roll", *SMALL)
     (published,) = (tmp_path / "data" / "store").rglob("files/*")
-    assert orjson.loads(run("inspect", str(published), "-o", "json").stdout)
-    assert run("inspect", str(published)).stdout
+    shown = orjson.loads(run("inspect", str(published), "-o", "json").stdout)
+    assert shown["min_time"] == 1_700_000_000_000
+    for tell in (
+        ("inspect", str(published)),
+        ("files",),
+        ("expire", "--before", "now", "--dry-run", *SMALL),
+    ):
+        assert "2023-11-14T22:13:20.000Z" in run(*tell).stdout
     for place in (str(published), "data", "data/store"):
         *nodes, finding = orjson.loads(run("verify", place, "-o", "json").stdout)["files"]
         assert [node["file_id"] for node in nodes] == ([] if place == str(published) else [LOCAL])
@@ -174,7 +184,44 @@ def test_inspect_and_verify_tell_a_sound_file_from_a_damaged_one(run, put, tmp_p
         *_, finding = orjson.loads(run("verify", place, "-o", "json", code=1).stdout)["files"]
         assert finding["problems"]
     run("verify", "nowhere", code=1)
-    run("inspect", "nowhere", code=1)
+    assert "nowhere" in run("inspect", "nowhere", code=1).stderr
+
+
+def test_failed_system_call_names_its_path_and_what_to_do(run, tmp_path, monkeypatch):
+    (tmp_path / "o.csv").write_text("id\nA\n")
+    said = run("put", *ONE, "--data", "o.csv/data", *SMALL, code=1).stderr
+    assert f"{tmp_path}/o.csv" in said
+    assert "name another one" in said
+    said = run("put", "--lines", "none.jsonl", *SMALL, code=1).stderr
+    assert "none.jsonl" in said
+    assert "name another one" in said
+    for form in Form:
+        full = open("/dev/full", "w")  # noqa: SIM115 - closing it fails as well
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", full)
+            with pytest.raises(OSError, match="the standard output"):
+                write_fields(form, {"a": 1})
+        with pytest.raises(OSError, match="No space left"):
+            full.close()
+
+
+def test_every_command_that_prints_results_prints_them_in_every_form():
+    cli = typer.main.get_command(make_cli())
+    without = {
+        " ".join(names)
+        for names, command in _commands(cli, ())
+        if not any(option.name == "output" for option in command.params)
+    }
+    # They serve, change one thing without a result, or print one word for a program to read.
+    assert without == WITHOUT_OUTPUT
+
+
+def _commands(group, names):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*names, name))
+        else:
+            yield (*names, name), command
 
 
 @pytest.mark.parametrize("state", ["unsealed", "sealed", "grouped"])
@@ -378,7 +425,7 @@ def test_merge_makes_a_run_that_answers_like_its_files(run, put):
 
 
 def test_bench_measures(run):
-    rows = orjson.loads(run("bench", "--entries", "2000", "-o", "json").stdout)
+    rows = orjson.loads(run("bench", "--entries", "2000", "-o", "json").stdout)["measured"]
     assert [row["what"] for row in rows] == ["put_batch", "query_batch", "query"]
     run("bench", "--entries", "1", code=2)
 

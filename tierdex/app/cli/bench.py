@@ -38,7 +38,7 @@ def bench(
         raise InvalidRequestError(f"at least {_LOOKUPS}", field="--entries")
     with tempfile.TemporaryDirectory(dir=folder) as data:
         rows = _measure(Path(data), entries)
-    write_rows(output, rows, ("what", "count", "seconds", "per_second"))
+    write_rows(output, rows, ("what", "count", "seconds", "per_second"), whole={"measured": rows})
 
 
 def _measure(data: Path, entries: int) -> list[dict[str, Any]]:

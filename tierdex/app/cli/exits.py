@@ -1,6 +1,6 @@
 """How a command ends: its exit code, and its error as one line on stderr.
 
-Depends on typer, errors.
+Depends on typer, disk_errors and errors.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import typer
 
+from tierdex.disk_errors import disk_error
 from tierdex.errors import (
     FolderInUseError,
     IncompleteAnswerError,
@@ -59,7 +60,12 @@ def reporting(command: Callable[P, T], *, is_brief: bool = False) -> Callable[P,
         except IncompleteAnswerError as error:
             say(f"error: {error}")
             raise typer.Exit(Exit.INCOMPLETE) from None
-        except (TierdexError, OSError) as error:
+        except BrokenPipeError:
+            raise  # see main
+        except OSError as error:
+            say(f"error: {disk_error(error)}")
+            raise typer.Exit(Exit.ERROR) from None
+        except TierdexError as error:
             say(f"error: {error}")
             if isinstance(error, FolderInUseError):
                 say(

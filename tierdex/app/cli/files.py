@@ -1,6 +1,6 @@
 """`tierdex files`: files of index and message log, and their states.
 
-Depends on documents, times and the other modules of this folder.
+Depends on documents and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.cli.stored_logs import stored_logs
 from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
-from tierdex.times import format_time
-
-_TIMES = ("begin", "min_time", "max_time")
 
 
 def files(
@@ -48,10 +45,6 @@ def files(
             rows += [log_file_document(file) for file in log.files()]
     elif target.store is not None:
         rows += [file_document(file) for file in stored_logs(target)]
-    if output is Form.TABLE:
-        for row in rows:
-            for name in _TIMES:
-                row[name] = None if row[name] is None else format_time(row[name])
     write_rows(output, rows, FILE_FIELDS, whole={"files": rows})
     if tell_unread(nodes):
         raise typer.Exit(Exit.INCOMPLETE)

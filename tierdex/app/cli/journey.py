@@ -117,7 +117,7 @@ def _write(form: Form, found: Journey, *, with_messages: bool) -> None:
     if not rows:
         say("not found" if found.complete else "nothing in what could be asked")
         return
-    write_rows(form, rows, columns)
+    write_rows(form, rows, columns, whole=document)
     assert found.duration_ms is not None
     say(f"{len(rows)} entries in {format_duration(found.duration_ms)}, {found.topics} topics asked")
     if with_messages:

@@ -1,6 +1,6 @@
 """`tierdex keys`: make, list and remove API keys.
 
-Depends on app.audit, app.keys, app.rights, times and the other modules of this folder.
+Depends on app.audit, app.keys, app.rights and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tierdex.app.rights import parse_grant
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
-from tierdex.times import format_time
 
 KeysPath = Annotated[
     Path | None,
@@ -77,7 +76,7 @@ def list_keys(
         {
             "id": row.id,
             "scope": str(row.rights),
-            "created": format_time(row.created_ms),
+            "created": row.created_ms,
             "name": row.name,
             "rate_limit": row.rate_limit,
         }

@@ -1,6 +1,6 @@
 """`tierdex load FILE...`: CSV, JSON lines or Parquet into the index.
 
-Depends on app.load and the other modules of this folder.
+Depends on app.load, disk_errors and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_writing, pa
 from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_fields
 from tierdex.app.cli.progress_bar import progress_bar
+from tierdex.disk_errors import naming
 from tierdex.value_rules import check_durability
 
 if TYPE_CHECKING:
@@ -130,14 +131,18 @@ class _BadRows:
         self._file: Any = None
 
     def write(self, bad: BadRow) -> None:
-        if self._file is None:
-            self._file = self.path.open("ab")
         row = bad.row.decode(errors="backslashreplace")
-        self._file.write(orjson.dumps({"place": bad.place, "error": bad.error, "row": row}) + b"\n")
+        with naming(self.path):
+            if self._file is None:
+                self._file = self.path.open("ab")
+            self._file.write(
+                orjson.dumps({"place": bad.place, "error": bad.error, "row": row}) + b"\n"
+            )
 
     def close(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with naming(self.path):
+                self._file.close()
 
 
 def _title(files: list[str]) -> str:

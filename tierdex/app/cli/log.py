@@ -218,7 +218,7 @@ def _write(
         if rows:
             for row in rows:
                 row["time"] = format_time(row["timestamp"])
-            write_rows(form, rows, columns)
+            write_rows(form, rows, columns, whole=whole)
         return
     write_rows(form, rows, CSV_COLUMNS if form is Form.CSV else COLUMNS, whole=whole)
 
@@ -394,7 +394,4 @@ def timers(
     """List the hours in which messages with a `deliver_at` are to be delivered, and how many each."""
     with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         rows: list[dict[str, Any]] = [hour._asdict() for hour in log.timers()]
-    if output is Form.TABLE:
-        for row in rows:
-            row["begin"] = format_time(row["begin"])
     write_rows(output, rows, ("begin", "message_count"), whole={"hours": rows})

@@ -58,7 +58,7 @@ def bench(
 
         with tempfile.TemporaryDirectory(dir=folder) as data:
             rows = run_load(load, Load(Path(data), scale, store, parse_settings(setting)))
-        write_rows(output, rows, _LOAD_COLUMNS)
+        write_rows(output, rows, _LOAD_COLUMNS, whole={"measured": rows})
         return
     if messages < _BATCH or size < 1 or queues < 1:
         raise InvalidRequestError(
@@ -66,7 +66,7 @@ def bench(
         )
     with tempfile.TemporaryDirectory(dir=folder) as data:
         rows = _measure(Path(data), messages, size, queues)
-    write_rows(output, rows, ("what", "count", "seconds", "per_second"))
+    write_rows(output, rows, ("what", "count", "seconds", "per_second"), whole={"measured": rows})
 
 
 def _measure(data: Path, messages: int, size: int, queues: int) -> list[dict[str, Any]]:

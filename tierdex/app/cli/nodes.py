@@ -1,6 +1,6 @@
 """`tierdex nodes`: the nodes of a store, how far each has published; `tierdex nodes retire NAME`.
 
-Depends on times, index_service.retiring and the other modules of this folder.
+Depends on index_service.retiring and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from tierdex.app.cli.exits import Exit, reporting, say, tell_unread
 from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
-from tierdex.times import format_time
 
 COLUMNS = (
     "node", "standing", "published_through", "lag_s", "skew_s", "holds_unpublished", "files",
@@ -51,10 +50,6 @@ def nodes(
         found = index.nodes()
         skew_s = index.clock_skew()
     rows = [node._asdict() for node in found if node.node]
-    if output is Form.TABLE:
-        for row in rows:
-            through = row["published_through"]
-            row["published_through"] = None if through is None else format_time(through)
     write_rows(output, rows, COLUMNS, whole={"nodes": rows})
     if skew_s is not None and abs(skew_s) >= _SKEW_TOLD_S:
         behind = "ahead of" if skew_s > 0 else "behind"

@@ -141,7 +141,7 @@ def _write(output: Form, steps: list[Step]) -> None:
         }
         for step in steps
     ]
-    write_rows(output, rows, COLUMNS)
+    write_rows(output, rows, COLUMNS, whole={"steps": rows})
     for row in rows:
         if row["detail"]:
             say(f"{row['verb']} {row['outcome']}: {row['detail']}")

@@ -115,7 +115,7 @@ def lookup(
             found.write.format(_format_of(out, None)).option("header", "true").save(_absolute(out))
         report = last_scan()
     if rows is not None:
-        write_rows(output, rows, columns)
+        write_rows(output, rows, columns, whole={"entries": rows})
     else:
         write_fields(output, {"entries": 0 if report is None else report.entries, "out": out})
     if report is not None and report.missing:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from tierdex.app.load.loader import Loader, PutPort, Watch
 from tierdex.app.load.plan import LoadOptions
+from tierdex.disk_errors import naming
 from tierdex.errors import NotFoundError
 from tierdex.filesystem import LocalFileSystem
 
@@ -96,7 +97,8 @@ def load_demo(
         "entries": report.entries,
     }
     unfinished = folder / f"{REPORT_NAME}.new"
-    unfinished.write_text(json.dumps(counts))
+    with naming(unfinished):
+        unfinished.write_text(json.dumps(counts))
     filesystem.rename(unfinished, report_path)
     return DemoReport(**counts, csv_path=csv_path, reused=False)
 
@@ -109,7 +111,11 @@ def unpack_demo(folder: Path, filesystem: FileSystem) -> Path:
         size = archive.getinfo(CSV_NAME).file_size
         if not filesystem.exists(target) or filesystem.file_size(target) != size:
             unfinished = folder / f"{CSV_NAME}.new"
-            with archive.open(CSV_NAME) as packed, unfinished.open("wb") as unpacked:
+            with (
+                naming(unfinished),
+                archive.open(CSV_NAME) as packed,
+                unfinished.open("wb") as unpacked,
+            ):
                 shutil.copyfileobj(packed, unpacked)
             filesystem.rename(unfinished, target)  # a partly unpacked file never has this name
     return target.absolute()
