@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
 
 FILE_NAME = "keys.json"
-_PREFIX = "tdx"
+KEY_PREFIX = "tdx_"
 _RELOAD_INTERVAL_S = 1.0
 _PATIENCE_S = 10.0  # a change takes milliseconds
 _PAUSE_S = 0.02
@@ -144,7 +144,7 @@ class KeyFile:
         """
         rights = Rights(each if isinstance(each, Grant) else Grant(each) for each in granted)
         key_id = self._ids.uuid().hex()[:8]
-        key = f"{_PREFIX}_{key_id}_{self._ids.token(32)}"
+        key = f"{KEY_PREFIX}{key_id}_{self._ids.token(32)}"
         row = StoredKey(key_id, rights, _hash(key), self._clock.now_ms(), name, rate_limit)
         with self._changing():
             self._write({**self._rows, key_id: row})

@@ -12,7 +12,7 @@
 The caller of `create_app` opens and closes index, log and `messages`. Nothing in a request names a path,
 a URL or a bucket.
 
-Depends on fastapi, app.audit, app.console, routes, logs and the other modules of this folder.
+Depends on fastapi, app.audit, app.console, app.tokens, routes, logs and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from tierdex.app.http.server_settings import load_server_settings
 from tierdex.app.http.service import Service, record_of
 from tierdex.app.http.validation import invalid_request
 from tierdex.app.logs import make_logger
+from tierdex.app.tokens import Tokens
 from tierdex.clock import SystemClock
 from tierdex.errors import TierdexError
 from tierdex.ids import SystemIds
@@ -102,6 +103,7 @@ def create_app(
         messages=messages,
         arrivals=None if log is None else Arrivals(log, settings.max_waits),
         rate_limits=RateLimits(clock, rate=settings.rate_limit, burst=settings.rate_burst),
+        tokens=None if settings.jwt_jwks is None else Tokens(settings, clock, logger),
         audit=None if secret is None else AuditTrail(logger, secret.get_secret_value()),
     )
 

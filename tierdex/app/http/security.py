@@ -7,7 +7,7 @@ concerns; one that says nothing needs the scope for every topic, so that a forgo
 * `in_route=True`: the route names the topics to `RequestRecord.need` (of a body), or leaves out what the
   caller may not read (of a list). tests/security/test_topic_rights.py walks all of them.
 
-Depends on fastapi, pydantic, parameters, service, errors, app.audit and app.rights.
+Depends on fastapi, pydantic, parameters, service, errors, app.audit, app.keys and app.rights.
 """
 
 # No postponed annotations here: older FastAPI cannot resolve those of an object that is called.
@@ -23,6 +23,7 @@ from starlette.requests import Request
 from tierdex.app.audit import AuditNotes
 from tierdex.app.http.parameters import refuse_other_parameters
 from tierdex.app.http.service import RequestRecord, Service, header_of, record_of
+from tierdex.app.keys import KEY_PREFIX
 from tierdex.app.rights import Caller, Scope
 from tierdex.errors import AuthenticationError, PermissionDeniedError
 
@@ -55,7 +56,7 @@ class RequireScope(SecurityBase):
         """
         record = record_of(request)
         service = record.service
-        record.caller = _identified(service, header_of(request.scope, b"authorization"))
+        record.caller = await _identified(service, header_of(request.scope, b"authorization"))
         if service.audit is not None:
             record.notes = AuditNotes()
         if service.rate_limits is not None:
@@ -70,16 +71,19 @@ class RequireScope(SecurityBase):
             record.need(self.scope, (asked.get("topic") or None,))
 
 
-def _identified(service: Service, header: str | None) -> Caller:
+async def _identified(service: Service, header: str | None) -> Caller:
     """Return the caller. Raises AuthenticationError."""
     if header is None:
         if service.anonymous_scope is Scope.NONE:
             raise AuthenticationError(_NO_KEY)
         return service.anonymous
-    kind, _, key = header.partition(" ")
-    if kind.lower() != "bearer" or service.keys is None:
+    kind, _, given = header.partition(" ")
+    key = given.strip()
+    if kind.lower() != "bearer" or (service.keys is None and service.tokens is None):
         raise AuthenticationError(f"no such key: {_NO_KEY}")
-    row = service.keys.identify(key.strip())
+    if service.keys is None or (service.tokens is not None and not key.startswith(KEY_PREFIX)):
+        return await service.caller_of_token(key)
+    row = service.keys.identify(key)
     return Caller("key", row.id, row.rights, row.rate_limit)
 
 

@@ -49,7 +49,7 @@ _TICKS_A_CERTIFICATE_LOOK = 600  # uvicorn ticks ten times a second
 
 def check_exposure(settings: ServerSettings, keys: KeyFile | None) -> None:
     """Refuse to listen beyond this machine without keys. Raises InvalidRequestError."""
-    has_keys = keys is not None and keys.had_keys
+    has_keys = (keys is not None and keys.had_keys) or settings.jwt_jwks is not None
     if is_loopback(settings.host) or has_keys or settings.allow_anonymous is not None:
         return
     raise InvalidRequestError(

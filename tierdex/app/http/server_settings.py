@@ -17,6 +17,10 @@ from pydantic import Field, SecretStr, model_validator
 from tierdex.settings import MIB, EnvironmentSettings, load
 
 ScopeName = Literal["read", "message", "write", "admin"]
+# With public keys only: a secret that the issuer shares with us would let us, and who reads ours, sign.
+JwtAlgorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"
+]
 
 
 class ServerSettings(EnvironmentSettings):
@@ -29,6 +33,28 @@ class ServerSettings(EnvironmentSettings):
         description="file of the certificate and its chain (PEM): the service speaks HTTPS only",
     )
     tls_key: Path | None = Field(None, description="file of the certificate's private key (PEM)")
+    jwt_jwks: str | None = Field(
+        None,
+        description="public keys (JWKS) of the issuer whose tokens are taken beside keys: an `https://` or "
+        "`file://` URL; needs `tierdex[jwt]`",
+        pattern=r"^(https://|file:///|http://(127\.0\.0\.1|localhost)[:/])",
+    )
+    jwt_issuer: str | None = Field(None, min_length=1, description="`iss` of the tokens")
+    jwt_audience: str | None = Field(
+        None, min_length=1, description="what `aud` of a token must be or hold"
+    )
+    jwt_algorithms: list[JwtAlgorithm] = Field(
+        ["RS256", "ES256"], min_length=1, description="of their signatures"
+    )
+    jwt_claim: str = Field(
+        "scope",
+        description="claim with the rights: values like `tierdex:read:orders.*`, or names of `jwt_grants`; "
+        "`a.b` is `b` in `a`",
+    )
+    jwt_grants: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description='grants of a value of the claim: `{"support": ["message:orders.*"]}`',
+    )
     allow_anonymous: ScopeName | None = Field(
         None, description="scope of a caller without a key; none: keys decide, or loopback only"
     )
@@ -105,6 +131,12 @@ class ServerSettings(EnvironmentSettings):
     def _tls_needs_both(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key are given together")
+        return self
+
+    @model_validator(mode="after")
+    def _tokens_name_issuer_and_audience(self) -> Self:
+        if self.jwt_jwks is not None and None in (self.jwt_issuer, self.jwt_audience):
+            raise ValueError("jwt_jwks needs jwt_issuer and jwt_audience")
         return self
 
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from tierdex.app.audit import AuditNotes, names_of
 from tierdex.app.documents import json_default
 from tierdex.app.rights import NOBODY, Caller, Grant, Rights, Scope
-from tierdex.errors import NotFoundError, PermissionDeniedError
+from tierdex.errors import AuthenticationError, NotFoundError, PermissionDeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.keys import KeyFile
     from tierdex.app.logs import JsonLogger
+    from tierdex.app.tokens import Tokens
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
     from tierdex.index_service.health import NotReady
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 _QUICK_THREADS = 40
 _SLOW_THREADS = 16
+_ISSUER_THREADS = (
+    8  # that a dead issuer of tokens can keep waiting: callers with keys have the others
+)
 
 
 @dataclass(slots=True)
@@ -61,10 +65,12 @@ class Service:
     arrivals: Arrivals | None = None  # of the log: there is one with it
     rate_limits: RateLimits | None = None
     audit: AuditTrail | None = None
+    tokens: Tokens | None = None
     # Calls that may wait long for the store have threads of their own, so that they never delay a
     # lookup or a put.
     quick: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_QUICK_THREADS))
     slow: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SLOW_THREADS))
+    issuer: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_ISSUER_THREADS))
 
     @property
     def anonymous_scope(self) -> Scope:
@@ -82,8 +88,8 @@ class Service:
 
     @property
     def has_keys(self) -> bool:
-        """Whether callers need keys: true from the first key on, until the service restarts."""
-        return self.keys is not None and self.keys.had_keys
+        """Whether callers need keys, or tokens: true from the first key on, until the service restarts."""
+        return self.tokens is not None or (self.keys is not None and self.keys.had_keys)
 
     @property
     def index(self) -> Index:
@@ -120,6 +126,14 @@ class Service:
         if self.messages is None:
             raise NotFoundError("this service shows no messages")
         return self.messages
+
+    async def caller_of_token(self, token: str) -> Caller:
+        """Return who calls with a token. Raises AuthenticationError, UnavailableError."""
+        if self.tokens is None:
+            raise AuthenticationError("no such key: send `Authorization: Bearer <key>`")
+        return await anyio.to_thread.run_sync(
+            self.tokens.caller_of, token, limiter=self.issuer, abandon_on_cancel=True
+        )
 
     async def in_thread(self, call: Callable[..., Any], *arguments: Any, slow: bool = False) -> Any:
         """Run a call of the index off the event loop.
