@@ -8,6 +8,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.indexfile.chained.kernels.chain_walk import CHAIN_ITEMS
 from tierdex.indexfile.layout import KIND_MESSAGE_ID
 from tierdex.indexfile.row_bounds import RowBounds
+from tierdex.indexfile.schema import Schema, SchemaField
 
 
 def walk(file, chunk_items=65_536):
@@ -44,6 +45,19 @@ def test_chain_of_exactly_the_short_limit_and_one_more_are_walked(tmp_path):
         file = make_file(tmp_path / str(length), slot_count=1)
         file.append([make_part([f"k{number}" for number in range(length)])])
         assert len(walk(file)) == length
+
+
+def test_padding_of_a_row_is_walked_as_it_was_written(tmp_path):
+    fields = (("size", "<u4"), ("offset", "<i8"), ("queue_id", "<i4"))
+    padded = Schema(tuple(SchemaField(*field) for field in fields))
+    assert padded.item_bytes == padded.position("queue_id") + 8
+    for distinct in (1, 5000):
+        file = make_file(tmp_path / str(distinct), slot_count=1, schema=padded)
+        file.append([make_part([f"k{number % distinct}" for number in range(6000)])])
+        for chunk in file.rows_in_hash_order(1000):
+            raw = chunk.view(np.uint8).reshape(len(chunk), -1)
+            raw[:] = 255  # what memory held before: it may be the next chunk's, too
+            del chunk, raw
 
 
 def test_chunks_are_bounded(tmp_path):

@@ -242,7 +242,8 @@ class ChainedView:
         )
         for numbers in pieces:
             for first in range(0, len(numbers), chunk_items):
-                rows = self.rows[numbers[first : first + chunk_items].astype(np.int64) - 1]
+                # Bytes, not fields: numpy leaves out the padding, which the fingerprint covers.
+                rows = self._gather(numbers[first : first + chunk_items].astype(np.int64))
                 total = walk_k.rows_fingerprint(rows.ctypes.data, self.item_bytes, len(rows))
                 walk_k.add_fingerprint(walk, total)
                 yield rows
