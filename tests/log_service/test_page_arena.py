@@ -24,15 +24,15 @@ def numbers(arena, uuid, count):
 def test_pages_of_the_tier_push_no_local_page_out_while_they_have_a_quarter():
     arena = PageArena(64 * 17 * KIB)
     for number in range(48):
-        arena.put(b"local", page(number), is_local=True)
+        arena.put(b"local", [page(number)], is_local=True)
     for number in range(1000):
-        arena.put(b"tier", page(number), is_local=False)
+        arena.put(b"tier", [page(number)], is_local=False)
     assert numbers(arena, b"local", 48) == list(range(48))
     kept = numbers(arena, b"tier", 1000)
     assert kept == list(range(1000 - len(kept), 1000))
     assert len(kept) >= 15
     for number in range(48, 96):
-        arena.put(b"local", page(number), is_local=True)
+        arena.put(b"local", [page(number)], is_local=True)
     assert len(numbers(arena, b"tier", 1000)) >= 14
     assert numbers(arena, b"local", 96)[-1] == 95
 
@@ -41,9 +41,9 @@ def test_pages_of_the_tier_push_no_local_page_out_while_they_have_a_quarter():
 def test_least_recently_used_page_goes_first(is_local):
     arena = PageArena(20 * 17 * KIB)
     for number in range(20):
-        arena.put(b"f", page(number), is_local=is_local)
+        arena.put(b"f", [page(number)], is_local=is_local)
     arena.get(b"f", 0)
-    arena.put(b"f", page(20), is_local=is_local)
+    arena.put(b"f", [page(20)], is_local=is_local)
     assert 0 in numbers(arena, b"f", 21)
     assert 1 not in numbers(arena, b"f", 21)
 
@@ -55,13 +55,13 @@ def test_budget_is_kept_in_memory_as_it_is_counted():
     try:
         before = tracemalloc.get_traced_memory()[0]
         for number in range(2000):
-            arena.put(b"f", page(number, 4 * KIB), is_local=number % 2 == 0)
+            arena.put(b"f", [page(number, 4 * KIB)], is_local=number % 2 == 0)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
     assert arena.held_bytes <= budget
     assert taken <= budget
-    arena.put(b"f", page(5000, budget // 8), is_local=True)
+    arena.put(b"f", [page(5000, budget // 8)], is_local=True)
     assert arena.get(b"f", 5000) is None  # a large page would push many out
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +18,8 @@ from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.client.remote import Client
 from tierdex.clock import ManualClock
-from tierdex.log_service.fetched_ranges import FetchedRanges, ObjectRange
-from tierdex.log_service.read_ahead import STEP_BYTES
+from tierdex.log_service.fetched_ranges import FetchedRanges, Next, ObjectRange
+from tierdex.log_service.read_ahead import STEP_BYTES, ReadAhead, Window
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
@@ -147,6 +150,28 @@ def test_plain_reads_are_read_ahead_once_they_go_on_where_one_ended(big, reading
     assert big.requests <= 2 + len(big.body) * BODY / STEP_BYTES
     lengths = [length for _, _, length in big.store.asked]
     assert lengths[0] < 5 * BODY < MIB < lengths[1]
+
+
+def test_pages_near_each_other_share_a_request(big, reading):
+    many = reading.read_many([("q", queue_id, 0) for queue_id in range(1, 13, 2)], max_count=2)
+    for answer in many:
+        assert [m.body for m in answer.messages] == big.body[:2]
+    assert big.requests == many.explain.requests == 1
+
+
+def test_pages_far_from_each_other_are_asked_for_side_by_side(big, reading):
+    big.store.gate, big.store.arrived = threading.Event(), threading.Semaphore(0)
+    places = [("q", 0, 0), ("q", 0, 200), ("q", 12, 0)]
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            many = thread.submit(reading.read_many, places, max_count=1)
+            big.store.wait_for(3)
+        finally:
+            big.store.gate.set()
+        found = [answer.messages[0].body for answer in many.result(PATIENCE_S)]
+    big.store.gate = None
+    assert found == [big.body[offset] for _, _, offset in places]
+    assert big.requests == 3
 
 
 def test_window_halves_when_what_was_fetched_is_not_read_in_time(big, reading):
@@ -304,6 +329,55 @@ def test_interrupted_request_is_asked_anew_by_those_who_waited_for_it():
     for thread in (first, second):
         thread.join(PATIENCE_S)
     assert len(raised) == 1
-    assert [bytes(data) for data, _ in found] == [bytes(10)]
+    assert [bytes(each.data) for each in found] == [bytes(10)]
     assert calls == [10, 10]
     assert ranges.held_bytes == 10
+
+
+class Data(bytearray):
+    """What a weak reference can be held to."""
+
+
+def test_next_request_is_sent_before_the_reader_has_to_wait_for_it():
+    row = SimpleNamespace(uuid=b"u", object_key="o")
+    asked, ahead = [], ReadAhead(ManualClock(), 64 * MIB)
+
+    def get(_row, position, length):
+        asked.append((position, length))
+        return bytes(length)
+
+    ranges, window, end = FetchedRanges(ManualClock(), 64 * MIB, get), Window(0), 41 * MIB
+    was_here = []
+    for begin in range(0, end, MIB):
+
+        def rest(is_late, begin=begin):
+            share = ahead.share()
+            most = window.next_bytes(share) if is_late else min(window.bytes, share)
+            return Next([ObjectRange(row, begin + MIB, end)], most - MIB)
+
+        found = ranges.read(ObjectRange(row, begin, begin + MIB), rest, window)
+        assert len(found.data) == MIB
+        was_here.append(found.was_here)
+    assert sum(length for _, length in asked) == end
+    assert len(asked) <= 1 + -(-end // STEP_BYTES)
+    assert was_here.count(False) <= 3  # alone, then 4 MiB, then 8: from there on it is read ahead
+
+
+def test_memory_of_what_was_read_is_given_back_at_once():
+    row = SimpleNamespace(uuid=b"u", object_key="o")
+    fetched = []
+
+    def get(_row, position, length):
+        data = Data(length)
+        fetched.append(weakref.ref(data))
+        return data
+
+    ranges = FetchedRanges(ManualClock(), 2 * MIB, get)
+    gc.disable()
+    try:
+        for begin in range(0, 16 * MIB, MIB):
+            ranges.read(ObjectRange(row, begin, begin + MIB))
+        alive = [data for data in fetched if data() is not None]
+    finally:
+        gc.enable()
+    assert len(alive) == 2

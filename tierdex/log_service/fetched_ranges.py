@@ -3,7 +3,8 @@
 ::
 
     read     what is here or under way is not fetched again; what is not, in GETs of at most 4 MiB: the
-             caller waits for what it needs, threads beside it fetch what comes next, if there is room
+             caller waits for what it needs, threads beside it fetch what comes next, if there is room.
+             While nothing is needed, only what is worth a GET: 4 MiB, or all that is left of a file's part
     goes     what was read to its end, 10 s after its last use; all else 180 s after it came or was used;
              over the budget the oldest, first those that were read to their end
 
@@ -18,8 +19,10 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import CorruptFileError
@@ -27,8 +30,6 @@ from tierdex.index_service.readers.read_threads import ReadThreads, Task
 from tierdex.log_service.read_ahead import STEP_BYTES, UNREAD_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from tierdex.clock import Clock
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.log_service.read_ahead import Window
@@ -49,6 +50,32 @@ class ObjectRange(NamedTuple):
     @property
     def length(self) -> int:
         return self.end - self.begin
+
+
+class RangeRead(NamedTuple):
+    """Bytes of a range; the requests sent, also for what comes next; whether all was asked for before."""
+
+    data: bytes | memoryview
+    requests: int
+    was_here: bool
+
+
+class Next(NamedTuple):
+    """What a reader wants after what it reads now: parts of files, whole, and how many bytes of them."""
+
+    ranges: Sequence[ObjectRange] = ()
+    most_bytes: int = 0
+
+    def within(self) -> Iterator[ObjectRange]:
+        """Yield the first `most_bytes` of the parts."""
+        return _first_bytes(self.ranges, self.most_bytes)
+
+
+Ahead = Callable[[bool], Next]  # is told whether the reader has to wait
+
+
+def _nothing_ahead(is_late: bool) -> Next:
+    return Next()
 
 
 class _Fetched:
@@ -95,25 +122,24 @@ class FetchedRanges:
         self.held_bytes = 0  # that are here or under way
 
     def read(
-        self, wanted: ObjectRange,
-        ahead: Callable[[], Sequence[ObjectRange]] = tuple, window: Window | None = None,
-    ) -> tuple[bytes | memoryview, int]:  # fmt: skip
-        """Return the bytes, and how many requests were sent: those for what `ahead` returns as well.
-
-        That is asked where some bytes have to be fetched.
+        self, wanted: ObjectRange, ahead: Ahead = _nothing_ahead, window: Window | None = None,
+    ) -> RangeRead:  # fmt: skip
+        """Return the bytes of a range, and see that what `ahead` returns is under way.
 
         Raises what the store raises, and CorruptFileError for an object that is too short.
         """
-        requests = 0
+        requests, was_here = 0, True
         while True:
             with self._lock:
                 self._let_old_go()
                 holes, held = list(self._holes(wanted)), self._within(wanted)
-                begun = self._begin(holes, ahead(), window) if holes else []
+                is_late = bool(holes) or not all(each.is_here for each in held)
+                begun = self._begin(holes, ahead(is_late), window)
                 # What was held may have gone for what was begun; here it is needed all the same.
                 found = sorted({*held, *self._within(wanted)}, key=lambda each: each.begin)
             requests += len(begun)
-            for each in begun[1:]:
+            was_here = was_here and not holes
+            for each in begun[1:] if holes else begun:
                 self._beside().submit(each.task.run)
             parts = [_wait_for(each, wanted) for each in found]
             if None in parts:  # another's thread was interrupted: what it began is asked for anew
@@ -122,7 +148,8 @@ class FetchedRanges:
                 for each in found:
                     self._note_use(each, min(each.end, wanted.end))
             whole = [part for part in parts if part is not None]
-            return (whole[0] if len(whole) == 1 else b"".join(whole)), requests
+            data = whole[0] if len(whole) == 1 else b"".join(whole)
+            return RangeRead(data, requests, was_here)
 
     def discard(self, wanted: ObjectRange) -> None:
         """Forget what was fetched of a range: it arrived damaged."""
@@ -189,14 +216,23 @@ class FetchedRanges:
             yield wanted._replace(begin=at)
 
     def _begin(
-        self, holes: list[ObjectRange], ahead: Sequence[ObjectRange], window: Window | None
+        self, holes: list[ObjectRange], next_ones: Next, window: Window | None
     ) -> list[_Fetched]:
-        """Note as under way all `holes`, and of `ahead` what there is room for; return them in order."""
+        """Note as under way all `holes`, and what comes next as there is room; return them in order."""
         needed = sum(hole.length for hole in holes)
         self._make_room(needed)
-        later = [hole for each in ahead for hole in self._holes(each)]
+        later = [
+            hole
+            for each, rest in zip(next_ones.within(), next_ones.ranges, strict=False)
+            for hole in self._holes(each)
+            if holes or hole.length >= STEP_BYTES or hole.end == rest.end
+        ]
+        if not holes and not later:
+            return []
         self._make_room(needed + sum(hole.length for hole in later), also_unread=False)
         room = self._budget - self.held_bytes - needed
+        if not holes and room < sum(hole.length for hole in later):
+            return []  # what there is no room for yet would be cut into more requests
         begun = []
         for piece in _in_gets(holes, _first_bytes(later, room)):
             fetched = _Fetched(piece, window, self._clock.monotonic())
@@ -213,8 +249,8 @@ class FetchedRanges:
         for order in (self._read, self._unread) if also_unread else (self._read,):
             if self.held_bytes + length <= self._budget:
                 return
-            for each in [each for each in order if each.is_here]:
-                self._let_go(each)
+            while (oldest := next(filter(attrgetter("is_here"), order), None)) is not None:
+                self._let_go(oldest)
                 if self.held_bytes + length <= self._budget:
                     return
 

@@ -320,7 +320,7 @@ class LocalPages:
         self._file = file
         self._explain = explain
 
-    def bring(self, span: PageSpan) -> Buffer:
+    def bring(self, span: PageSpan, then: Sequence[PageSpan] = ()) -> Buffer:
         self._explain.disk += span.length
         return self._file.read_span(span)
 

@@ -1,9 +1,9 @@
 """Reads of many queues at once: a few kernel calls a file for all, and answers that are made when asked for.
 
-Files are walked oldest first, as a single read walks them: each gives what it has of every place, then
-copies what was chosen of it. A place that no file knows, or that damage or a gap has a part in, is answered
-by `reads`. Nothing is a Python object a queue, as long as nobody looks at its answer. Depends on fileparts,
-logfile and the other modules of this folder.
+Files are walked oldest first, as a single read walks them: each gives what it has of every place; then the
+messages of a place are copied one behind the other, whichever files they lie in. A place that no file knows,
+or that damage or a gap has a part in, is answered by `reads`. Nothing is a Python object a queue, as long as
+nobody looks at its answer. Depends on fileparts, logfile and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tierdex.log_service.gone_messages import Part
 from tierdex.log_service.kernels.many_reads import take_places
 from tierdex.log_service.log_file import GroupedLogFile, LiveFile, SealedFile
 from tierdex.log_service.read_policy import ReadExplain
+from tierdex.logfile.grouped.places import GroupedPlaces
 from tierdex.logfile.journal.places import DensePlaces, GrowingPlaces
 from tierdex.logfile.kernels import places as k
 from tierdex.logfile.messages import MessageBatch
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.reading import Reading
     from tierdex.log_service.reads import ReadLimits
-    from tierdex.logfile.grouped.places import GroupedPlaces
+    from tierdex.logfile.messages import RowsOfPlaces
 
+_Part = GrowingPlaces | DensePlaces | GroupedPlaces
 Place = tuple[str, int, int]
 FloorOf = Callable[[Place, list[Part]], int]
 Shown = Callable[[bytes, int, MessageBatch], MessageBatch]
@@ -82,18 +84,20 @@ class ManyAnswers(Sequence[ReadAnswer]):
 
 
 class _Piece(NamedTuple):
-    """What one file gave: a row of `chosen` a place (k.C_*), the columns of all in `memory`."""
+    """What one file gives: a row of `chosen` a place (k.C_*), and its rows, `counts` of each place."""
 
+    part: _Part
     chosen: np.ndarray
-    memory: memoryview
-    generation: int
+    counts: np.ndarray
+    rows: RowsOfPlaces
 
 
 class Found(NamedTuple):
-    """What was read of all files: a row of `walk` a place (k.W_*)."""
+    """What was read of all files: a row of `walk` a place (k.W_*), the columns of all in `memory`."""
 
     walk: np.ndarray
-    pieces: list[_Piece]
+    memory: memoryview
+    generations: list[int]
 
     @property
     def others(self) -> list[int]:
@@ -104,16 +108,15 @@ class Found(NamedTuple):
     def answer(self, place: Place, index: int, shown: Shown) -> ReadAnswer:
         topic, queue_id, offset = place
         row = self.walk[index].tolist()
-        batches, at, generation = [], row[k.W_FROM], 0
-        for piece in self.pieces:
-            _, _, count, bodies, extras, begin = piece.chosen[index].tolist()
-            if count:
-                batches.append(MessageBatch(at, count, bodies, extras, piece.memory[begin:]))
-                at, generation = at + count, piece.generation
+        first, count = row[k.W_FROM], row[k.W_COUNT]
+        memory = self.memory[row[k.W_MEMORY] :]
+        batch = MessageBatch(
+            first, count, row[k.W_BODIES], row[k.W_EXTRAS], memory if count else None
+        )
         return ReadAnswer(
-            topic, queue_id, row[k.W_FROM], row[k.W_BEGIN], row[k.W_END],
-            shown(topic.encode(), queue_id, MessageBatch.join(batches, row[k.W_FROM])),
-            from_begin=row[k.W_FROM] > offset, generation=generation,
+            topic, queue_id, first, row[k.W_BEGIN], row[k.W_END],
+            shown(topic.encode(), queue_id, batch), from_begin=first > offset,
+            generation=self.generations[row[k.W_LAST_FILE]] if count else 0,
         )  # fmt: skip
 
 
@@ -144,21 +147,23 @@ def read_together(
         ]  # fmt: skip
     k.begin_walk(asked, found, floors, walk, limits.max_count, limits.max_bytes)
     pieces = []
-    for file, part, known in zip(files, parts, found, strict=True):
+    for number, (part, known) in enumerate(zip(parts, found, strict=True)):
         assert part is not None
         chosen = np.empty((len(places), k.CHOSEN_WORDS), np.int64)
         most = int(k.choose(known, walk, chosen))
         if not most:
             continue
         rows = part.rows(walk, chosen, most)
-        counts, at = np.empty(len(places), np.int64), address(rows.addresses)
-        memory = np.empty(int(k.measure(chosen, walk, counts, at)), np.uint8)
-        k.copy(chosen, counts, at, rows.base_time, address(memory))
-        if not isinstance(file, GroupedLogFile):
-            reading.explain.memory += len(memory)
-        pieces.append(_Piece(chosen, memory.data, file.generation))
+        counts = np.empty(len(places), np.int64)
+        k.measure(chosen, walk, counts, address(rows.addresses), number)
+        pieces.append(_Piece(part, chosen, counts, rows))
+    memory = np.empty(int(k.lay_out(walk)), np.uint8)
+    for part, chosen, counts, rows in pieces:
+        k.copy(chosen, counts, walk, address(rows.addresses), rows.base_time, address(memory))
+        if not isinstance(part, GroupedPlaces):
+            reading.explain.memory += int(chosen[:, k.C_BODIES : k.C_EXTRAS + 1].sum())
     del parts  # alive until here: kernels were given addresses
-    return Found(walk, pieces)
+    return Found(walk, memory.data, [file.generation for file in files])
 
 
 def _held(handles: Sequence[FileHandle], found: np.ndarray) -> list[Part]:
@@ -170,9 +175,7 @@ def _held(handles: Sequence[FileHandle], found: np.ndarray) -> list[Part]:
     ]
 
 
-def _part(
-    file: LogFile, limits: ReadLimits, reading: Reading
-) -> GrowingPlaces | DensePlaces | GroupedPlaces | None:
+def _part(file: LogFile, limits: ReadLimits, reading: Reading) -> _Part | None:
     """Return what reads many places of a file; None where its rows do not stay where they are."""
     if isinstance(file, LiveFile):
         journal, limit = file.journal, file.limit(limits.level)

@@ -19,6 +19,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tierdex.log_service.page_reads import PageSource
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.grouped.pages import OpenPage
@@ -54,25 +56,27 @@ class PageArena:
                     return page
         return None
 
-    def put(self, uuid: bytes, page: OpenPage, *, is_local: bool) -> None:
-        """Keep a page. Its payload must be its own, not a part of a larger one."""
-        size, name = page.bytes, (uuid, page.number)
-        if size * _LARGEST_SHARE > self._budget:
-            return
+    def put(self, uuid: bytes, pages: Iterable[OpenPage], *, is_local: bool) -> None:
+        """Keep pages of a file. The payload of each must be its own, not a part of a larger one."""
         with self._lock:
-            if name in self._local or name in self._tier:
-                return
-            if is_local:
-                self._local[name] = page
-                self._local_bytes += size
+            for page in pages:
+                self._put(uuid, page, is_local=is_local)
+
+    def _put(self, uuid: bytes, page: OpenPage, *, is_local: bool) -> None:
+        size, name = page.bytes, (uuid, page.number)
+        if size * _LARGEST_SHARE > self._budget or name in self._local or name in self._tier:
+            return
+        if is_local:
+            self._local[name] = page
+            self._local_bytes += size
+        else:
+            self._tier[name] = page
+            self._tier_bytes += size
+        while self.held_bytes > self._budget:
+            if not self._local or self._tier_bytes * _TIER_SHARE > self._budget:
+                self._tier_bytes -= self._tier.popitem(last=False)[1].bytes
             else:
-                self._tier[name] = page
-                self._tier_bytes += size
-            while self.held_bytes > self._budget:
-                if not self._local or self._tier_bytes * _TIER_SHARE > self._budget:
-                    self._tier_bytes -= self._tier.popitem(last=False)[1].bytes
-                else:
-                    self._local_bytes -= self._local.popitem(last=False)[1].bytes
+                self._local_bytes -= self._local.popitem(last=False)[1].bytes
 
     def clear(self) -> None:
         """Let all pages go."""
@@ -96,5 +100,5 @@ class ArenaOfMany:
             self._source.note_kept(self._file.span(number))
         return page
 
-    def put(self, page: OpenPage) -> None:
-        self._arena.put(self._file.uuid, page, is_local=self._source.is_local)
+    def put(self, pages: Sequence[OpenPage]) -> None:
+        self._arena.put(self._file.uuid, pages, is_local=self._source.is_local)

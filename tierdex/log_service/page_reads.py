@@ -14,6 +14,8 @@ from tierdex.errors import CorruptFileError
 from tierdex.log_service.read_ahead import WINDOW_MOST
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Buffer
 
     from tierdex.log_service.page_arena import PageArena
@@ -28,8 +30,8 @@ class PageSource(Protocol):
 
     is_local: bool
 
-    def bring(self, span: PageSpan) -> Buffer:
-        """Return the bytes of neighbouring pages. Raises what reading them raises."""
+    def bring(self, span: PageSpan, then: Sequence[PageSpan] = ()) -> Buffer:
+        """Return the bytes of neighbouring pages; `then` is asked for next. Raises what reading raises."""
         ...
 
     def bring_again(self, span: PageSpan) -> Buffer | None:
@@ -81,7 +83,7 @@ class PageReads:
                 raise
             logger.warning("page read again", extra={"file": str(file.path), "error": error.reason})
             page = file.open_page(_bytes_of(again).copy(), number)
-        self._arena.put(file.uuid, page, is_local=self._source.is_local)
+        self._arena.put(file.uuid, [page], is_local=self._source.is_local)
         return page
 
     def _bring(self, number: int) -> PageSpan:

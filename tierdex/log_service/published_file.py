@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, NotFoundError
-from tierdex.log_service.fetched_ranges import ObjectRange
+from tierdex.log_service.fetched_ranges import Next, ObjectRange
 from tierdex.log_service.log_file import GroupedLogFile
 from tierdex.log_service.log_row import LogRowMore
 from tierdex.log_service.read_policy import ReadPolicy
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.lifecycle.manifest import FileRow
+    from tierdex.log_service.fetched_ranges import Ahead
     from tierdex.log_service.log_row import FileSizes
     from tierdex.log_service.read_ahead import Window
     from tierdex.log_service.reading import Reading
@@ -71,16 +72,18 @@ class PublishedLogFile(GroupedLogFile):
         return pages
 
     def _ahead(
-        self, topic: bytes, queue_id: int, place: QueuePlace, reading: Reading, begin: int, length: int
-    ) -> list[ObjectRange]:  # fmt: skip
+        self, topic: bytes, queue_id: int, place: QueuePlace, reading: Reading, begin: int, length: int,
+        is_late: bool,
+    ) -> Next:  # fmt: skip
         """Return what comes in the queue behind `length` bytes at `begin`, here and in the next files."""
-        left = reading.bytes_ahead() - length
+        most = reading.bytes_ahead(is_late=is_late) - length
+        left = most
         rest = self._extent(self.file, place)._replace(begin=begin + length)
         found = []
         following = iter(reading.following)
         while left > 0:
             if rest.length > 0:
-                found.append(rest._replace(end=min(rest.end, rest.begin + left)))
+                found.append(rest)
                 left -= rest.length
             file = next(following, None)
             if not isinstance(file, PublishedLogFile):
@@ -92,7 +95,7 @@ class PublishedLogFile(GroupedLogFile):
                 other = tail.find(topic, queue_id)
                 if other is not None:
                     rest = file._extent(tail, other)
-        return found
+        return Next(found, most)
 
     def _extent(self, file: GroupedFile, place: QueuePlace) -> ObjectRange:
         """Return the pages that hold a queue."""
@@ -158,10 +161,10 @@ class PublishedPages:
         self._explain = reading.explain
         self._is_copy = False
         self.window: Window | None = None
-        self.ahead: Callable[[int, int], Sequence[ObjectRange]] = _nothing
+        self.ahead: Callable[[int, int, bool], Next] | None = None  # of a reader of one queue
 
-    def bring(self, span: PageSpan) -> Buffer:
-        """Return the bytes of neighbouring pages. Raises what the store raises.
+    def bring(self, span: PageSpan, then: Sequence[PageSpan] = ()) -> Buffer:
+        """Return the bytes of neighbouring pages; `then` is asked for next. Raises what the store raises.
 
         NotFoundError where the policy leaves the store alone.
         """
@@ -170,15 +173,19 @@ class PublishedPages:
         if copy is not None:
             self._explain.kept_copy += span.length
             return copy
-        return self._fetch(span)
+        if self.ahead is not None:
+            return self._fetch(span, partial(self.ahead, span.position, span.length))
+        ranges = [self._range(each) for each in then]
+        following = Next(ranges, sum(each.length for each in ranges))
+        return self._fetch(span, lambda is_late: following)
 
     def bring_again(self, span: PageSpan) -> Buffer | None:
         if self._is_copy:
             self._tails.copies.forget(self._row.uuid)
         else:
             self._tails.fetched.discard(self._range(span))
-        self.ahead = _nothing
-        return self._fetch(span)
+        self.ahead = None
+        return self._fetch(span, lambda is_late: Next())
 
     def note_kept(self, span: PageSpan) -> None:
         self._explain.arena += span.length
@@ -191,23 +198,18 @@ class PublishedPages:
             only_cached=self._policy is ReadPolicy.NOT_IN_MEM,
         )  # fmt: skip
 
-    def _fetch(self, span: PageSpan) -> Buffer:
+    def _fetch(self, span: PageSpan, ahead: Ahead) -> Buffer:
         if self._policy is ReadPolicy.DISABLE:
             raise NotFoundError(
                 "it lies in the store alone, which the read policy DISABLE leaves out"
             )
-        ahead = partial(self.ahead, span.position, span.length)
-        data, requests = self._tails.fetched.read(self._range(span), ahead, self.window)
-        self._explain.requests += requests
-        if requests:
-            self._explain.store += span.length
-        else:
+        found = self._tails.fetched.read(self._range(span), ahead, self.window)
+        self._explain.requests += found.requests
+        if found.was_here:
             self._explain.read_ahead += span.length
-        return data
+        else:
+            self._explain.store += span.length
+        return found.data
 
     def _range(self, span: PageSpan) -> ObjectRange:
         return ObjectRange(self._row, span.position, span.position + span.length)
-
-
-def _nothing(begin: int, length: int) -> Sequence[ObjectRange]:
-    return ()

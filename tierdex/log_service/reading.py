@@ -43,9 +43,10 @@ class Reading:
         """The reader's window."""
         return self._ahead.take(self._reader)
 
-    def bytes_ahead(self) -> int:
-        """Return how many bytes a request that is needed now should bring."""
-        return self.window.next_bytes(self._ahead.share())
+    def bytes_ahead(self, *, is_late: bool) -> int:
+        """Return how many bytes from where it reads should be here; more of one that has to wait for them."""
+        share = self._ahead.share()
+        return self.window.next_bytes(share) if is_late else min(self.window.bytes, share)
 
     def end(self, next_offset: int) -> None:
         """Note where this reader reads on in published files, if it read of them."""

@@ -6,7 +6,7 @@ Depends on fileparts, layout and extras.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -79,9 +79,12 @@ class MessageBatch:
     @property
     def _begins(self) -> tuple[int, ...]:
         """Where times, body offsets, extra offsets, flags, bodies and extras begin."""
-        offsets = _WORD * (self._count + 1)
-        lengths = (_WORD * self._count, offsets, offsets, self._count, self._body_bytes)
-        return tuple(accumulate(lengths, initial=0))
+        count = self._count
+        body_offsets = _WORD * count
+        extra_offsets = body_offsets + _WORD * (count + 1)
+        flags = extra_offsets + _WORD * (count + 1)
+        bodies = flags + count
+        return 0, body_offsets, extra_offsets, flags, bodies, bodies + self._body_bytes
 
     def _column(self, which: int, dtype: type, count: int) -> np.ndarray:
         return np.frombuffer(self._memory, dtype, count, self._begins[which])
@@ -119,9 +122,14 @@ class MessageBatch:
         return self._count
 
     def __iter__(self) -> Iterator[Message]:
-        times, flags = self.times.tolist(), self.flags.tolist()
-        bodies, body_ends = self.bodies.tobytes(), self.body_offsets.tolist()
-        extras, extra_ends = self.extras.tobytes(), self.extra_offsets.tolist()
+        if not self._count:
+            return
+        data, begins = np.frombuffer(self._memory, np.uint8).data, self._begins
+        parts = (
+            data[begin:end] for begin, end in pairwise((*begins, begins[-1] + self._extra_bytes))
+        )
+        times, body_ends, extra_ends = (next(parts).cast("q").tolist() for _ in range(3))
+        flags, bodies, extras = (part.tobytes() for part in parts)
         for i in range(self._count):
             extra = extras[extra_ends[i] : extra_ends[i + 1]]
             yield Message(

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _nothing() -> None:
+    """Be what a task calls once it ran."""
+
+
 class Task(Generic[T]):
     """One call: whoever claims it runs or cancels it. The part of `Future` that queries use."""
 
@@ -43,7 +47,10 @@ class Task(Generic[T]):
         if not self._claim.acquire(blocking=False):
             return
         try:
-            self._value = self._call()
+            try:
+                self._value = self._call()
+            finally:  # it may know the task, and both would stay, with the value, until the collector comes
+                self._call = _nothing  # type: ignore[assignment]
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             self._error = error
         self._done.release()

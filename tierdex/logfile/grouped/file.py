@@ -6,7 +6,7 @@ its sidecar and whatever reads ranges (`from_sidecar`), or a plan of the pages t
 caller fetches in one request. Pages are verified always: damage raises CorruptFileError and is never an
 answer.
 
-Depends on check, pages, sidecar, fileparts, filesystem, header, layout and messages.
+Depends on check, kernels.page_read, pages, sidecar, fileparts, filesystem, header, layout and messages.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, HEADER_BYTES, Part
+from tierdex.fileparts.memory import address
 from tierdex.filesystem import read_aside
 from tierdex.logfile.grouped.check import find_damage
+from tierdex.logfile.grouped.kernels.page_read import PLACE_WORDS, Z_ADDRESS, Z_LENGTH, Z_NUMBER
 from tierdex.logfile.grouped.pages import OpenPage, OpenPages
 from tierdex.logfile.grouped.sidecar import GroupedSidecar, PageSpan, QueuePlace
 from tierdex.logfile.header import decode_log_header
@@ -197,18 +199,26 @@ class GroupedFile(GroupedSidecar):
             opened.append(self.open_page(fetched[begin : begin + one.length], number))
         return opened
 
-    def open_fetched(self, span: PageSpan, fetched: Buffer) -> OpenPages:
-        """Open the pages of a range that was fetched; those that are damaged have no message.
+    def open_fetched(
+        self, span: PageSpan, fetched: Buffer, numbers: np.ndarray | None = None
+    ) -> OpenPages:
+        """Open pages of a range that was fetched; those that are damaged have no message.
 
-        Raises CorruptFileError.
+        `numbers` (i8) are those to open, all without it. Raises CorruptFileError.
         """
-        begins = np.empty(span.page_count + 1, np.int64)
-        for page in range(span.page_count + 1):
-            begins[page] = self._entry(span.first_page + page)[0] - span.position
+        if numbers is None:
+            numbers = np.arange(span.first_page, span.first_page + span.page_count)
         data = np.frombuffer(memoryview(fetched), np.uint8)
-        if len(data) != span.length or (np.diff(begins) <= 0).any():
+        if len(data) != span.length:
             raise CorruptFileError(self.path, f"{len(data)} bytes of {span.page_count} pages")
-        return OpenPages(data, begins, first=span.first_page, seed=self._page_seed)
+        begins, ends = self.page_places(numbers).T
+        begins = begins - span.position
+        is_here = (begins >= 0) & (ends - span.position <= span.length)
+        places = np.empty((len(numbers), PLACE_WORDS), np.int64)
+        places[:, Z_ADDRESS] = np.where(is_here, address(data) + begins, 0)
+        places[:, Z_LENGTH] = np.where(is_here, ends - span.position - begins, 0)
+        places[:, Z_NUMBER] = numbers
+        return OpenPages(places, data=data, seed=self._page_seed)
 
     def mapped_bytes(self) -> np.ndarray:
         """Return all bytes of a file that lies here whole (u1)."""

@@ -103,41 +103,43 @@ class OpenPage:
 
 
 class OpenPages:
-    """Neighbouring pages that were fetched together, opened in a few calls for all.
+    """Pages that were fetched together, opened in a few calls for all.
 
     `words` has a row a page (k.P_*), of zeros for one that is damaged. Owns the payloads.
     """
 
-    def __init__(self, data: np.ndarray, begins: np.ndarray, *, first: int, seed: Any) -> None:
-        """Open the pages `first` and up that begin in `data` (u1) at `begins` (i8), all but the last one."""
-        count = len(begins) - 1
+    def __init__(self, places: np.ndarray, *, data: np.ndarray, seed: Any) -> None:
+        """Open pages that lie in `data` (u1); `places` has a row (k.Z_*) a page."""
+        count = len(places)
         self.words = np.zeros((count, k.PAGE_WORDS), np.int64)
         payloads = np.zeros((count, k.PAYLOAD_WORDS), np.int64)
-        k.look_at_pages(address(data), begins, seed, first, payloads)
-        self._first = first
-        self._kept: list[object] = [data]
+        k.look_at_pages(places, seed, payloads)
+        self._numbers = places[:, k.Z_NUMBER]
         self._unpacked: dict[int, Any] = {}  # payload by row
         packed = payloads[:, k.Y_CODEC].nonzero()[0]
-        for page, (codec, raw_bytes, begin, length) in zip(
+        for page, (codec, raw_bytes, stored, length) in zip(
             packed.tolist(), payloads[packed, : k.Y_ADDRESS].tolist(), strict=True
         ):
-            payloads[page, k.Y_ADDRESS] = self._unpack(
-                page, data[begin : begin + length], codec, raw_bytes
-            )
-        k.open_pages(self.words, address(data), begins, payloads)
+            payloads[page, k.Y_ADDRESS] = self._unpack(page, codec, raw_bytes, stored, length)
+        k.open_pages(self.words, places, payloads)
+        # Of pages that are all unpacked nothing points into what was fetched, which may be much more.
+        self._data = data if len(packed) < count else None
 
     def pages(self) -> list[OpenPage]:
         """Return those that were packed, each for itself: the others are a part of what was brought."""
         return [
-            OpenPage.of(self._first + row, self.words[row].copy(), payload)
+            OpenPage.of(int(self._numbers[row]), self.words[row].copy(), payload)
             for row, payload in self._unpacked.items()
             if self.words[row].any()
         ]
 
-    def _unpack(self, row: int, data: np.ndarray, codec: int, raw_bytes: int) -> int:
+    def _unpack(self, row: int, codec: int, raw_bytes: int, stored: int, length: int) -> int:
         """Return where a payload lies that was decompressed, 0 for one that does not let itself be."""
+        import pyarrow as pa
+
         if codec not in _CODEC_NAMES or raw_bytes > layout.PAYLOAD_BYTES_MAX:
             return 0
+        data = pa.foreign_buffer(stored, length)
         try:
             plain = make_codec(codec).decompress(data, decompressed_size=raw_bytes)
         except (OSError, ValueError):

@@ -224,6 +224,15 @@ class GroupedSidecar:
             raise CorruptFileError(self.path, f"page {first_page} lies from {begin} to {end}")
         return PageSpan(begin, end - begin, first_page, page_count)
 
+    def page_places(self, numbers: np.ndarray) -> np.ndarray:
+        """Return a row (begin, end; i8) a page of `numbers` (i8); of no bytes where that is damaged."""
+        places = np.empty((len(numbers), 2), np.int64)
+        k.page_places(self._words, self.blocks.words, numbers, places)
+        begins, ends = places.T
+        is_odd = (begins < HEADER_BYTES) | (ends <= begins) | (ends > self.sidecar_position)
+        places[is_odd] = 0
+        return places
+
     @property
     def directory_words(self) -> np.ndarray:
         """Where kernels find groups, queues and directory in `blocks`."""

@@ -1,7 +1,8 @@
 """Rows of a journal, wherever they lie -> columns in memory.
 
     measure_rows  how many rows fit a budget, and the bytes of their bodies and extras
-    copy_rows     times, flags, bodies and extras, one after the other, into a batch's memory
+    copy_rows     times, flags, bodies and extras, one after the other, into a batch's memory;
+                  copy_rows_behind: of a batch whose first rows are there
 
 Rows come by address (i8 each), and were held to their rules before. Depends on intrinsics and layout.
 """
@@ -94,10 +95,19 @@ def batch_bytes(count: int, body_bytes: int, extra_bytes: int) -> Any:
 @kernel
 def copy_rows(addresses: int, count: int, base: int, columns: Any) -> None:
     """Write the columns (addresses: `column_places`) of `count` rows; offsets are i8, count + 1 of them."""
+    copy_rows_behind(addresses, count, base, columns, np.int64(0), np.int64(0), np.int64(0))
+
+
+@kernel
+def copy_rows_behind(
+    addresses: int, count: int, base: int, columns: Any, held: int, body_end: int, extra_end: int
+) -> None:
+    """Do as `copy_rows` behind `held` rows, which have so many bytes of bodies and extras."""
     times, body_offsets, extra_offsets, flags, bodies, extras = columns
-    body_end, extra_end = np.int64(0), np.int64(0)
-    store_i64(body_offsets, 0)
-    store_i64(extra_offsets, 0)
+    times, flags = times + 8 * held, flags + held
+    body_offsets, extra_offsets = body_offsets + 8 * held, extra_offsets + 8 * held
+    store_i64(body_offsets, body_end)
+    store_i64(extra_offsets, extra_end)
     for i in range(count):
         if i + _AHEAD < count:
             prefetch(load_i64(addresses + 8 * (i + _AHEAD)))

@@ -116,6 +116,16 @@ def page_entry(words: Any, blocks: Any, page: int) -> Any:
     return entry_of(words, blocks, page)
 
 
+@kernel
+def page_places(words: Any, blocks: Any, numbers: Any, places: Any) -> None:
+    """Write where each page begins and ends (i8); (0, 0) for one of which that is damaged."""
+    for i in range(numbers.shape[0]):
+        begin, _, _, damaged = entry_of(words, blocks, numbers[i])
+        end, _, _, also = entry_of(words, blocks, numbers[i] + 1)
+        is_sound = damaged == SOUND and also == SOUND
+        places[i, 0], places[i, 1] = (begin, end) if is_sound else (np.int64(0), np.int64(0))
+
+
 @primitive
 def entry_of(words: Any, blocks: Any, page: int) -> Any:
     """Return what `page_entry` does."""

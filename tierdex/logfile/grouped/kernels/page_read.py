@@ -39,9 +39,12 @@ from tierdex.logfile.grouped.kernels.page_write import store_row
     P_EXTRA_BYTES, P_BODY_BYTES,  # addresses of the bytes themselves
 ) = range(19)  # fmt: skip
 PAGE_WORDS: Final = 20
-# What is known of a payload: its codec, bytes before that, place and bytes in what was fetched, and where it
-# lies plain; 0: not yet, or never.
-Y_CODEC, Y_RAW_BYTES, Y_BEGIN, Y_LENGTH, Y_ADDRESS = range(5)
+# A page in what was fetched: where it lies, its bytes (none: it is not known), its number.
+Z_ADDRESS, Z_LENGTH, Z_NUMBER = range(3)
+PLACE_WORDS: Final = 3
+# What is known of a payload: its codec, bytes before that, where it lies as it was fetched, its bytes there,
+# and where it lies plain; 0: not yet, or never.
+Y_CODEC, Y_RAW_BYTES, Y_STORED, Y_LENGTH, Y_ADDRESS = range(5)
 PAYLOAD_WORDS: Final = 5
 
 _PAGE = layout.places(layout.PAGE_HEADER)
@@ -97,29 +100,28 @@ def open_page(p: Any, head: int, raw: int, raw_bytes: int) -> Any:
 
 
 @kernel
-def look_at_pages(data: int, begins: Any, seed: Any, first: int, payloads: Any) -> None:
+def look_at_pages(places: Any, seed: Any, payloads: Any) -> None:
     """Write what is known of the payload of each page (Y_*), nothing of one that is damaged.
 
-    Page `first` + i lies from `begins[i]` to `begins[i + 1]` behind `data`. A plain payload has its
-    address at once.
+    `places` has a row (Z_*) a page. A plain payload has its address at once.
     """
     for i in range(payloads.shape[0]):
-        at, length = data + begins[i], begins[i + 1] - begins[i]
-        if not page_is_sound(at, length, seed, first + i):
+        at, length = places[i, Z_ADDRESS], places[i, Z_LENGTH]
+        if not page_is_sound(at, length, seed, places[i, Z_NUMBER]):
             continue
         payloads[i, Y_CODEC] = np.int64(load_u8(at + _P_CODEC))
         payloads[i, Y_RAW_BYTES] = np.int64(load_u32(at + _P_RAW))
-        payloads[i, Y_BEGIN], payloads[i, Y_LENGTH] = begins[i] + _HEAD, length - _HEAD
+        payloads[i, Y_STORED], payloads[i, Y_LENGTH] = at + _HEAD, length - _HEAD
         if payloads[i, Y_CODEC] == _PLAIN and payloads[i, Y_RAW_BYTES] == length - _HEAD:
             payloads[i, Y_ADDRESS] = at + _HEAD
 
 
 @kernel
-def open_pages(pages: Any, data: int, begins: Any, payloads: Any) -> None:
+def open_pages(pages: Any, places: Any, payloads: Any) -> None:
     """Fill the words of each page whose payload has an address; zeros where they do not fit each other."""
     for i in range(payloads.shape[0]):
         raw, p = payloads[i, Y_ADDRESS], pages[i]
-        if raw != 0 and not open_page(p, data + begins[i], raw, payloads[i, Y_RAW_BYTES]):
+        if raw != 0 and not open_page(p, places[i, Z_ADDRESS], raw, payloads[i, Y_RAW_BYTES]):
             p[P_COUNT] = 0
 
 
