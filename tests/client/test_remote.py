@@ -32,6 +32,7 @@ class AppTransport(httpx2.BaseTransport):
 
     def handle_request(self, request):
         self.requests += 1
+        self.headers = request.headers
         if self.failures:
             failure = self.failures.pop(0)
             if isinstance(failure, Exception):
@@ -41,11 +42,12 @@ class AppTransport(httpx2.BaseTransport):
         async def send():
             transport = httpx2.ASGITransport(app=self._app)
             response = await transport.handle_async_request(request)
-            return response.status_code, response.headers, await response.aread()
+            return response.status_code, response.headers, [part async for part in response.stream]
 
         request.stream = AsyncBody(request.read())
-        status, headers, body = anyio.run(send)
-        return httpx2.Response(status, headers=headers, content=body)
+        status, headers, parts = anyio.run(send)
+        self.answered = headers
+        return httpx2.Response(status, headers=headers, stream=httpx2.ByteStream(b"".join(parts)))
 
 
 class AsyncBody(httpx2.AsyncByteStream):
@@ -321,6 +323,18 @@ def test_refusal_is_not_tried_again(make_client):
     with pytest.raises(errors.NotFoundError):
         client.file("none")
     assert transport.requests == 1
+
+
+def test_answers_are_compressed_for_a_client_that_asks_for_it(make_client):
+    for compressed in (False, True):
+        client, transport = make_client(compressed=compressed)
+        client.put_batch(
+            topic="line", key=["k"] * 64, queue_id=0, offset=list(range(64)), size=1, timestamp=5
+        )
+        with client:
+            assert len(client.query("line", key="k").entries) == 64
+        assert ("gzip" in transport.headers["accept-encoding"]) is compressed
+        assert ("content-encoding" in transport.answered) is compressed
 
 
 def test_address_must_be_one():

@@ -51,6 +51,7 @@ class _Connection:
         url: str,
         *,
         api_key: str | None = None,
+        compressed: bool = False,
         timeout_s: float = _DEFAULT_TIMEOUT_S,
         attempts: int = _DEFAULT_ATTEMPTS,
         ca: str | None = None,
@@ -60,6 +61,7 @@ class _Connection:
     ) -> None:
         """Make a client; nothing is sent yet. `attempts` counts the first one.
 
+        `compressed` asks for compressed answers: for slow lines; in one network it costs more than it saves.
         `ca` is a file (PEM) of the authorities that an `https://` service is believed with, instead of the
         system's. `api_key` may also be a token (JWT), where the service takes tokens.
 
@@ -72,6 +74,8 @@ class _Connection:
         self._clock = clock or SystemClock()
         self._ids = ids or SystemIds()
         headers = {"user-agent": f"tierdex/{__version__}"}
+        if not compressed:
+            headers["accept-encoding"] = "identity"
         if api_key is not None:
             headers["authorization"] = f"Bearer {api_key}"
         self._options: dict[str, Any] = {

@@ -4,7 +4,7 @@ Exit codes: 0 found or done, 1 error, 2 usage, 3 not found, 4 incomplete (which 
 `tierdex spark ...` is a group of its own (spark.py). Commands import heavy modules when they run,
 so that `--help` is quick.
 
-Depends on commands.
+Depends on commands and compiling_line.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import sys
 
 from tierdex.app.cli.commands import make_cli
+from tierdex.app.cli.compiling_line import show_compilations
 
 
 def main() -> None:
@@ -23,6 +24,7 @@ def main() -> None:
     # of the time of one `tierdex query`. `reporting` enables the collector for long commands.
     gc.disable()
     atexit.register(gc.freeze)
+    show_compilations()
     try:
         make_cli(next(iter(sys.argv[1:]), None))(prog_name="tierdex")
     except BrokenPipeError:  # `tierdex files | head`: the reader has closed the pipe

@@ -1,11 +1,12 @@
 """`tierdex serve`: the HTTP service.
 
-Depends on app.http, app.load, show, index_service, log_service, resolving and the other modules
+Depends on app.http, app.load, compilation, show, index_service, log_service, resolving and the other modules
 of this folder.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -17,6 +18,7 @@ from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import KeysPath, open_key_file
 from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings, show_settings
 from tierdex.app.cli.options import ScopeName
+from tierdex.compilation import compilations
 from tierdex.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from tierdex.log_service.message_log import MessageLog
     from tierdex.resolving.message_fetcher import MessageFetcher
     from tierdex.resolving.show_settings import ShowSettings
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def serve(
@@ -203,6 +207,9 @@ def _load_kernels() -> None:
 
     warm_up()
     row_text.warm_up()
+    if compilations.count:
+        done = {"kernels": compilations.count, "seconds": round(compilations.seconds, 1)}
+        _LOGGER.info("compiled kernels", extra=done)
 
 
 def _without_server_extra(error: ImportError) -> InvalidRequestError:

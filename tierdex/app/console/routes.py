@@ -54,7 +54,7 @@ def load_assets() -> Mapping[str, Asset]:
         suffix = entry.name[entry.name.rfind(".") :]
         if suffix in MEDIA_TYPES:
             content = entry.read_bytes()
-            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            etag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
             assets[entry.name] = Asset(content, MEDIA_TYPES[suffix], etag)
     return assets
 

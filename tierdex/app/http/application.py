@@ -30,6 +30,7 @@ from tierdex.app.audit import AuditTrail
 from tierdex.app.console import console_router
 from tierdex.app.http.arrivals import Arrivals
 from tierdex.app.http.body_limits import BodyBudget, BodyLimits
+from tierdex.app.http.compression import Compression
 from tierdex.app.http.metrics import Metrics
 from tierdex.app.http.middleware import Admission, RequestLog
 from tierdex.app.http.openapi import describe_service
@@ -135,6 +136,8 @@ def create_app(
         BodyLimits, settings=settings, budget=budget
     )  # the last added is the outermost
     app.add_middleware(Admission, service=service)
+    if settings.compress_above is not None:
+        app.add_middleware(Compression, above=settings.compress_above)
     app.add_middleware(RequestLog, service=service)
     app.add_exception_handler(TierdexError, _answer_error)
     app.add_exception_handler(HttpRefusalError, _answer_error)

@@ -29,6 +29,7 @@ DESCRIPTION = (
     "only, without a key."
 )
 _MEANINGS = {
+    304: "unchanged since the `ETag` that `If-None-Match` names",
     400: "a value, name or combination is wrong: `field` names it, nothing was applied",
     401: "no key, or an unknown one",
     403: "the caller's rights do not cover this or its topic, or a page of another site asks without a key",
@@ -74,7 +75,10 @@ def open_refusals() -> dict[int | str, dict[str, Any]]:
 
 
 def _described(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {s: {"description": _MEANINGS[s], "content": _PROBLEM} for s in sorted(statuses)}
+    problem: dict[str, Any] = {"content": _PROBLEM}
+    return {
+        s: {"description": _MEANINGS[s], **(problem if s >= 400 else {})} for s in sorted(statuses)
+    }
 
 
 def describe_service(app: FastAPI) -> dict[str, Any]:

@@ -125,6 +125,12 @@ class ServerSettings(EnvironmentSettings):
         description="write an `audit` line for each request into topics: caller, topics, and the digests of "
         "keys under this secret; none: no such lines",
     )
+    compress_above: int | None = Field(
+        4096,
+        gt=0,
+        description="bytes from which on an answer is compressed for callers that take zstd or gzip; none: "
+        "never",
+    )
     log_requests: bool = Field(True, description="one structured line a request on stderr")
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
 """The components of one HTTP service, the record of a request, and how a route calls index and log.
 
-Depends on starlette, documents, errors, app.audit and app.rights.
+Depends on starlette, xxhash, documents, errors, app.audit and app.rights.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import anyio.to_thread
 import orjson
 from anyio import CapacityLimiter
 from starlette.responses import Response
+from xxhash import xxh3_128_hexdigest
 
 from tierdex.app.audit import AuditNotes, names_of
 from tierdex.app.documents import json_default
@@ -213,6 +214,18 @@ def header_of(scope: Mapping[str, Any], name: bytes) -> str | None:
         if sent == name:
             return str(value, "latin-1")
     return None
+
+
+def tagged_response(request: Request, document: Any) -> Response:
+    """Return a document as JSON with an `ETag` of its bytes: 304 for a caller that has these already."""
+    response = json_response(document)
+    tag = f'W/"{xxh3_128_hexdigest(response.body)}"'  # weak: a compressed answer has it too
+    headers = {"etag": tag, "cache-control": "private, no-cache"}
+    known = request.headers.get("if-none-match", "")
+    if tag in (each.strip() for each in known.split(",")) or known.strip() == "*":
+        return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
+    return response
 
 
 def json_response(document: Any) -> Response:

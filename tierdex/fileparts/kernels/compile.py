@@ -3,9 +3,9 @@
 Kernels release the GIL, take stable argument types (integers for addresses and counts) and are
 compiled once; the machine code is kept in, by preference, `TIERDEX_KERNEL_CACHE_DIR`, the package's
 own `__pycache__`, or a temporary folder of this user when neither can be written. A cache folder
-that cannot be written is a warning in the log, never an error.
+that cannot be written is a warning in the log, never an error. A compilation is told to `compilations`.
 
-Depends on numba only.
+Depends on compilation and numba.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 from numba.core import config as _config
+from numba.core import event as _events
 from numba.core.compiler_lock import global_compiler_lock as _compiling
+
+from tierdex.compilation import compilations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 config: Any = _config
+events: Any = _events
 _njit: Any = numba.njit  # its stubs do not know every option
 _LOGGER = logging.getLogger(__name__)
 # A fork waits for a compilation under way: in the child nobody would ever end it, or unlock this.
@@ -34,6 +38,37 @@ os.register_at_fork(
     after_in_parent=_compiling.release,
     after_in_child=_compiling.release,
 )
+
+
+class _CompilationListener(events.TimingListener):
+    """Hears of our kernels that no cache has; one that is compiled within another is part of it."""
+
+    _depth: int
+
+    def on_start(self, event: Any) -> None:
+        if not _is_ours(event):
+            return
+        super().on_start(event)
+        if self._depth > 1:
+            return
+        if not compilations.count:
+            folder = config.CACHE_DIR or "each folder's __pycache__"
+            _LOGGER.info("compiling kernels, once: they are kept folder=%s", folder)
+        compilations.begin()
+
+    def on_end(self, event: Any) -> None:
+        if not _is_ours(event):
+            return
+        super().on_end(event)
+        if not self._depth:
+            compilations.end(self.duration)
+
+
+def _is_ours(event: Any) -> bool:
+    return bool(event.data["dispatcher"].py_func.__module__.startswith("tierdex."))
+
+
+events.register("numba:compile", _CompilationListener())
 
 
 def kernel(function: Callable[..., Any]) -> Any:

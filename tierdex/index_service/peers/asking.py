@@ -78,7 +78,7 @@ class Peers:
         self._read_view = read_view
         self._timeout_s = settings.peer_timeout
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tierdex-peer")
-        headers = {"content-type": ARROW_STREAM}
+        headers = {"content-type": ARROW_STREAM, "accept-encoding": "identity"}  # of one network
         if settings.peer_key is not None:
             headers["authorization"] = f"Bearer {settings.peer_key}"
         self._http = httpx2.Client(

@@ -32,7 +32,7 @@ from tierdex.app.http.models import (
 )
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.security import require
-from tierdex.app.http.service import json_response, record_of, service_of
+from tierdex.app.http.service import json_response, record_of, service_of, tagged_response
 from tierdex.app.rights import Scope
 from tierdex.errors import NotFoundError
 
@@ -66,12 +66,16 @@ router = APIRouter(tags=["admin"], generate_unique_id_function=operation_id)
 
 
 @router.get(
-    "/v1/admin/files", summary="List files", response_model=Files, responses=refusals(), **_READ
+    "/v1/admin/files",
+    summary="List files",
+    response_model=Files,
+    responses=refusals(304),
+    **_READ,
 )
 async def get_files(request: Request) -> Response:
     """List the files of the index and of the message log, each newest first."""
     service = service_of(request)
-    return json_response({"files": await service.in_thread(_files, service)})
+    return tagged_response(request, {"files": await service.in_thread(_files, service)})
 
 
 def _files(service: Service) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ from tierdex.app.http.parameters import (
     WatermarkQuery,
 )
 from tierdex.app.http.security import need_scope, require
-from tierdex.app.http.service import json_response, record_of, service_of
+from tierdex.app.http.service import json_response, record_of, service_of, tagged_response
 from tierdex.app.rights import Scope
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.file_info import TopicInfo
@@ -359,7 +359,7 @@ async def get_unpublished(request: Request) -> Response:
     summary="List topics",
     response_model=Topics,
     dependencies=[require(Scope.READ, TopicsQuery, in_route=True)],
-    responses=refusals(),
+    responses=refusals(304),
 )
 async def get_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -> Response:
     """List the topics that have entries, those that the caller may read; with `details` counts and times."""
@@ -372,7 +372,7 @@ async def get_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -
     shown = {"topics": [topic for topic in found["topics"] if record.may(Scope.READ, topic)]}
     if query.details:
         shown["details"] = [row for row in found["details"] if record.may(Scope.READ, row["topic"])]
-    return json_response({**shown, "restricted": record.is_limited(Scope.READ)})
+    return tagged_response(request, {**shown, "restricted": record.is_limited(Scope.READ)})
 
 
 def _described_topics(service: Service) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tierdex.app.http.docs_page import render_docs
 from tierdex.app.http.metrics import METRICS_TYPE
 from tierdex.app.http.openapi import open_refusals, operation_id, refusals
 from tierdex.app.http.security import require
-from tierdex.app.http.service import json_response, record_of, service_of
+from tierdex.app.http.service import json_response, record_of, service_of, tagged_response
 from tierdex.app.http.service_models import Access, Status, Version
 from tierdex.app.rights import Scope
 from tierdex.errors import UnavailableError
@@ -84,12 +84,12 @@ async def metrics(request: Request) -> Response:
     dependencies=[require(Scope.READ, any_query=True, in_route=True)],
     responses={
         200: {"content": {"application/json": {"schema": {"type": "object"}}}},
-        **refusals(),
+        **refusals(304),
     },
 )
 async def openapi(request: Request) -> Response:
     """Return this description of the service."""
-    return json_response(request.app.openapi())
+    return tagged_response(request, request.app.openapi())
 
 
 @router.get(

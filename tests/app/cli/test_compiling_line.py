@@ -1,0 +1,35 @@
+"""The line on a terminal while kernels are compiled."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+
+from tierdex.app.cli.compiling_line import CompilingLine, show_compilations
+from tierdex.compilation import compilations
+
+
+def test_line_tells_how_many_and_how_long_and_leaves_nothing_behind():
+    terminal = io.StringIO()
+    line = CompilingLine(terminal)
+    line.begun(6, 3.7)
+    shown = terminal.getvalue().rpartition("\x1b[K")[2]
+    assert shown == "compiling kernels, once: 7 in 4 s"
+    line.ended(7, 4.0)
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_terminal_that_went_away_stops_no_compilation():
+    terminal = io.StringIO()
+    terminal.close()
+    CompilingLine(terminal).begun(0, 0.0)
+
+
+def test_it_is_shown_on_terminals_only(monkeypatch):
+    for is_terminal in (False, True):
+        terminal = io.StringIO()
+        terminal.isatty = partial(bool, is_terminal)
+        monkeypatch.setattr("sys.stderr", terminal)
+        monkeypatch.setattr(compilations, "watchers", [])
+        show_compilations()
+        assert len(compilations.watchers) == is_terminal
