@@ -28,6 +28,7 @@ from tierdex.lifecycle.live_record import OwnerAddress
 from tierdex.lifecycle.manifest import ManifestState
 from tierdex.lifecycle.standing import Standing
 from tierdex.storage_layer.local import LocalStore
+from tierdex.tracing import carried_trace
 
 READER = {"background": False, "peers": "auto", "peer_allow": ["127.0.0.1"], "peer_timeout": 60.0}
 
@@ -110,6 +111,17 @@ def test_batches_and_tables_find_them_too(reader):
     table = reader.query_batch_arrow(pa.Table.from_pylist(lookups))
     assert table.column("offset").to_pylist() == [7, 107]
     assert b"unasked" not in table.schema.metadata
+
+
+def test_questions_belong_to_the_trace_of_the_query(reader, fleet):
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    with carried_trace(f"00-{trace}-00f067aa0ba902b7-01"):
+        reader.query("orders", key="A")
+    deadline = SystemClock().monotonic() + PATIENCE_S
+    for owner in fleet[1:]:
+        while trace not in [line.get("trace_id") for line in owner.log()]:
+            assert SystemClock().monotonic() < deadline, owner.lines
+            threading.Event().wait(0.02)
 
 
 def test_without_peers_they_are_named_and_not_found(fleet):

@@ -4,8 +4,8 @@ Names, classes of answers and errors are those of the embedded index; `received`
 memory. Each verb is described once, in calls.py and message_calls.py (see verbs.py); the clients differ only
 in how they wait. Reads are repeated when the service or the network fails, puts are not (see retrying.py).
 
-Depends on httpx2, anyio, clock, errors, ids, fork and the other modules of this folder. Async lives
-here and in app/ only.
+Depends on httpx2, anyio, clock, errors, ids, fork, tracing and the other modules of this folder. Async
+lives here and in app/ only.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tierdex.clock import Bell, SystemClock
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
 from tierdex.fork import tell_child
 from tierdex.ids import SystemIds
+from tierdex.tracing import trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +130,7 @@ def _request(call: Call[Any]) -> dict[str, Any]:
         "url": call.path,
         "params": dict(call.query) or None,
         "content": call.body or None,
-        "headers": {**headers, **call.headers},
+        "headers": {**headers, **trace_headers(), **call.headers},
     }
 
 

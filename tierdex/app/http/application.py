@@ -42,6 +42,7 @@ from tierdex.app.http.routes import messages as log_routes
 from tierdex.app.http.routes import service as about
 from tierdex.app.http.server_settings import load_server_settings
 from tierdex.app.http.service import Service, record_of
+from tierdex.app.http.spans import Spans
 from tierdex.app.http.validation import invalid_request
 from tierdex.app.logs import make_logger
 from tierdex.app.tokens import Tokens
@@ -104,6 +105,7 @@ def create_app(
         messages=messages,
         arrivals=None if log is None else Arrivals(log, settings.max_waits),
         rate_limits=RateLimits(clock, rate=settings.rate_limit, burst=settings.rate_burst),
+        spans=Spans(__version__) if settings.trace_spans else None,
         tokens=None if settings.jwt_jwks is None else Tokens(settings, clock, logger),
         audit=None if secret is None else AuditTrail(logger, secret.get_secret_value()),
     )

@@ -3,7 +3,7 @@
 Plain ASGI classes, added by `add_middleware`. Middleware that a service owner adds (CORS, tracing)
 goes around them. `BodyLimits` is the third.
 
-Depends on starlette, problems, same_origin and service.
+Depends on starlette, problems, same_origin, service, errors and tracing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from tierdex.app.http.same_origin import (
 )
 from tierdex.app.http.service import RequestRecord, header_of
 from tierdex.errors import InvalidRequestError, PermissionDeniedError, UnavailableError
+from tierdex.tracing import carry_trace, trace_id_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from tierdex.app.http.service import Service
+    from tierdex.app.http.spans import Spans
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _UNROUTED = "(none)"
@@ -57,7 +59,10 @@ class RequestLog:
         request_id = header_of(scope, b"x-request-id") or ""
         if not _REQUEST_ID.fullmatch(request_id):
             request_id = f"{self._id_prefix}-{next(self._id_numbers):08x}"
+        traceparent = header_of(scope, b"traceparent")
+        carry_trace(traceparent)
         record = scope["tierdex"] = RequestRecord(service, request_id)
+        record.trace_id = trace_id_of(traceparent)
         id_header = (b"x-request-id", request_id.encode())
 
         async def send_counted(message: Message) -> None:
@@ -72,7 +77,10 @@ class RequestLog:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_counted)
+            if service.spans is None:
+                await self._app(scope, receive, send_counted)
+            else:
+                await self._traced(service.spans, method, scope, receive, send_counted)
         except Exception as error:  # a fault in the framework, or in a handler
             if record.status:
                 raise
@@ -81,6 +89,22 @@ class RequestLog:
         finally:
             self._audit(method, scope, record, _NOTHING_SENT)  # of a caller that went away
             self._note(method, scope, record, service.clock.monotonic() - started)
+
+    async def _traced(
+        self, spans: Spans, method: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer within a span of the request."""
+        record: RequestRecord = scope["tierdex"]
+        method = method if method in _METHODS else "OTHER"
+        with spans.of_request(method, scope) as span:
+            record.trace_id = spans.trace_id(span) or record.trace_id
+            fault = 500
+            try:
+                await self._app(scope, receive, send)
+                fault = _NOTHING_SENT
+            finally:
+                status = record.status or fault
+                spans.end(span, f"{method} {_route_name(scope)}", status, record.caller)
 
     def _audit(self, method: str, scope: Scope, record: RequestRecord, status: int) -> None:
         notes, record.notes = record.notes, None
@@ -114,6 +138,8 @@ class RequestLog:
                 line["key_id"] = record.caller.name
             elif record.caller.name:
                 line["subject"] = record.caller.name
+            if record.trace_id is not None:
+                line["trace_id"] = record.trace_id
             if record.problem is not None:
                 line["problem"] = record.problem
             service.logger.put(line)

@@ -131,6 +131,11 @@ class ServerSettings(EnvironmentSettings):
         description="bytes from which on an answer is compressed for callers that take zstd or gzip; none: "
         "never",
     )
+    trace_spans: bool = Field(
+        False,
+        description="a span of OpenTelemetry for each request, for the provider that is set; needs "
+        "`tierdex[otel]`",
+    )
     log_requests: bool = Field(True, description="one structured line a request on stderr")
 
     @model_validator(mode="after")

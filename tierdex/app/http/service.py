@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tierdex.app.http.rate_limits import RateLimits
     from tierdex.app.http.readiness import Readiness
     from tierdex.app.http.server_settings import ServerSettings
+    from tierdex.app.http.spans import Spans
     from tierdex.app.keys import KeyFile
     from tierdex.app.logs import JsonLogger
     from tierdex.app.tokens import Tokens
@@ -67,6 +68,7 @@ class Service:
     rate_limits: RateLimits | None = None
     audit: AuditTrail | None = None
     tokens: Tokens | None = None
+    spans: Spans | None = None
     # Calls that may wait long for the store have threads of their own, so that they never delay a
     # lookup or a put.
     quick: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_QUICK_THREADS))
@@ -157,6 +159,7 @@ class RequestRecord:
     status: int = 0  # 0: no answer has begun
     bytes: int = 0  # of the answer's body
     caller: Caller = NOBODY
+    trace_id: str | None = None  # of the caller's `traceparent`
     problem: str | None = None
     notes: AuditNotes | None = None  # of an audited request
 

@@ -11,7 +11,7 @@ to hosts only that the settings name: with `auto` those that `peer_allow` matche
 redirect is not followed. A peer asks nobody in turn. Whoever does not answer, or answers wrongly, is named as
 missing; who says that files were listed meanwhile is asked once more after a refresh.
 
-Depends on messages, fetched_file, answer, httpx2 and errors.
+Depends on messages, fetched_file, answer, httpx2, tracing and errors.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tierdex.index_service.peers.messages import (
     decode_answer,
     encode_question,
 )
+from tierdex.tracing import trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,7 +126,8 @@ class Peers:
             question = Question(
                 Owner(peer.node, peer.epoch, peer.owner, peer.number), limit, lookups
             )
-            questions.under_way[self._pool.submit(self._send, peer.url, question)] = peer
+            asked = self._pool.submit(self._send, peer.url, question, trace_headers())
+            questions.under_way[asked] = peer
         return questions
 
     def _take(self, questions: Questions, round_: PeerRound) -> list[OwnerAddress]:
@@ -155,11 +157,12 @@ class Peers:
             round_.given_by.append(peer)
         return refresh
 
-    def _send(self, url: str, question: Question) -> PeerAnswer:
+    def _send(self, url: str, question: Question, headers: dict[str, str]) -> PeerAnswer:
         deadline = self._clock.monotonic() + self._timeout_s
         body, size = [], 0
+        address = url.rstrip("/") + PATH
         with self._http.stream(
-            "POST", url.rstrip("/") + PATH, content=encode_question(question)
+            "POST", address, content=encode_question(question), headers=headers
         ) as response:
             for chunk in response.iter_bytes():
                 size += len(chunk)
