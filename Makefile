@@ -8,7 +8,7 @@ STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi bench bench-quick torture clean
+.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,10 +27,16 @@ $(STAMPS)/run: $(STAMPS)/venv pyproject.toml
 	$(PIP) install --no-deps --group demo
 	@touch $@
 
+# Without Spark, Java and a browser: half of the whole.
+$(STAMPS)/fast: $(STAMPS)/venv pyproject.toml
+	$(PIP) install -e '.[server,jwt,otel,s3,kafka,redis,nats,rabbitmq,schemas]' --group lint --group fast
+	$(PIP) install --no-deps --group demo
+	@touch $(STAMPS)/run $@
+
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml
 	$(PIP) install -e '.[all]' --group lint --group test
 	$(PIP) install --no-deps --group demo
-	@touch $(STAMPS)/run $@
+	@touch $(STAMPS)/run $(STAMPS)/fast $@
 
 $(STAMPS)/bench: $(STAMPS)/test
 	$(PIP) install --group bench
@@ -42,13 +48,13 @@ run: $(STAMPS)/run ## load a year of real flights, publish them, serve on http:/
 serve: $(STAMPS)/run ## serve ./data without loading anything
 	@$(BIN)/tierdex serve --data data
 
-lint: $(STAMPS)/test ## style, types, layering
+lint: $(STAMPS)/fast ## style, types, layering
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMPS)/test ## rewrite the code in the house's format
+format: $(STAMPS)/fast ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -63,7 +69,7 @@ test: lint-and-kernels ## lint, then every test, by three processes (TEST_PROCES
 	@mkdir -p .cache
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --junitxml=.cache/test-report.xml $(TEST_ARGS)
 
-test-fast: $(STAMPS)/test ## the tests of the inner loop, without lint (see CONTRIBUTING.md)
+test-fast: $(STAMPS)/fast ## the tests of the inner loop, without lint (see CONTRIBUTING.md)
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --fast $(TEST_ARGS)
 
 audit: $(STAMPS)/test ## ask the advisory service about everything installed
@@ -75,6 +81,20 @@ docs: $(STAMPS)/test ## write the generated parts of docs/ and openapi.yaml
 
 openapi: docs ## the same: openapi.yaml is one of the generated documents
 
+$(STAMPS)/site $(STAMPS)/dist: $(STAMPS)/venv pyproject.toml
+	$(PIP) install --group $(@F)
+	@touch $@
+
+site: $(STAMPS)/site ## build the pages of README and docs/ into build/site/html, checking every link
+	$(BIN)/python -m tools.make_site
+
+dist: $(STAMPS)/dist ## build and check the wheels and sources of both distributions, in dist/
+	rm -rf dist
+	$(BIN)/python -m tools.check_release
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist packages/tierdex-client
+	$(BIN)/python -m twine check --strict dist/*
+
 bench: $(STAMPS)/bench ## ratios against peers and the C floor, about 15 minutes
 	$(BIN)/python -m benchmarks
 
@@ -85,4 +105,4 @@ torture: $(STAMPS)/test ## try hard to break the promises: make torture ARGS="--
 	$(BIN)/python -m tests.torture $(ARGS)
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
