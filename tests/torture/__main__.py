@@ -15,18 +15,19 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
 
 from tests.torture import report
-from tests.torture.campaign import SAME_HASHES, Campaign, run_case
-from tests.torture.experiments import EXPERIMENTS
+from tests.torture.campaign import MODULE, SAME_HASHES, Campaign, run_case
 
 
 def main():
     arguments = _parse()
-    chosen = [each for each in EXPERIMENTS if not arguments.only or each.name in arguments.only]
-    unknown = {*arguments.only, *arguments.leave_out} - {each.name for each in EXPERIMENTS}
+    there = import_module(arguments.module).EXPERIMENTS
+    chosen = [each for each in there if not arguments.only or each.name in arguments.only]
+    unknown = {*arguments.only, *arguments.leave_out} - {each.name for each in there}
     if unknown:
-        sys.exit(f"there is no experiment {min(unknown)}; there are: {_names()}")
+        sys.exit(f"there is no experiment {min(unknown)}; there are: {_names(there)}")
     chosen = [each for each in chosen if each.name not in arguments.leave_out]
     if arguments.case is not None:
         if os.environ.get("PYTHONHASHSEED") != SAME_HASHES["PYTHONHASHSEED"]:
@@ -37,9 +38,12 @@ def main():
             print(run_case(experiment, arguments.seed, arguments.case), experiment.unit)
         return
     campaigns = [
-        Campaign(experiment, arguments.seed, _seconds(experiment, chosen, arguments))
+        Campaign(
+            experiment, arguments.seed, _seconds(experiment, chosen, arguments),
+            module=arguments.module,
+        )
         for experiment in sorted(chosen, key=lambda each: -each.minutes)
-    ]
+    ]  # fmt: skip
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"seed {arguments.seed}", flush=True)
     told = []
@@ -82,8 +86,8 @@ def _print(campaign):
     )
 
 
-def _names():
-    return ", ".join(experiment.name for experiment in EXPERIMENTS)
+def _names(experiments):
+    return ", ".join(experiment.name for experiment in experiments)
 
 
 def _parse():
@@ -100,7 +104,14 @@ def _parse():
     )
     parser.add_argument("--jobs", type=int, default=1, help="experiments at the same time")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help=f"one of: {_names()}"
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="this one; another name lists all",
+    )
+    parser.add_argument(
+        "--module", default=MODULE, help="where other experiments are: the line of a finding has it"
     )
     parser.add_argument("--leave-out", action="append", default=[], metavar="NAME")
     parser.add_argument("--case", type=int, help="run one case again")

@@ -23,6 +23,7 @@ import time
 import traceback
 from importlib import import_module
 
+MODULE = "tests.torture.experiments"  # that lists them as EXPERIMENTS
 CASES = 10_000_000  # case numbers of one seed
 MOST_FINDINGS = 20
 SAME_HASHES = {"PYTHONHASHSEED": "0"}  # sets are walked in the same order in every process
@@ -43,7 +44,7 @@ class Campaign:
         seed,
         seconds=None,
         case_limit_s=1800.0,
-        module="tests.torture.experiments",
+        module=MODULE,
     ):
         self.experiment, self.seed, self.seconds = experiment, seed, seconds
         self.case_limit_s, self.module = case_limit_s, module
@@ -145,8 +146,9 @@ class Campaign:
                 self._found(what)
 
     def _found(self, what):
+        module = "" if self.module == MODULE else f"--module {self.module} "
         again = (
-            f"python -m tests.torture --only {self.experiment.name} "
+            f"python -m tests.torture {module}--only {self.experiment.name} "
             f"--seed {self.seed} --case {self.case}"
         )
         print(f"FOUND {self.experiment.name}: {what:.300}\n  again: {again}", flush=True)

@@ -15,6 +15,7 @@ The same seed hands the baton on at the same points, in a process with the same 
 from __future__ import annotations
 
 import faulthandler
+import functools
 import random
 import sys
 import threading
@@ -35,9 +36,10 @@ _LOOKED_AT = tuple(
     )
 )  # fmt: skip
 # Locks that were made long before ours are, of a dataclass, of numba's compiler (which calls what
-# makes the intrinsics) and of cached properties: no point inside.
+# makes the intrinsics), of cached properties (one for all objects, up to Python 3.11) and of modules
+# that are being imported: no point inside.
 _FILES_LEFT_ALONE = (f"{_ROOT}/compactor/progress.py",)
-_NAMES_LEFT_ALONE = ("extra", "dtype", "has_end_offsets", "_part_uuids")
+_CACHED_PROPERTY = functools.cached_property.__get__.__code__
 _LIMIT_S = 300.0
 
 
@@ -210,15 +212,19 @@ class Interleaving:
         code = frame.f_code
         trace = self._traces.get(code, self)
         if trace is self:
-            trace = self._traces[code] = self._choose_trace(code)
+            trace = self._traces[code] = self._choose_trace(frame)
         if trace is self._at_end_of_quiet:
             self._quiet = True
         return trace
 
-    def _choose_trace(self, code):
+    def _choose_trace(self, frame):
+        code, caller = frame.f_code, frame.f_back
+        if code.co_name == "<module>":
+            return self._at_end_of_quiet
         if not code.co_filename.startswith(_LOOKED_AT):
             return None
-        alone = code.co_filename.startswith(_FILES_LEFT_ALONE) or code.co_name in _NAMES_LEFT_ALONE
+        alone = code.co_filename.startswith(_FILES_LEFT_ALONE)
+        alone |= caller is not None and caller.f_code is _CACHED_PROPERTY
         return self._at_end_of_quiet if alone else self._at_line
 
     def _trace_line(self, frame, event, argument):

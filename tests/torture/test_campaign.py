@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.torture import report
@@ -18,8 +21,12 @@ def test_bad_end_of_a_case_is_one_finding(name, case, tried, capsys):
     experiment = next(each for each in EXPERIMENTS if each.name == name)
     limit = 2.0 if name == "hanging" else 60.0
     campaign = Campaign(experiment, 7, case_limit_s=limit, module=_MODULE).run()
-    again = f"python -m tests.torture --only {name} --seed 7 --case {case}"
+    again = f"python -m tests.torture --module {_MODULE} --only {name} --seed 7 --case {case}"
     assert campaign.findings == [again]
+    if name == "raising":
+        command = [sys.executable, *again.split()[1:]]
+        ran = subprocess.run(command, capture_output=True, text=True)
+        assert "AssertionError: wrong" in ran.stderr
     assert (campaign.tried, campaign.reached) == (tried, True)
     assert again in capsys.readouterr().out
 

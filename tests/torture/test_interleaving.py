@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from importlib import import_module
 
 import pytest
 
 from tests.torture.interleaving import Deadlock, Interleaving
+from tierdex.lifecycle.manifest import ManifestState
 
 
 def _letters(seed, every=1):
@@ -124,3 +127,22 @@ def test_deadlock_beside_somebody_who_rests_is_found():
         event = threading.Event()
     with pytest.raises(Deadlock):
         threads.run({"a": event.wait, "b": lambda: threads.rest(1000)})
+
+
+def test_nobody_stops_within_a_cached_property_whose_lock_all_objects_share():
+    def body():
+        for number in range(30):
+            assert not ManifestState(node="n", number=number).index_files
+
+    threads = Interleaving(4, every=1)
+    threads.run({"a": body, "b": body})
+    assert threads.changes
+
+
+def test_nobody_stops_within_an_import_for_whose_lock_others_wait(monkeypatch):
+    name = "tierdex.compactor.backoff"
+    monkeypatch.setattr("tierdex.compactor.backoff", import_module(name))
+    monkeypatch.delitem(sys.modules, name)
+    threads = Interleaving(4, every=1)
+    threads.run(dict.fromkeys("ab", lambda: import_module(name)))
+    assert name in sys.modules
