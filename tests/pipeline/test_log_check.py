@@ -15,6 +15,7 @@ from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifest import Change, RemoveReason
 from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.lifecycle.ownership import ClaimTerms, OwnedNode
+from tierdex.log_service.carried_notes import row_of_notes
 from tierdex.pipeline.log_check import check_stored_logs
 from tierdex.pipeline.verify_job import check_published
 
@@ -100,6 +101,41 @@ def test_messages_that_are_in_no_file_are_named(world):
     assert found[0] == found[1] == found[3] == []
     assert sorted(found[2])[0] == "topic 'a', queue 0: offsets 4 to 5 are in no file"
     assert len(found[2]) == 3
+
+
+def test_notes_that_the_store_carries_are_verified(world):
+    log = world.open()
+    log.forget("a", key="k1", now=False)
+    log.close()
+    assert [found.file_id.endswith(" notes") for found in check_stored_logs(world.store)].count(
+        True
+    ) == 1
+    assert not any(problems(world.store))
+    notes = row_of_notes(edit(world).state)
+    flip(world.store, notes.object_key, notes.bytes // 2)
+    assert [bool(each) for each in problems(world.store)] == [True] + 5 * [False]
+    assert check_published(world.store, notes)
+
+
+def test_files_let_go_beside_an_older_one_that_is_kept_are_no_gap():
+    world = KeyedWorld()
+    log = world.open()
+    world.hold(log, 30 * DAY_MS, b"later", "os")
+    for number in range(3):
+        publish_file(world, log, number)
+    log.index.roll()
+    log.run_compaction()
+    world.advance(log, 1000)
+    log.expire(before=world.now_ms)
+    assert [row.item_count for row in log_rows(world)] == [7], "the held message keeps its file"
+    assert not any(problems(world.store, entries=True))
+    publish_file(world, log, 4)
+    publish_file(world, log, 5)
+    log.close()
+    assert not any(problems(world.store, entries=True))
+    edit(world).remove([log_rows(world)[1].uuid], RemoveReason.LOST)
+    [gap] = [each for each in problems(world.store) if each]
+    assert sorted(gap)[0] == "topic 'a', queue 0: offsets 6 to 7 are in no file"
 
 
 def test_messages_that_are_there_twice_are_named(world):

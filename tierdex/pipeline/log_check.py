@@ -3,6 +3,7 @@
 ::
 
     object    every checksum, every rule of the form, the header's copy, the manifest's row
+    notes     what the log's folder noted of itself, for whoever takes the node over
     offsets   a queue goes on in the next file where it ended: nothing is missing, nothing there twice
     entries   on demand: the place that an index entry names lies below the end of its queue
 
@@ -24,14 +25,16 @@ from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.log_service.log_file import left_out_before
+from tierdex.log_service.stored_notes import check_notes, read_stored_notes
 from tierdex.log_service.whole_object import check_object, open_grouped_tail
-from tierdex.pipeline.snapshot import log_files_of, read_store
+from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
+from tierdex.pipeline.snapshot import log_files_of, notes_of, read_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tierdex.indexfile.compacted.file import CompactedFile
-    from tierdex.lifecycle.manifest import ManifestState, Retention
+    from tierdex.lifecycle.manifest import FileRow, ManifestState, Retention
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.pipeline.snapshot import ListedFile
     from tierdex.storage_layer.base import Store
@@ -49,25 +52,28 @@ class Finding(NamedTuple):
 class QueueTally:
     """Where the queues of one node's log end, file after file, oldest first."""
 
-    def __init__(self, rules: Retention, now_ms: int) -> None:
+    def __init__(self, rules: Retention, now_ms: int, gone: QueueEnds = NO_QUEUES) -> None:
+        """`gone` are where queues end of files that were let go."""
         self._rules = rules
         self._now_ms = now_ms
         self._topics: dict[str, int] = {}
         self._keys = np.empty(0, np.int64)  # (topic << 32) | queue_id, rising
         self._ends = np.empty(0, np.int64)
         self._sealed = np.empty(0, np.int64)  # of the last file that has the queue
+        keys, ends = self._columns_of(gone)
+        order = np.argsort(keys)
+        self._gone_keys, self._gone_ends = keys[order], ends[order]
 
     def take(self, file: GroupedFile, sealed_at_ms: int) -> list[str]:
         """Go on behind a file; return which of its queues do not go on where they ended. CorruptFileError."""
-        left_out, ends = left_out_before(file).columns()
-        names = [left_out.topics.value(i) for i in range(len(left_out.topics))]
-        self._raise(
-            self._keys_of(names, left_out.topic_index, left_out.queue_ids), ends, sealed_at_ms
-        )
+        self._raise(*self._columns_of(left_out_before(file)), sealed_at_ms)
         rows = file.queues()
         names = [file.topics.name(i) for i in range(len(file.topics))]
         keys = self._keys_of(names, rows.topics, rows.queue_ids)
         known = self.ends_of(keys)
+        # Let go, by hand or by its age, while an older file is kept for what waits in it.
+        gone = _ends_in(keys, self._gone_keys, self._gone_ends)
+        known = np.where(known < 0, known, np.maximum(known, np.minimum(gone, rows.first_offsets)))
         is_wrong = (known >= 0) & (known != rows.first_offsets)
         is_wrong &= ~((rows.first_offsets > known) & self._are_hidden(keys))
         wrong = np.flatnonzero(is_wrong)
@@ -83,12 +89,7 @@ class QueueTally:
 
     def ends_of(self, keys: np.ndarray) -> np.ndarray:
         """Return where queues end, -1 for those that no file has (i8)."""
-        ends, at = np.full(len(keys), -1, np.int64), np.searchsorted(self._keys, keys)
-        if len(self._keys):
-            at = np.minimum(at, len(self._keys) - 1)
-            is_known = self._keys[at] == keys
-            ends[is_known] = self._ends[at[is_known]]
-        return ends
+        return _ends_in(keys, self._keys, self._ends)
 
     def check_entries(self, file: CompactedFile) -> list[str]:
         """Return how many entries name messages that no file has, nor had. Raises as its rows do."""
@@ -99,7 +100,9 @@ class QueueTally:
         strange, example = 0, ""
         for rows in file.rows_in_hash_order():
             own = topics[(rows["tag"] & np.uint32(TOPIC_MASK)).astype(np.int64)]
-            ends = self.ends_of((own << 32) | rows["queue_id"].astype(np.int64))
+            keys = (own << 32) | rows["queue_id"].astype(np.int64)
+            gone = _ends_in(keys, self._gone_keys, self._gone_ends)
+            ends = np.maximum(self.ends_of(keys), gone)
             beyond = np.flatnonzero(
                 (own >= 0) & (ends >= 0) & (rows["offset"].astype(np.int64) >= ends)
             )
@@ -114,6 +117,12 @@ class QueueTally:
         )
 
     # -- private -----------------------------------------------------------------------------------------
+
+    def _columns_of(self, told: QueueEnds) -> tuple[np.ndarray, np.ndarray]:
+        """Return the keys and ends (i8 each) of the queues that a table tells of."""
+        queues, ends = told.columns()
+        names = [queues.topics.value(i) for i in range(len(queues.topics))]
+        return self._keys_of(names, queues.topic_index, queues.queue_ids), ends
 
     def _keys_of(
         self, names: Sequence[bytes], topics: np.ndarray, queue_ids: np.ndarray
@@ -151,6 +160,16 @@ class QueueTally:
         return f"topic {topic!r}, queue {queue_id}: offsets from {first} on are there twice"
 
 
+def _ends_in(keys: np.ndarray, of: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return the ends of the queues `keys`, -1 of those that are not in `of`, which rises (i8)."""
+    found, at = np.full(len(keys), -1, np.int64), np.searchsorted(of, keys)
+    if len(of):
+        at = np.minimum(at, len(of) - 1)
+        is_known = of[at] == keys
+        found[is_known] = ends[at[is_known]]
+    return found
+
+
 def check_stored_logs(store: Store, *, entries: bool = False) -> Iterator[Finding]:
     """Verify the log files of all nodes, oldest first; with `entries` the index files beside them, too.
 
@@ -160,13 +179,29 @@ def check_stored_logs(store: Store, *, entries: bool = False) -> Iterator[Findin
     now_ms = SystemClock().now_ms()
     for reading in read_store(store):
         files = log_files_of(reading.state, now_ms)
+        for notes in notes_of(reading.state):
+            yield Finding(f"{notes.file_id} notes", _check_notes(store, notes.row))
         if not files:
             continue
-        tally = QueueTally(reading.state.retention, now_ms)
+        tally = QueueTally(reading.state.retention, now_ms, _gone_of(store, reading.state))
         for file in files:
             yield Finding(file.file_id, _check_file(store, file, tally))
         if entries:
             yield from _check_entries(store, reading.state, tally)
+
+
+def _check_notes(store: Store, row: FileRow) -> list[str]:
+    try:
+        return check_notes(store, row)
+    except TierdexError as error:
+        return [str(error)]
+
+
+def _gone_of(store: Store, state: ManifestState) -> QueueEnds:
+    try:
+        return read_stored_notes(store, state).current.ends
+    except TierdexError:  # not swallowed: the finding of the notes says it
+        return NO_QUEUES
 
 
 def _check_file(store: Store, file: ListedFile, tally: QueueTally) -> list[str]:

@@ -4,7 +4,7 @@ It is taken once, when the job is planned. The manifest numbers identify it; the
 the objects of files that leave the list meanwhile. Files that another node's merge replaced are
 left out.
 
-Depends on filesystem, indexfile, lifecycle, log_service and logfile.
+Depends on indexfile, lifecycle, log_service and logfile.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
-from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
 from tierdex.lifecycle.forgotten import (
     FORGOTTEN_NODE,
@@ -25,6 +23,7 @@ from tierdex.lifecycle.forgotten import (
 )
 from tierdex.lifecycle.manifest import (
     LOG_KIND,
+    NOTES_KIND,
     FilePlace,
     FileRow,
     is_replaced,
@@ -36,8 +35,7 @@ from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
 from tierdex.lifecycle.topic_set import may_hold
-from tierdex.log_service.carried_notes import FORGOTTEN, fetch_notes, row_of_notes
-from tierdex.log_service.forgotten_messages import ForgottenRecord
+from tierdex.log_service.stored_notes import read_stored_notes
 from tierdex.logfile.forgotten import NOWHERE
 from tierdex.settings import load_settings
 
@@ -160,11 +158,7 @@ def read_places(store: Store, state: ManifestState) -> ForgottenPlaces:
 
     Raises what the store raises, CorruptFileError.
     """
-    row = row_of_notes(state)
-    notes = {} if row is None else fetch_notes(store, row)
-    record = ForgottenRecord(LocalFileSystem(), Path())  # of a folder that is not here
-    record.take(notes.get(FORGOTTEN))
-    return record.places
+    return read_stored_notes(store, state).forgotten.places
 
 
 def log_files_of(
@@ -179,6 +173,11 @@ def log_files_of(
         )
         for row, sealed_ms in zip(rows, sealed, strict=True)
     ]
+
+
+def notes_of(state: ManifestState) -> list[ListedFile]:
+    """Return what a node's log noted of itself: one row at most."""
+    return [ListedFile(state.node, row) for row in state.files_of(NOTES_KIND).values()]
 
 
 def read_forgotten(store: Store) -> ForgottenEntries:

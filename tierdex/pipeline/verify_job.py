@@ -18,12 +18,13 @@ from tierdex.errors import TierdexError
 from tierdex.indexfile import layout
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
-from tierdex.lifecycle.manifest import LOG_KIND
+from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.topic_set import listed_topics
+from tierdex.log_service.stored_notes import check_notes
 from tierdex.log_service.whole_object import check_object
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.numbered_tasks import numbered_frame
-from tierdex.pipeline.snapshot import log_files_of, read_store, snapshot_of
+from tierdex.pipeline.snapshot import log_files_of, notes_of, read_store, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +61,7 @@ def verify(
     files = [
         *snapshot_of([each.state for each in readings], now_ms).files,
         *(file for each in readings for file in log_files_of(each.state, now_ms)),
+        *(file for each in readings for file in notes_of(each.state)),
     ]
     manifests = [_node_row(reading) for reading in readings]
 
@@ -101,6 +103,8 @@ def check_published(store: Store, row: FileRow) -> list[str]:
     try:
         if row.kind == LOG_KIND:
             return check_object(store, row)
+        if row.kind == NOTES_KIND:
+            return check_notes(store, row)
         file = open_published(store, row)
         header = decode_header(
             store.get(row.object_key, 0, layout.HEADER_BYTES), row.object_key, form=Form.COMPACTED

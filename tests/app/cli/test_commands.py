@@ -372,16 +372,16 @@ def test_service_is_not_exposed_without_keys(run, tmp_path):
 
 def test_bill_is_storage_and_requests():
     requests = Requests(puts=10, live_records=20, lists=30, refreshes=40, lookups=1000, peers=5)
-    index, log = Stored(2, 1 << 27, 2 << 30), Stored(3, 1000, 1 << 30)
-    bill = monthly_bill(index, log, requests, Prices(0.02, 0.001, 0.0001))
+    index, log = Stored(2, 1 << 27, 2 << 30), Stored(3, 1000, (1 << 30) - 4096)
+    bill = monthly_bill(index, log, Stored(1, 0, 4096), requests, Prices(0.02, 0.001, 0.0001))
     assert bill["bytes_an_item"] == 16.0
-    assert bill["log_bytes"] == 1 << 30
+    assert (bill["log_bytes"], bill["log_notes_bytes"]) == ((1 << 30) - 4096, 4096)
     assert bill["storage_usd_month"] == pytest.approx(0.06)
     assert bill["writes_usd_month"] == pytest.approx(0.03)
     assert bill["refreshes_usd_month"] == pytest.approx(0.034)
     assert bill["lookups_usd_month"] == pytest.approx(0.1)
     assert bill["total_usd_month"] == pytest.approx(0.224)
-    assert bill["uploads_usd_once"] == pytest.approx(0.01)
+    assert bill["uploads_usd_once"] == pytest.approx(0.012)
 
 
 def test_a_service_tells_the_requests_of_a_bill_by_its_metrics():

@@ -259,6 +259,7 @@ def test_tools_of_a_store_know_its_log_files(run, append, tmp_path):
         log.run_compaction()
         log.index.roll()
         log.run_compaction()
+        log.forget("orders", key="a")
     store = "data/store"
     listed = orjson.loads(run("files", "--store", store, "-o", "json").stdout)["files"]
     assert [(file["kind"], file["item_count"]) for file in listed] == [("index", 1), ("log", 1)]
@@ -266,8 +267,9 @@ def test_tools_of_a_store_know_its_log_files(run, append, tmp_path):
     assert (bill["files"], bill["log_files"], bill["log_messages"]) == (1, 1, 1)
     assert bill == orjson.loads(run("cost", "-o", "json").stdout)
     assert bill["log_bytes"] == listed[1]["bytes"]
+    assert bill["log_notes_bytes"] > 0
     found = orjson.loads(run("verify", store, "--entries", "-o", "json").stdout)["files"]
-    assert len(found) == 4  # the node, the index file, the log file, the entries
+    assert len(found) == 6  # two nodes, the index file, the log's notes, its file, the entries
     [key] = [
         key
         for key in (tmp_path / store).rglob("files/*")
@@ -277,7 +279,7 @@ def test_tools_of_a_store_know_its_log_files(run, append, tmp_path):
     damaged[4200] ^= 1
     key.write_bytes(damaged)
     found = orjson.loads(run("verify", store, "-o", "json", code=1).stdout)["files"]
-    assert [each["sound"] for each in found] == [True, True, False]
+    assert [each["sound"] for each in found] == [True, True, True, True, False]
 
 
 @pytest.mark.parametrize("load", ["million-queues", "strict-offsets"])

@@ -22,7 +22,7 @@ from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 from tierdex.app.cli.stored_logs import stored_logs
 from tierdex.clock import SystemClock
-from tierdex.lifecycle.manifest import LOG_KIND
+from tierdex.lifecycle.manifest import INDEX_KIND, LOG_KIND, NOTES_KIND
 from tierdex.settings import load_settings
 from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, OTHER
 
@@ -94,7 +94,7 @@ def cost(
     now_ms = SystemClock().now_ms()
     with opened_for_reading(target, parse_settings(setting)) as index:
         published = [file for file in index.files() if file.state == "uploaded"]
-        published += stored_logs(target)
+        published += stored_logs(target, notes=True)
         nodes = index.nodes()
         metrics = index.metrics() if url is not None else None
     settings = load_settings(**parse_settings(setting))
@@ -113,8 +113,9 @@ def cost(
     if metrics is not None:
         requests, document["counted_by_service_s"] = counted_requests(metrics, now_ms / 1000)
     document |= monthly_bill(
-        Stored.of(file for file in published if file.kind != LOG_KIND),
+        Stored.of(file for file in published if file.kind == INDEX_KIND),
         Stored.of(file for file in published if file.kind == LOG_KIND),
+        Stored.of(file for file in published if file.kind == NOTES_KIND),
         requests,
         Prices(gib_month_usd, put_usd, get_usd),
     )
@@ -153,9 +154,14 @@ def counted_requests(metrics: str, now_s: float) -> tuple[Requests, float]:
     return found, round(seconds)
 
 
-def monthly_bill(index: Stored, log: Stored, requests: Requests, prices: Prices) -> dict[str, Any]:
-    """Return the lines of the bill in USD, of files of index and log; each took two PUTs, once."""
-    stored = (index.bytes + log.bytes) / _GIB * prices.gib_month
+def monthly_bill(
+    index: Stored, log: Stored, notes: Stored, requests: Requests, prices: Prices
+) -> dict[str, Any]:
+    """Return the lines of the bill in USD, of files of index and log and the log's notes of itself.
+
+    Each took two PUTs, once.
+    """
+    stored = (index.bytes + log.bytes + notes.bytes) / _GIB * prices.gib_month
     written = (requests.puts + requests.live_records) * prices.put
     followed = requests.lists * prices.put + requests.refreshes * prices.get
     asked = requests.lookups * prices.get
@@ -168,6 +174,7 @@ def monthly_bill(index: Stored, log: Stored, requests: Requests, prices: Prices)
         "log_files": log.files,
         "log_messages": log.items,
         "log_bytes": log.bytes,
+        "log_notes_bytes": notes.bytes,
         "puts_month": round(requests.puts),
         "live_records_month": round(requests.live_records),
         "lists_month": round(requests.lists),
@@ -181,5 +188,5 @@ def monthly_bill(index: Stored, log: Stored, requests: Requests, prices: Prices)
         "lookups_usd_month": round(asked, 6),
         "maintenance_usd_month": round(kept, 6),
         "total_usd_month": round(stored + written + followed + asked + kept, 6),
-        "uploads_usd_once": round(2 * (index.files + log.files) * prices.put, 6),
+        "uploads_usd_once": round(2 * (index.files + log.files + notes.files) * prices.put, 6),
     }

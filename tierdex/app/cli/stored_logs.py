@@ -1,6 +1,6 @@
-"""The published log files of a store, as its manifests list them: what `files` and `cost` show of logs.
+"""What a store has of logs, as its manifests list it: files, which `files` and `cost` show, and notes.
 
-Depends on errors, index_service, lifecycle, pipeline and the other modules of this folder.
+Depends on errors, index_service, pipeline and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 from tierdex.app.cli.opening import DEFAULT_DATA, opened_store
 from tierdex.errors import NotFoundError
 from tierdex.index_service.file_info import FileInfo
-from tierdex.lifecycle.manifest import LOG_KIND
 
 if TYPE_CHECKING:
     from tierdex.app.cli.opening import Target
 
 
-def stored_logs(target: Target) -> list[FileInfo]:
+def stored_logs(target: Target, *, notes: bool = False) -> list[FileInfo]:
     """Return the published log files, newest first; none for a service, whose files have them.
+
+    With `notes` also what logs noted of themselves, as rows of that kind.
 
     Nodes whose manifest cannot be read are left to who names them. Raises what listing the nodes raises.
     """
     if target.url is not None:
         return []
-    from tierdex.pipeline.snapshot import log_files_of, read_store
+    from tierdex.pipeline.snapshot import log_files_of, notes_of, read_store
 
     place = target.store or (target.data or DEFAULT_DATA) / "store"
     try:
@@ -31,11 +32,13 @@ def stored_logs(target: Target) -> list[FileInfo]:
     except NotFoundError:  # no node yet
         return []
     files = [file for reading in readings for file in log_files_of(reading.state, 0)]
+    if notes:
+        files += [file for reading in readings for file in notes_of(reading.state)]
     files.sort(key=lambda file: (file.row.number, file.node), reverse=True)
     return [
         FileInfo(
             file.file_id, "uploaded", row.begin_ms, row.min_time, row.max_time, row.item_count, 0,
-            row.bytes, file.node, row.sealed_at_ms, None, None, kind=LOG_KIND,
+            row.bytes, file.node, row.sealed_at_ms, None, None, kind=row.kind,
         )
         for file in files
         for row in (file.row,)

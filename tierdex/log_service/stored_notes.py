@@ -1,0 +1,58 @@
+"""The notes of a log that its store carries, read where its folder is not: by jobs and by verification.
+
+Depends on clock, errors, filesystem, lifecycle, carried_notes, gone_messages and published_note.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tierdex.clock import SystemClock
+from tierdex.errors import CorruptFileError
+from tierdex.filesystem import LocalFileSystem
+from tierdex.log_service.carried_notes import (
+    FORGOTTEN,
+    GONE,
+    PUBLISHED,
+    fetch_notes,
+    row_of_notes,
+)
+from tierdex.log_service.gone_messages import GoneRecord
+from tierdex.log_service.published_note import PublishedNote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.storage_layer.base import Store
+
+
+class StoredNotes(GoneRecord):
+    """What of a log is gone, and what is forgotten, as of one reading."""
+
+    def __init__(self, notes: Mapping[str, bytes]) -> None:
+        """Raises CorruptFileError."""
+        super().__init__(LocalFileSystem(), Path(), SystemClock())
+        self.take(notes.get(GONE), notes.get(FORGOTTEN))
+
+    def refresh(self) -> None:
+        """Leave it: no folder is read."""
+
+
+def read_stored_notes(store: Store, state: ManifestState) -> StoredNotes:
+    """Return a node's notes, empty where it carried none. Raises CorruptFileError, what the store raises."""
+    row = row_of_notes(state)
+    return StoredNotes({} if row is None else fetch_notes(store, row))
+
+
+def check_notes(store: Store, row: FileRow) -> list[str]:
+    """Return what is wrong with carried notes, in words. Raises what the store raises."""
+    try:
+        notes = fetch_notes(store, row)
+        StoredNotes(notes)
+        if PUBLISHED in notes:
+            PublishedNote.decode(notes[PUBLISHED], row.object_key)
+    except CorruptFileError as error:
+        return [str(error)]
+    return []
