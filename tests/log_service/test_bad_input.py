@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,6 +21,8 @@ from tierdex.errors import (
     RequestTooLargeError,
     UnsupportedFormatError,
 )
+from tierdex.fileparts.footer import read_footer
+from tierdex.fileparts.layout import Part
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.header import decode_log_header
@@ -235,6 +239,40 @@ def test_journal_of_a_closed_log_that_lost_durable_batches_is_named_and_kept_asi
             assert not answer.complete
             assert path.name in answer.missing[0].file
             assert path.name in str(disk.list_folder(DATA / "log/quarantine"))
+
+
+SHARED_PARTS = (Part.TOPICS, Part.EXTRA, Part.QUEUES)
+
+
+@pytest.mark.parametrize("damaged", [1, 2])
+@pytest.mark.parametrize(
+    ("state", "part"),
+    [
+        *(("sealed", part) for part in (*SHARED_PARTS, Part.CHECKPOINTS)),
+        *(("compacted", part) for part in (*SHARED_PARTS, Part.DIRECTORY)),
+    ],
+)
+def test_file_of_which_a_part_does_not_open_is_named_and_kept_aside(disk, state, part, damaged):
+    with open_log(disk, merge_min_files=9) as log:
+        for i in range(12):
+            log.append(topic="a", queue_id=0, body=b"%d" % i * 40)
+            if i % 4 == 3:
+                log.roll()
+        seal_rolled(log) if state == "sealed" else log.run_compaction()
+    folder = DATA / "log" / state
+    path = folder / sorted(disk.list_folder(folder))[damaged]
+    with closing(disk.open(path)) as file:
+        place = read_footer(file.read_at, file.size(), path).parts[part]
+    flip(disk, path, place.position + place.length // 2)
+    for _ in range(2):  # it stays named
+        with open_log(disk) as log:
+            answer = log.read("a", 0, 4 * damaged)
+            assert not answer.complete
+            assert path.name in answer.missing[0].file
+            other = 12 - 4 * damaged
+            assert [m.offset for m in log.read("a", 0, other).messages[:1]] == [other]
+            offset = log.append(topic="a", queue_id=0, body=b"more")
+            assert log.read("a", 0, offset).generation == 1, "an offset may be given again"
 
 
 def killed(disk, *, count=40, roll_at=(), durability="disk"):

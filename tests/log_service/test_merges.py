@@ -251,7 +251,8 @@ def test_scrubber_finds_damage_and_says_so_in_the_list_of_files():
     assert [file.reason for file in log.files()] == [None, "checksum of page 0 differs"]
 
 
-def test_merges_around_an_expired_file_take_no_sound_file_for_damaged():
+def test_merges_around_an_expired_file_take_no_sound_file_for_damaged_and_end(caplog):
+    caplog.set_level("INFO")
     world = KeyedWorld()
     log = world.open(index=False, merge_min_files=50)
     for held in (True, True, False, True, True):
@@ -265,6 +266,13 @@ def test_merges_around_an_expired_file_take_no_sound_file_for_damaged():
     log = world.open(index=False, merge_min_files=2)
     log.run_compaction()
     assert not log._components.writing.kind.damaged
-    assert len(log.files()) < 4
+    assert len(log.files()) == 2, "those on either side of it"
+    told = caplog.text.count("merged with nothing older")
+    assert told == 2, "of the file behind it, and of what that became"
+    for _ in range(3):
+        world.advance(log, 2 * 3_600_000)
+        log.run_compaction()
+    assert caplog.text.count("merged with nothing older") == told
+    assert "not merged" not in caplog.text
     assert len(log.read("a", 0, 0)) == 2
     assert len(log.timers()) == 1

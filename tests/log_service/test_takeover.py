@@ -261,6 +261,23 @@ def test_release_whose_answer_was_lost_takes_no_appends_until_it_is_known(world)
     world.elsewhere().open(takeover=True)
 
 
+def test_log_that_was_taken_over_opens_without_its_store_from_then_on(world):
+    log = world.open()
+    fill(world, log, 30)
+    log.roll()
+    log.run_compaction()
+    log.index.roll()
+    log.run_compaction()
+    other = world.elsewhere()
+    other.open(takeover="lossy").close()
+    with world.store.outage():
+        taken = other.open()
+        fill(other, taken, 9)
+        taken.close()
+    taken = other.open()
+    other.look(taken)
+
+
 @pytest.mark.parametrize("nth", [3, 20, 44])
 def test_power_cut_within_a_takeover_loses_nothing(world, nth):
     log = world.open()

@@ -217,10 +217,15 @@ class LogIndex:
 
     def _published_source(self, components: Components) -> Source | None:
         """Return up to where the published index goes, as was noted here, else as its files say."""
-        noted = read_indexed(self._log.seams.filesystem, self._log.root)
-        if noted is not None:
-            return noted
-        return published_source(components, self.node)
+        filesystem, root = self._log.seams.filesystem, self._log.root
+        noted = read_indexed(filesystem, root)
+        if noted is None:
+            noted = published_source(components, self.node)
+            if (
+                noted is not None
+            ):  # taken over, or the note was lost: the next opening needs no store
+                note_indexed(filesystem, root, noted)
+        return noted
 
     def note_if_published(self, handle: FileHandle) -> None:
         """Note that all up to the end of a file is in published index files, if that is so.

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PASSED_OVER_S = 3600.0  # a source that could not be read, or follows a gap, is tried again then
+_PASSED_OVER_S = 3600.0  # a source that could not be read is tried again then
 
 
 class LogMerging:
@@ -76,6 +76,7 @@ class LogMerging:
         self._hidden = HiddenShares()
         self._rounds = Rounds(seams.clock)
         self._passed_over: dict[bytes, float] = {}  # uuid -> until when
+        self._behind_gaps: set[bytes] = set()  # files before which some expired
 
     def look_at_everything(self) -> None:
         """Look for what is worth it at once."""
@@ -112,6 +113,7 @@ class LogMerging:
         """Return the oldest files worth merging, those that lie here before published ones."""
         with self._work.table.snapshot() as snapshot:
             files = sealed_times(snapshot.file_list, self._work.settings.node)
+            self._behind_gaps &= {handle.uuid for handle, _ in files}
             self._hidden.keep(self._gone.current.rules, {(h.uuid, at) for h, at in files})
             for mergeable in (self._local(snapshot.file_list), self._published(snapshot.file_list)):
                 candidates = self._candidates(files, mergeable)
@@ -161,6 +163,7 @@ class LogMerging:
                 try:
                     hidden = self._hidden.of(handle, sealed_at, rules, now_ms)
                     told = candidate(handle, sealed_at, hidden)
+                    told = told._replace(is_behind_gap=handle.uuid in self._behind_gaps)
                 except (CorruptFileError, *STORE_ERRORS) as error:
                     self._pass_over([handle], error)
             found.append(told)
@@ -181,7 +184,9 @@ class LogMerging:
             self._kind.publishing.show_manifest()
             return 0
         except QueueGapError as error:  # what lay between expired: those on either side go together
-            self._pass_over([group[error.source]], error)
+            behind = group[error.source]
+            self._behind_gaps.add(behind.uuid)
+            logger.info("merged with nothing older", extra={"file_id": behind.file_id})
             return 0
         except CorruptFileError as error:
             named = [h for h in group if error.path in (str(h.path), h.object_key)] or group

@@ -40,6 +40,9 @@ class MergeCandidate(NamedTuple):
     retention_ms: int | None  # the shortest of the topics that are not hidden; None: for ever
     body_bytes: int
     hidden_bytes: int  # of the bodies, of topics that retention hides
+    is_behind_gap: bool = (
+        False  # what lay before it is gone: nothing older goes into one file with it
+    )
 
     def is_small(self, settings: Settings) -> bool:
         has_short_extents = self.payload_bytes < self.queue_count * PAGE_BYTES_DEFAULT
@@ -73,6 +76,7 @@ def _fits(run: Sequence[MergeCandidate | None], file: MergeCandidate, settings: 
     together = [*_sound(run), file]
     return (
         file.is_small(settings)
+        and not (run and file.is_behind_gap)
         and len(together) <= _MOST_FILES
         and len({each.generation for each in together}) == 1
         and sum(each.bytes for each in together) <= settings.merge_max_bytes

@@ -358,15 +358,11 @@ class _OwnerOpening:
         for file_state, number, path in recovered.files:
             self.numbers.see(number)
             try:
-                handle = self._open(file_state, number, path)
+                self._take(self._open(file_state, number, path))
             except CorruptFileError as error:
-                if file_state is not FileState.UNSEALED:
-                    raise
-                # Damaged, or cut: no state that a crash leaves. Nothing was appended behind it.
+                # Damaged, or cut: no state that a crash leaves. What it held is named, and a new generation
+                # begins: an offset of a newest file may be given again.
                 quarantine(filesystem, paths, file_state, path, error.reason, recovered)
-                continue
-            self._table.insert(handle)
-            note_ends(self._queues, handle.reader)
         self._missing = _quarantined(self._seams, paths)
         self._queues.raise_ends(*gone.ends.columns())
         forgotten = self.gone.forgotten.current
@@ -376,6 +372,15 @@ class _OwnerOpening:
         for name in filesystem.list_folder(paths.quarantine):
             self.numbers.see(parse_quarantined_name(name) or 0)
         return has_lost or bool(recovered.quarantined)
+
+    def _take(self, handle: FileHandle) -> None:
+        """Take a file into the table, and where its queues end. CorruptFileError: it is in neither."""
+        try:
+            note_ends(self._queues, handle.reader)
+        except BaseException:
+            handle.release()
+            raise
+        self._table.insert(handle)
 
     def _open(self, state: FileState, number: int, path: Path) -> FileHandle:
         filesystem, node = self._seams.filesystem, self._options.settings.node
