@@ -57,10 +57,11 @@ INDEX_VERBS = [
 
 LOG_VERBS = [
     "append", "append_at_once", "append_batch", "append_batch_nowait", "append_nowait", "begin_offset",
-    "call_when_more", "catch_up", "close", "compaction_status", "deliver_due", "end_offset", "end_offsets",
-    "expire", "file", "files", "flush", "forget", "forgettings", "get", "hand_over", "health", "offset_at",
-    "open", "queues", "read", "read_arrow", "read_many", "reader", "refresh", "resume_forgetting", "roll",
-    "run_compaction", "timers", "topics", "unpublished_count", "verify_file", "waiting_bytes",
+    "cached_bytes", "call_when_more", "catch_up", "close", "compaction_status", "deliver_due",
+    "end_offset", "end_offsets", "expire", "file", "files", "flush", "forget", "forgettings", "get",
+    "hand_over", "health", "offset_at", "open", "queues", "read", "read_arrow", "read_many", "reader",
+    "refresh", "resume_forgetting", "roll", "run_compaction", "timers", "topics", "unpublished_count",
+    "verify_file", "waiting_bytes",
 ]  # fmt: skip
 
 

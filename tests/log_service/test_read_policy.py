@@ -8,7 +8,7 @@ import pytest
 from tests.client.test_remote import AppTransport
 from tests.log_service.keyed_world import KeyedWorld
 from tests.log_service.log_world import DATA
-from tests.log_service.test_read_ahead import World
+from tests.log_service.test_read_ahead import BODY, World
 from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.client.remote import Client
@@ -74,6 +74,12 @@ def test_every_door_takes_the_policy_and_tells_the_source(world):
     metrics = httpx2.Client(transport=transport).get("http://localhost/metrics").text
     for source in ("kept_copy", "store"):
         assert f'tierdex_messages_read_bytes_total{{source="{source}"}}' in metrics
+    cached = log.cached_bytes()
+    for where, length in cached.items():
+        assert f'tierdex_log_cached_bytes{{where="{where}"}} {float(length)}' in metrics
+    assert cached["arena"] == 0  # as it was opened
+    assert cached["read_ahead"] >= 8 * BODY
+    assert cached["kept_copies"] > 8 * BODY
 
 
 def test_disabled_store_is_left_alone_and_what_it_alone_has_is_named(world):

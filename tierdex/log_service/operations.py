@@ -124,6 +124,21 @@ class OperatedLog:
             return {}
         return writing.progress.describe(self._components.seams.clock.monotonic())
 
+    def cached_bytes(self) -> dict[str, int]:
+        """Return how many bytes are kept for reads of the past, by where they are.
+
+        `arena` and `read_ahead` are memory: decoded pages, ranges of published files that are here or under
+        way. `kept_copies` are local copies of published files, on disk.
+        """
+        self._components.check_open()
+        tier = self._components.tier
+        assert tier is not None  # every way to open a log gives it one
+        return {
+            "arena": tier.memory.arena.held_bytes,
+            "read_ahead": tier.tails.fetched.held_bytes,
+            "kept_copies": tier.copies.held_bytes,
+        }
+
     @with_disk_errors
     def timers(self) -> list[TimerHour]:
         """Return the hours in which messages are to be delivered, in order, and how many each.

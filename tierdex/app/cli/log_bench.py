@@ -25,8 +25,8 @@ _SINGLES = 200
 _READ = 10
 _TOPIC = "bench"
 _LOAD_COLUMNS = (
-    "what", "count", "seconds", "limit_s", "per_second", "asked_per_second", "mib_s", "asked_mib_s",
-    "disk_mib_s", "of_asked", "of_disk",
+    "what", "count", "seconds", "cpu_seconds", "limit_s", "per_second", "asked_per_second", "mib_s",
+    "asked_mib_s", "disk_mib_s", "of_asked", "of_disk",
 )  # fmt: skip
 
 

@@ -8,12 +8,14 @@
                      half of the queues are read from the tail and half from 0, while writing goes on
 
 Every body says its queue and offset, and every one that is read is compared. Beside each figure stand what
-the original asked, and what a bare file on the same disk does. Depends on clock, errors, filesystem and
+the original asked, and what a bare file on the same disk does; beside the seconds those of CPU, which tell
+how much of a shared machine was ours. Depends on clock, errors, filesystem and
 log_service.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,8 +45,8 @@ _LIMIT_S: Final = 1800.0  # for writing, and once more for reading
 _QUEUES: Final = 1_000_000
 _QUEUE_MESSAGES: Final = 100  # at least, where the dose is too small for a million queues
 _BATCH: Final = 65_536
-_PLACES: Final = 1_000  # of one call
-_WHOLE_QUEUES: Final = 100  # of one call
+_PLACES: Final = 10_000  # of one call: those that lie near each other share a request
+_WHOLE_QUEUES: Final = 1_000  # of one call
 
 _BYTES: Final = 64 << 30
 _THREADS: Final = 40
@@ -291,24 +293,33 @@ def _disk_mib_s(folder: Path, step: int, size: int) -> float:
                 file.write_at(number * step, data)
                 file.sync_data()
 
-        return round(steps * step / _MIB / _seconds(write), 1)
+        return round(steps * step / _MIB / _seconds(write).wall, 1)
     finally:
         file.close()
         filesystem.unlink(path)
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    clock = SystemClock()
+class _Times(NamedTuple):
+    """How long a phase took; `cpu` is that of all threads, those that compact and publish as well."""
+
+    wall: float
+    cpu: float
+
+
+def _seconds(work: Callable[[], object]) -> _Times:
+    clock, cpu = SystemClock(), os.times()
     started = clock.monotonic()
     work()
-    return max(1e-6, clock.monotonic() - started)
+    wall, now = clock.monotonic() - started, os.times()
+    return _Times(max(1e-6, wall), now.user - cpu.user + now.system - cpu.system)
 
 
-def _row(what: str, count: int, size: int, seconds: float) -> dict[str, Any]:
+def _row(what: str, count: int, size: int, took: _Times) -> dict[str, Any]:
     return {
         "what": what,
         "count": count,
-        "seconds": round(seconds, 3),
-        "per_second": round(count / seconds),
-        "mib_s": round(size / _MIB / seconds, 1),
+        "seconds": round(took.wall, 3),
+        "cpu_seconds": round(took.cpu, 1),
+        "per_second": round(count / took.wall),
+        "mib_s": round(size / _MIB / took.wall, 1),
     }

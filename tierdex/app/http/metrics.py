@@ -250,6 +250,15 @@ class _LogCollector:
         with suppress(InvalidRequestError):  # a log without an index, or opened read-only
             waiting.add_metric([], self._log.waiting_bytes())
             yield waiting
+        cached = GaugeMetricFamily(
+            "tierdex_log_cached_bytes",
+            "bytes kept for reads of the past: decoded pages and ranges ahead of readers, in memory; local "
+            "copies of published files, on disk",
+            labels=["where"],
+        )
+        for where, length in self._log.cached_bytes().items():
+            cached.add_metric([where], length)
+        yield cached
         yield from _compaction_families(self._log.compaction_status(), "tierdex_log_compaction")
         yield from _by_state(
             "log", totals, (("files", "log files"), ("messages", "messages"), ("bytes", "bytes of log files"))
