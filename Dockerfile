@@ -17,7 +17,7 @@ SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # The wheel is the one built above, by its path: its version needs no pin.
 # hadolint ignore=DL3013
 RUN wheel=$(echo /wheels/tierdex-*.whl) \
- && pip install --no-cache-dir "${wheel}[server,s3]" \
+ && pip install --no-cache-dir "${wheel}[server,s3,jwt]" \
  && rm -r /wheels
 
 USER 10001:10001
