@@ -32,10 +32,10 @@ HEAVY = (
 
 PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain",
-    "FileInfo", "ForgetReceipt", "FoundMessages", "Index", "Journey", "LogFileInfo", "Message",
+    "FileInfo", "ForgetReceipt", "FoundMessages", "Index", "Journey", "Keys", "LogFileInfo", "Message",
     "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
-    "QueueReader", "ReadAnswer", "Receipt", "ShownMessage", "TimerHour", "TopicInfo", "Unasked",
-    "__version__", "errors", "follow",
+    "QueueReader", "ReadAnswer", "Receipt", "Settings", "ShownMessage", "Time", "TimerHour",
+    "TopicInfo", "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",

@@ -37,6 +37,30 @@ def test_every_class_that_a_public_verb_returns_is_exported():
             assert returned - _BESIDE <= set(tierdex.__all__), f"{owner.__name__}.{verb}"
 
 
+# What stands in for the machine in tests and simulations: tierdex.testing has them.
+SEAMS = {
+    "Clock",
+    "Executor",
+    "FileSystem",
+    "IdSource",
+    "Path",
+    "Store",
+    "Schema",
+    "SettingKeywords",
+}
+GENERIC = {"P", "T", "TracebackType"}
+
+
+def test_every_type_that_a_public_verb_takes_or_a_property_has_is_exported():
+    for owner in (tierdex.Index, tierdex.MessageLog, tierdex.Client, tierdex.AsyncClient):
+        verbs = [getattr(owner, verb) for verb in public_verbs(owner)]
+        properties = [p.fget for name, p in vars(owner).items() if isinstance(p, property)]
+        for function in (*verbs, *properties):
+            named = set(_CLASS.findall(str(getattr(function, "__annotations__", {}))))
+            unknown = named - _BESIDE - SEAMS - GENERIC - set(tierdex.__all__)
+            assert not unknown, f"{owner.__name__}.{function.__name__}"
+
+
 def test_dir_lists_every_public_name():
     assert dir(tierdex) == sorted(tierdex.__all__)
     assert (Path(tierdex.__file__).parent / "py.typed").exists()

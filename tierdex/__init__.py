@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.pending import PendingAppend, PendingBatch
     from tierdex.log_service.queue_reader import QueueReader
-    from tierdex.value_rules import Durability, OnError
+    from tierdex.settings import Settings
+    from tierdex.times import Time
+    from tierdex.value_rules import Durability, Keys, OnError
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "FoundMessages",
     "Index",
     "Journey",
+    "Keys",
     "LogFileInfo",
     "Message",
     "MessageLog",
@@ -59,7 +62,9 @@ __all__ = [
     "QueueReader",
     "ReadAnswer",
     "Receipt",
+    "Settings",
     "ShownMessage",
+    "Time",
     "TimerHour",
     "TopicInfo",
     "Unasked",
@@ -85,7 +90,9 @@ _HOMES = {
     "tierdex.log_service.message_log": ("MessageLog",),
     "tierdex.log_service.pending": ("PendingAppend", "PendingBatch"),
     "tierdex.log_service.queue_reader": ("QueueReader",),
-    "tierdex.value_rules": ("Durability", "OnError"),
+    "tierdex.settings": ("Settings",),
+    "tierdex.times": ("Time",),
+    "tierdex.value_rules": ("Durability", "Keys", "OnError"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -7,12 +7,25 @@ import random
 import pytest
 
 from tests.log_service.log_world import DATA, open_log, seal_rolled
+from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile import layout
 from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 BATCHES = 3 * layout.CHECKPOINT_BATCHES
+
+
+def test_a_time_in_seconds_is_refused_with_a_hint():
+    """It would be one of 1970: a reader would begin at the beginning, and not know why."""
+    disk = SimulatedFileSystem()
+    make_durable_folder(disk, DATA)
+    with open_log(disk, journal_bytes=1 << 20) as log:
+        log.append(topic="t", queue_id=0, body=b"", timestamp=1_700_000_000_000)
+        with pytest.raises(InvalidRequestError, match="1700000000000") as told:
+            log.offset_at("t", 0, 1_700_000_000)
+        assert told.value.field == "timestamp"
+        assert log.offset_at("t", 0, 1_700_000_000_000) == 0
 
 
 @pytest.mark.parametrize("state", ["unsealed", "sealed", "compacted"])

@@ -123,8 +123,8 @@ def query(
 def journey(
     key: str,
     *,
-    begin: int | str | None = None,
-    end: int | str | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
     max_count: int | None = None,
     on_error: OnError = "partial",
     message: bool = False,

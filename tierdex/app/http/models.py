@@ -464,6 +464,7 @@ class Nodes(BaseModel):
 class ExpireOrder(Given):
     """Expire the files of this node that were sealed before `before`."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"before": "2023-11-14"}})
     before: AskedTime
     dry_run: Annotated[bool, Field(strict=True)] = False
 
@@ -483,6 +484,7 @@ Seconds = Annotated[float, Field(ge=0, le=60)]
 class ForgetOrder(Given):
     """Forget what these names have now; `only` are the [queue_id, offset] that are meant."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"lookups": [_LOOKUP_EXAMPLE]}})
     lookups: Annotated[list[NameToForget], Field(min_length=1)]
     now: Annotated[bool, Field(strict=True)] = False
     only: list[tuple[QueueId, Offset]] | None = None
