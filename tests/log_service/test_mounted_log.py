@@ -6,9 +6,16 @@ import pytest
 
 from tests.log_service.keyed_world import KeyedWorld
 from tierdex.clock import ManualClock
-from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.errors import (
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+    ReadOnlyError,
+    UnavailableError,
+)
+from tierdex.log_service.carried_notes import row_of_notes
 from tierdex.log_service.message_log import MessageLog
-from tierdex.testing.faulty_store import FaultyStore
+from tierdex.testing.faulty_store import Fault, FaultyStore
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
 
@@ -148,3 +155,38 @@ def test_what_was_forgotten_shows_neither_to_readers_of_the_store_nor_to_the_nex
     taken = other.open(takeover=True)
     assert len(taken.get("a", key="k1")) == 0
     assert len(taken.get("a", key="k2")) > 0
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.ALTERED_BODY])
+@pytest.mark.parametrize("settings", [{}, {"node": "n"}])
+def test_log_whose_manifest_cannot_be_read_is_not_called_absent(world, fault, settings):
+    log = world.open()
+    fill(world, log, 9)
+    publish(log)
+    world.store.fail("get", count=99, fault=fault)
+    with pytest.raises((UnavailableError, CorruptFileError), match=r"manifest|node"):
+        mount(world, **settings)
+    world.store._schedule.clear()
+    world.store.fail("list_folders", fault=Fault.FAIL_BEFORE, count=99)
+    if not settings:
+        with pytest.raises(UnavailableError, match="nodes cannot be listed"):
+            mount(world)
+    world.store._schedule.clear()
+    world.look(mount(world, **settings))
+
+
+def test_notes_that_are_altered_on_their_way_are_read_again(world):
+    log = world.open()
+    fill(world, log, 30)
+    publish(log)
+    world.expire(log)
+    mounted = mount(world)
+    fill(world, log, 6)
+    publish(log)
+    world.expire(log)
+    key = row_of_notes(log._components.writing.kind.publishing.claim.get().state).object_key
+    mounted.index.refresh()
+    world.store.fail("get", fault=Fault.ALTERED_BODY, count=2)
+    mounted._components.follower._gone.refresh()
+    assert {struck.key for struck in world.store.history} == {key}
+    world.look(mounted)

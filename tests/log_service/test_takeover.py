@@ -7,9 +7,11 @@ import contextlib
 import pytest
 
 from tests.log_service.keyed_world import TIMED, KeyedWorld
+from tests.log_service.log_world import DATA, everything, open_log
 from tierdex.clock import ManualClock
 from tierdex.errors import (
     FencedError,
+    IncompleteAnswerError,
     LossyTakeoverError,
     NodeInUseError,
     OffsetsReusedError,
@@ -17,8 +19,10 @@ from tierdex.errors import (
     UnavailableError,
 )
 from tierdex.ids import SeededIds
+from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_sidecar_name
 from tierdex.testing.faulty_store import Fault, FaultyStore
 from tierdex.testing.simulated_disk import SimulatedCrash
 
@@ -154,6 +158,17 @@ def test_stale_owner_stops_and_counts_what_it_alone_has(world):
     assert {row.object_key for row in state_of(world).files.values()} <= objects
     fill(other, taken, 9)
     other.look(taken)
+    publish(taken)
+    log.index.refresh()  # the node lists messages under the same offsets by now
+    held = {queue: [body for body, _, _ in told] for queue, told in world.handed.items()}
+    assert everything(log, held) == held
+    reader = open_log(world.disk.other_process(), store=world.store, index=True, read_only=True)
+    for queue, bodies in held.items():
+        answer = reader.read(*queue, 0)
+        assert not answer.complete
+        assert "another owner" in answer.missing[0].reason
+        mine = reader.read(*queue, len(kept[queue])).messages
+        assert [message.body for message in mine] in ([], bodies[len(kept[queue]) :])
 
 
 def test_adopted_tail_is_a_log_of_its_own_with_its_entries(world):
@@ -470,3 +485,63 @@ def test_adopted_queues_begin_and_go_on_where_their_folder_let_messages_go(world
         log.run_compaction()
         world.look(log)
         log.close()
+
+
+def test_folder_that_gets_its_log_back_keeps_nothing_of_files_that_went_meanwhile(world):
+    log = world.open()
+    fill(world, log, 30)
+    log.hand_over()
+    log.close()
+    kept = kept_tails(world)
+    assert kept == {row.uuid for row in state_of(world).files.values() if row.kind != NOTES_KIND}
+    other = world.elsewhere()
+    log = other.open(takeover=True)
+    other.expire(log)
+    log.run_compaction()
+    log.hand_over()
+    log.close()
+    assert not state_of(world).files_of(LOG_KIND)
+    back = other.elsewhere()
+    back.disk = world.disk
+    with world.store.outage(), contextlib.suppress(UnavailableError):
+        back.open(takeover=True)  # nobody says what is listed
+    assert kept_tails(back) == kept
+    log = back.open(takeover=True)
+    log.index.refresh()
+    assert kept_tails(back) <= state_of(world).files.keys()
+    back.look(log)
+
+
+def kept_tails(world):
+    """Return the uuids of files of which the folder keeps the filter and directory."""
+    folders = [DataPaths(root).folder(FileState.UPLOADED) for root in (DATA, DATA / LOG_FOLDER)]
+    names = [parse_sidecar_name(name) for each in folders for name in world.disk.list_folder(each)]
+    return {name.uuid for name in names if name is not None}
+
+
+def test_files_that_cannot_say_what_they_hold_move_no_end_and_are_not_passed_over(world):
+    log = world.open()
+    fill(world, log, 30)
+    log.hand_over()
+    log.close()
+    other = world.elsewhere()
+    log = other.open(takeover=True)
+    reader = log.reader("a", 0)
+    with world.store.outage():
+        ends = {queue: log.end_offset(*queue) for queue in QUEUES}
+        assert ends == dict.fromkeys(QUEUES, 10)
+        for _ in range(2):
+            with pytest.raises(UnavailableError):
+                log.begin_offset("a", 0)
+            with pytest.raises(IncompleteAnswerError):
+                next(iter(reader))
+            fill(other, log, 3)  # local files have the queue by now, and it does not begin there
+        log.append(topic="a", queue_id=0, body=b"staged", durability="received")
+        assert [log.end_offset("a", 0, level=level) for level in ("os", "disk")] == [12, 10]
+        log.roll()
+        with pytest.raises(UnavailableError):
+            log.end_offset("a", 1, level="remote")
+    other.handed["a", 0].append((b"staged", (), None))
+    log.flush("disk")
+    assert len(list(reader)) == 13
+    other.look(log)

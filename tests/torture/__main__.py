@@ -35,7 +35,8 @@ def main():
             os.execve(sys.executable, again, {**os.environ, **SAME_HASHES})
         logging.disable(logging.CRITICAL)
         for experiment in chosen:
-            print(run_case(experiment, arguments.seed, arguments.case), experiment.unit)
+            tried = run_case(experiment, arguments.seed, arguments.case, arguments.seconds)
+            print(tried, experiment.unit)
         return
     campaigns = [
         Campaign(

@@ -30,9 +30,10 @@ SAME_HASHES = {"PYTHONHASHSEED": "0"}  # sets are walked in the same order in ev
 _START_LIMIT_S = 600.0
 
 
-def run_case(experiment, seed, case):
-    """Try one case; return how many units that were."""
-    return experiment.run(case if experiment.cases else seed * CASES + case)
+def run_case(experiment, seed, case, seconds=None):
+    """Try one case, in so many seconds if it takes time; return how many units that were."""
+    number = case if experiment.cases else seed * CASES + case
+    return experiment.run(number, seconds) if experiment.takes_time else experiment.run(number)
 
 
 class Campaign:
@@ -48,6 +49,8 @@ class Campaign:
     ):
         self.experiment, self.seed, self.seconds = experiment, seed, seconds
         self.case_limit_s, self.module = case_limit_s, module
+        if experiment.takes_time:
+            self.case_limit_s += 60 * experiment.minutes if seconds is None else seconds
         self.tried, self.case, self.next_case, self.findings = 0, None, 0, []
         self.cases, self.spent = None, 0.0
         self.process, self.stopped, self._starting = None, False, threading.Lock()
@@ -175,7 +178,8 @@ def _work(order):
             break
         _say(tell, case=case)
         try:
-            tried = run_case(experiment, order["seed"], case)
+            left = order["seconds"] and order["seconds"] - (time.monotonic() - began)
+            tried = run_case(experiment, order["seed"], case, left)
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is a finding
             traceback.print_exc()
             found += 1

@@ -15,6 +15,8 @@ class Experiment:
 
     `dose` is how many `make torture` tries by default, `small_dose` how many `make test` does.
     `minutes` is what the dose takes on one quiet core, about: less time is shared in this proportion.
+    An experiment that `takes_time` gets, beside the seed, the seconds that are left for it, None for its
+    own measure: one case is all of it, so what it looks for may come late.
     An exhaustive experiment has `cases`, which counts them: `run` then gets the number of a case, from
     0 on, instead of a seed, and the dose is all of them.
     """
@@ -22,8 +24,9 @@ class Experiment:
     name: str
     promise: str
     unit: str
-    run: Callable[[int], int]
+    run: Callable[..., int]
     dose: int | None
     small_dose: int
     minutes: float = 5.0
     cases: Callable[[], int] | None = None
+    takes_time: bool = False

@@ -27,6 +27,7 @@ from tests.torture import (
     http,
     interleaved_index,
     log_life,
+    log_soak,
     log_takeovers,
     lost_manifest,
     many_queues,
@@ -36,6 +37,7 @@ from tests.torture import (
     recycled_files,
     simulation,
     soak,
+    stopped_logs,
     stopped_owners,
     takeovers,
     writers,
@@ -161,6 +163,11 @@ def _log_kills(seed):
     return log_life.kill_writers(6, seed)
 
 
+def _log_soak(seed, seconds):
+    with tempfile.TemporaryDirectory() as folder:
+        return log_soak.soak(Path(folder), seconds or 3600, seed, tell=print).counts["rounds"]
+
+
 def _false_matches(seed):
     with tempfile.TemporaryDirectory() as folder:
         return false_matches.search_for_false_matches(Path(folder) / "data", 500_000, seed)
@@ -271,6 +278,14 @@ EXPERIMENTS = (
     Experiment(
         "log-takeovers", "a message log handed over, lost and taken, adopted; store faults and power cuts",
         "takeovers", log_takeovers.take_over, dose=2000, small_dose=8, minutes=15,
+    ),
+    Experiment(
+        "stopped-logs", "a message log taken from an owner in a real process, stopped (SIGSTOP) and going on",
+        "takeovers", stopped_logs.take_over, dose=600, small_dose=2, minutes=10,
+    ),
+    Experiment(
+        "log-soak", "an hour of a message log with everything at once: memory, descriptors, disk",
+        "rounds", _log_soak, dose=30, small_dose=2, minutes=65, takes_time=True,
     ),
     Experiment(
         "false-matches", "collisions and absent keys", "lookups", _false_matches,

@@ -16,6 +16,8 @@ from tierdex.testing.simulated_disk import SimulatedFileSystem
 _MODULES = (
     "tests.crash.real_process",
     "tests.torture.fleet",
+    "tests.torture.log_life",
+    "tests.torture.stopped_logs",
     "tests.torture.stopped_owners",
     "tests.torture.writers",
     "tierdex.app.cli.serve",

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import random
+import threading
 from pathlib import Path
 
 from tests.stateful.world import UNWELL
@@ -42,6 +43,11 @@ class Usage:
         self.descriptors = len(os.listdir("/proc/self/fd"))
         self.mappings = Path("/proc/self/maps").read_text().count("\n")
         self.resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+        status = Path("/proc/self/status").read_text()
+        self.anonymous = (
+            int(status.partition("RssAnon:")[2].split()[0]) * 1024
+        )  # without mapped files
+        self.threads = threading.active_count()
         files = [path for path in Path(folder).rglob("*") if path.is_file()]
         # Manifest numbers are overwritten by tombstones, never deleted: they are counted apart.
         data = [path for path in files if "/manifest/" not in str(path)]
@@ -167,9 +173,15 @@ def soak(folder, cycles, seed=0, warm_up=40):
     last = Usage(folder)
     if life.index is not None:
         life.close()
+    assert_flat(first, last)
+    return life
+
+
+def assert_flat(first, last, *, memory=48 << 20, disk_bytes=2 << 20):
+    """Raise AssertionError when the process holds more than it did, by more than chance."""
     assert last.descriptors <= first.descriptors + 8, (first, last)
     assert last.mappings <= first.mappings + 40, (first, last)
-    assert last.resident <= first.resident + (48 << 20), (first, last)
+    assert last.threads <= first.threads + 8, (first, last)
+    assert last.resident <= first.resident + memory, (first, last)
     assert last.disk_files <= first.disk_files + 40, (first, last)
-    assert last.disk_bytes <= first.disk_bytes + (2 << 20), (first, last)
-    return life
+    assert last.disk_bytes <= first.disk_bytes + disk_bytes, (first, last)

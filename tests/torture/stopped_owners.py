@@ -115,17 +115,19 @@ def _live(index, owner, number, source, tell):
     return number + count
 
 
-class _Zombie:
+class Zombie:
     """An older owner as this process sees it."""
 
-    def __init__(self, folder, owner, source):
-        self.owner, self.acknowledged, self.fenced, self.wants_end = owner, 0, False, False
+    def __init__(
+        self, folder, owner, source, run="tests.torture.stopped_owners:own_until_fenced", *more
+    ):
+        self.owner, self.acknowledged, self.fenced, self.told = owner, 0, False, {}
         in_store = source.random() < 0.5
         stops_itself = source.random() < 0.75
         nth = source.randrange(1, 150 if in_store else 500) if stops_itself else 0
         self.child = server().fork(
-            "tests.torture.stopped_owners:own_until_fenced", folder, owner,
-            source.randrange(1 << 30), nth, source.random() < 0.5, in_store, source.choice(_HOURS_MS),
+            run, folder, owner, source.randrange(1 << 30), nth, source.random() < 0.5, in_store,
+            source.choice(_HOURS_MS), *more,
         )  # fmt: skip
         self._deadline = time.monotonic() + (1.0 if nth else source.uniform(0, 0.15))
 
@@ -147,9 +149,9 @@ class _Zombie:
         """Take what it tells; at its end make sure that it was fenced."""
         try:
             while not self.fenced and self.child.tells.poll(timeout):
-                told = json.loads(self.child.tells.recv_bytes())
-                self.acknowledged = told.get("acknowledged", self.acknowledged)
-                self.fenced = "fenced" in told
+                self.told = json.loads(self.child.tells.recv_bytes())
+                self.acknowledged = self.told.get("acknowledged", self.acknowledged)
+                self.fenced = "fenced" in self.told
         except EOFError:
             raise AssertionError(f"owner {self.owner} ended without being fenced") from None
 
@@ -222,7 +224,7 @@ def take_over_from_stopped_owners(seed):
         zombies = []
         try:
             for owner in range(source.choice((1, 1, 2))):
-                zombies.append(_Zombie(folder, owner, source))
+                zombies.append(Zombie(folder, owner, source))
                 zombies[-1].wait_stopped()
             newest = _Newest(folder, len(zombies), source)
             _take_over(history, newest, zombies, source)

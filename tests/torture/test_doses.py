@@ -20,6 +20,7 @@ from tests.torture import (
     forgotten_messages,
     interleaved_index,
     log_life,
+    log_soak,
     log_takeovers,
     lost_manifest,
     many_queues,
@@ -28,6 +29,7 @@ from tests.torture import (
     recycled_files,
     simulation,
     soak,
+    stopped_logs,
     stopped_owners,
     takeovers,
     writers,
@@ -100,6 +102,18 @@ def test_log_and_index_agree_after_a_power_cut_anywhere():
 
 def test_log_moves_from_disk_to_disk_and_loses_nothing_that_was_published():
     assert sum(log_takeovers.take_over(seed) for seed in (18, 37)) >= DOSES["log-takeovers"]
+
+
+@pytest.mark.parametrize("seed", [2, 12])  # stopped from outside, and by itself at a call
+def test_log_owner_stopped_and_going_on_after_another_harms_nothing(seed):
+    """It stops with an error, counts what it alone has, and its folder is adopted."""
+    assert stopped_logs.take_over(seed) == 1
+
+
+def test_log_with_everything_at_once_loses_nothing_and_gives_everything_back():
+    with quick_folder() as folder:
+        counts = log_soak.soak(folder, 0, round_s=0.7, warm_up=1, grace_time=0.2).counts
+    assert counts["rounds"] == counts["hand-overs"] == DOSES["log-soak"]
 
 
 def test_log_and_index_agree_after_failing_calls():

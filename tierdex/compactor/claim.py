@@ -48,6 +48,11 @@ class NodeClaim:
         node = self._node
         return node is not None and node.owns(state)
 
+    def has_lost(self, state: ManifestState) -> bool:
+        """Say whether the node was claimed here, and its manifest says that it is another's."""
+        node = self._node
+        return node is not None and not node.owns(state)
+
     def get(self) -> OwnedNode:
         """Return the owned node; claim it at the first call. Raises what `OwnedNode.open` raises."""
         with self._lock:

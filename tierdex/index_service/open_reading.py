@@ -114,7 +114,10 @@ def _files_of_folder(paths: DataPaths, view: View, read_view: ReadView) -> Local
         owner = state.owner
         return owner == NO_OWNER or FolderOwner(filesystem, paths.root, node).holds(owner)
 
-    return LocalFiles(node, is_of, lambda: read_view.folder_read_ms)
+    def is_taken(state: ManifestState) -> bool:
+        return not is_of(state)
+
+    return LocalFiles(node, is_of, is_taken, lambda: read_view.folder_read_ms)
 
 
 def _has_no_node(store: Store) -> bool:

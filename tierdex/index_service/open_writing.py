@@ -157,7 +157,10 @@ class _OwnerOpening:
                 check=_refuse_log if leader is None else partial(leader.check_claim, view),
             ),
         )
-        view.manifests.show_beside(LocalFiles(settings.node, self._claim.owns, lambda: None))
+        claim = self._claim
+        view.manifests.show_beside(
+            LocalFiles(settings.node, claim.owns, claim.has_lost, lambda: None)
+        )
         self._sync_lock = threading.Lock()
         self._threads: list[WorkerThread] = []
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.clock import Bell
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
+from tierdex.log_service.levels import Level
 from tierdex.log_service.mending import note_ends
 from tierdex.log_service.queue_table import QueueTable
 from tierdex.log_service.read_policy import policy_of
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileList
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.gone_messages import GoneMessages
-    from tierdex.log_service.levels import Level
     from tierdex.log_service.log_components import LogComponents
     from tierdex.log_service.reads import QueuePosition
 
@@ -74,13 +74,31 @@ class CheckedReads:
         """Return the limits of a read of one message, however large. Raises InvalidRequestError."""
         return self.check_limits(1, _BYTES_MOST, visible, policy=policy)
 
-    def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
-        """Return the (begin, end) offsets of a queue at a level. Raises InvalidRequestError."""
+    def begin(self, topic: str, queue_id: int) -> int:
+        """Return where a queue begins. Raises InvalidRequestError, and as `LogReads.begin`."""
+        self._check_queue(topic, queue_id)
+        return self._components.reads.begin(topic, queue_id, Level.RECEIVED)
+
+    def end(self, topic: str, queue_id: int, level: Level) -> int:
+        """Return where a queue ends at a level. Raises as `begin`.
+
+        Its owner knows it though a file cannot say: all but what lies in a journal that grows is durable.
+        """
+        self._check_queue(topic, queue_id)
+        try:
+            return self._components.reads.end(topic, queue_id, level)
+        except (UnavailableError, CorruptFileError):
+            writing = self._components.writing
+            if writing is None or level is Level.REMOTE:
+                raise
+            first = self._components.reads.growing_from(topic, queue_id)  # below the level
+            return writing.queues.next_offset(topic.encode(), queue_id) if first is None else first
+
+    def _check_queue(self, topic: str, queue_id: int) -> None:
         self._components.check_open()
         check_topic(topic, "topic")
         check_integer(queue_id, "queue_id", 0, INT32_MAX)
         self.refresh_when_due()
-        return self._components.reads.bounds(topic, queue_id, level)
 
     def wait_for(self, at: QueuePosition, limits: ReadLimits, wait: float) -> ReadAnswer:
         """Read, and again when more has come, until there is something to tell or `wait` seconds are over.

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
+TAKEN = "another owner has the node: what it published is not this folder's"
 _TAIL_ITEMS_MAX = 4_000_000  # that are held in memory: 150 MB
 
 
@@ -136,6 +137,8 @@ class FollowedIndex:
 
     def _unknown(self) -> str | None:
         """Return why the owner's published files are not in the table: the store was not reached yet."""
+        if self._manifests.is_taken:
+            return TAKEN
         return None if self._manifests.state_of(self.node).number else NOT_KNOWN
 
     def _hold(self, items: list[ItemColumns], source: Source) -> None:

@@ -14,11 +14,12 @@ and indexfile.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tierdex.compactor.worker import STORE_WORKER
-from tierdex.errors import TierdexError, UnavailableError
+from tierdex.errors import FencedError, TierdexError, UnavailableError
 from tierdex.index_service.claiming import Claiming
 from tierdex.index_service.index import Index
 from tierdex.index_service.open import open_components
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from tierdex.compactor.components import CompactorComponents
     from tierdex.compactor.kind import Publication
     from tierdex.compactor.unit import FileClaims
-    from tierdex.errors import FencedError
     from tierdex.fileparts.predecessor import Predecessor
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.components import Components
@@ -166,7 +166,8 @@ class LogIndex:
         """Put what is left, and close the index. Raises what either raises; it is closed all the same."""
         try:
             if not self._is_stale:
-                self._dispatcher.catch_up()
+                with suppress(FencedError):  # an adoption makes the index anew
+                    self._dispatcher.catch_up()
         finally:
             self._index.close()
 

@@ -396,19 +396,21 @@ class MessageLog(OperatedLog):
     def begin_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset of the first message of a queue that is still there; 0 for an unknown one.
 
-        Raises UnavailableError while the store was not reached that has what is published.
+        Raises UnavailableError while the store was not reached that has what is published, CorruptFileError
+        where a damaged file may hold messages before all others.
         """
         self._components.reads.refuse_unknown()
-        return self._reads.bounds(topic, queue_id, Level.RECEIVED)[0]
+        return self._reads.begin(topic, queue_id)
 
     @with_disk_errors
     def end_offset(self, topic: str, queue_id: int, *, level: str = "disk") -> int:
         """Return the offset behind the last message that has `level`; 0 for an unknown queue.
 
-        Raises UnavailableError for `remote` while the store was not reached.
+        Raises UnavailableError for `remote` while the store was not reached; that and CorruptFileError in a
+        log that is only read, where a file cannot say what it holds.
         """
         asked = self._components.level(level, "level")
-        return self._reads.bounds(topic, queue_id, asked)[1]
+        return self._reads.end(topic, queue_id, asked)
 
     @with_disk_errors
     def end_offsets(self, topic: str, queue_id: int) -> dict[str, int | None]:
@@ -418,12 +420,12 @@ class MessageLog(OperatedLog):
         """
         local = (Level.RECEIVED, Level.OS, Level.DISK)
         ends: dict[str, int | None] = {
-            level.name.lower(): self._reads.bounds(topic, queue_id, level)[1] for level in local
+            level.name.lower(): self._reads.end(topic, queue_id, level) for level in local
         }
         ends["remote"] = None
         if self._components.has_store:
             with suppress(UnavailableError):
-                ends["remote"] = self._reads.bounds(topic, queue_id, Level.REMOTE)[1]
+                ends["remote"] = self._reads.end(topic, queue_id, Level.REMOTE)
         return ends
 
     @with_disk_errors

@@ -18,7 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.errors import (
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+    UnavailableError,
+)
 from tierdex.lifecycle.file_table import FileTable
 from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
 from tierdex.log_service.answer import MissingMessages
@@ -62,6 +67,14 @@ class MountedIndex(FollowedIndex):
     def overdue(self) -> list[MissingMessages]:
         """Return what of the manifests is not known as newly as `max_staleness` asks for."""
         return [MissingMessages(each.file, each.reason) for each in self._manifests.missing()]
+
+    def refuse_unread(self) -> None:
+        """Raise UnavailableError, CorruptFileError while some node may be there that is not known."""
+        unread = self._manifests.unread()
+        if unread:
+            raise UnavailableError(f"what logs there are is not known: {unread[0]}")
+        for each in self.overdue():
+            raise CorruptFileError(each.file, each.reason)
 
     def _look(self) -> None:
         """Leave it to the log's own look at the manifests."""
@@ -122,7 +135,8 @@ class StoreFollower:
 def mount_log(store: str | Store, settings: Settings, seams: Seams) -> LogComponents:
     """Return the components of a log whose node is `settings.node`, else the only one of the store.
 
-    Raises NotFoundError without one, InvalidRequestError where several are, and what the store raises.
+    Raises NotFoundError without one, InvalidRequestError where several are, UnavailableError and
+    CorruptFileError where not every manifest that tells so can be read, and what the store raises.
     """
     settings = settings.model_copy(update={"read_only": True})
     tier, index = _mount(store, settings, seams)
@@ -130,7 +144,10 @@ def mount_log(store: str | Store, settings: Settings, seams: Seams) -> LogCompon
         nodes = index.nodes_with_logs()
         if "node" in settings.model_fields_set:
             nodes = [node for node in nodes if node == settings.node]
+        elif len(nodes) == 1:
+            index.refuse_unread()  # it may not be the only one
         if not nodes:
+            index.refuse_unread()
             raise NotFoundError("no message log is published there: are store and node right?")
         if len(nodes) > 1:
             raise InvalidRequestError(f"is one of {', '.join(nodes)}: say which", field="node")

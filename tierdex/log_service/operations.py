@@ -2,13 +2,14 @@
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
-Depends on disk_errors, errors, index_service.health, lifecycle, logfile, times and the other
+Depends on disk_errors, errors, index_service, lifecycle, logfile, times and the other
 modules of this folder.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import with_disk_errors
@@ -20,6 +21,7 @@ from tierdex.errors import (
     TierdexError,
 )
 from tierdex.index_service.health import CLOSED, NotReady
+from tierdex.index_service.receipt import RewrittenFile
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
 from tierdex.log_service.handing_over import hand_over
@@ -261,7 +263,14 @@ class OperatedLog:
             self.run_compaction()
         except (TierdexError, OSError) as error:  # not swallowed: the receipt says what waits
             logger.warning("not written anew", extra={"error": str(error)})
-        return forgetting.resume(receipt.forgetting)
+        try:
+            return forgetting.resume(receipt.forgetting)
+        except NotFoundError:  # the log's own thread has ended it meanwhile: no file holds anything
+            gone = [RewrittenFile(*each[:3], None) for each in receipt.holding]
+            return replace(
+                receipt, is_complete=True, waiting=[], holding=[], lingering=[],
+                rewritten=[*receipt.rewritten, *gone],
+            )  # fmt: skip
 
     def _check(self, handle: FileHandle) -> list[str]:
         if handle.state is FileState.UNSEALED:  # its own reader changes meanwhile

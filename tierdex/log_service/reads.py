@@ -31,8 +31,9 @@ from tierdex.logfile.messages import Extent, MessageBatch
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from tierdex.errors import TierdexError
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList, FileSnapshot, FileTable
     from tierdex.log_service.gone_messages import GoneRecord
@@ -85,20 +86,50 @@ class _Held(NamedTuple):
     extent: Extent
 
 
+class _Unread(NamedTuple):
+    """A file that could not say what it has of a queue."""
+
+    number: int
+    missing: MissingMessages
+
+    def error(self) -> TierdexError:
+        """Return why what depends on the file is not known."""
+        file, reason = self.missing.file, self.missing.reason
+        if self.missing.is_away:
+            return UnavailableError(f"{file} cannot be asked: {reason}", retry_after_s=1.0)
+        return CorruptFileError(file, reason)
+
+
 class _Sealed(NamedTuple):
-    """A queue in the sealed files, oldest first, and the files that could not say."""
+    """A queue in the sealed files, and the files that could not say, both oldest first."""
 
     held: tuple[_Held, ...]
-    unread: tuple[MissingMessages, ...]
+    unread: tuple[_Unread, ...]
 
 
 class _Queue(NamedTuple):
     """A queue: its parts, oldest first, that are not gone, its bounds, and the files that could not say."""
 
     held: list[_Held]
-    begin: int
+    begin: int  # where it begins at the least
     end: int
-    unread: tuple[MissingMessages, ...]
+    unread: tuple[_Unread, ...]
+
+    def before(self) -> Iterator[_Unread]:
+        """Yield the files that could not say, before the first part: the queue may begin in them."""
+        return (
+            each
+            for each in self.unread
+            if not self.held or each.number < self.held[0].handle.number
+        )
+
+    def behind(self) -> Iterator[_Unread]:
+        """Yield those behind the last part: it may end in them."""
+        return (
+            each
+            for each in self.unread
+            if not self.held or each.number > self.held[-1].handle.number
+        )
 
 
 class _Files:
@@ -196,13 +227,38 @@ class LogReads:
         held = self._kept(sealed.held, topic.encode(), queue_id)[0]
         return held[0].extent.first_offset if held else first
 
+    def begin(self, topic: str, queue_id: int, level: Level) -> int:
+        """Return where a queue begins. Raises UnavailableError, CorruptFileError while that is not known."""
+        return self._queue_at(topic, queue_id, level, _Queue.before).begin
+
+    def end(self, topic: str, queue_id: int, level: Level) -> int:
+        """Return where a queue ends. Raises as `begin`."""
+        return self._queue_at(topic, queue_id, level, _Queue.behind).end
+
     def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
-        """Return the (begin, end) offsets of a queue; (0, 0) for one that holds nothing."""
+        """Return both; (0, 0) for a queue that holds nothing. Raises as `begin`."""
+        queue = self._queue_at(topic, queue_id, level, lambda queue: iter(queue.unread))
+        return queue.begin, queue.end
+
+    def growing_from(self, topic: str, queue_id: int) -> int | None:
+        """Return the offset of a queue's first message in journals that grow, None without one."""
+        with self._table.snapshot() as snapshot:
+            for handle in self._files_of(snapshot).growing:
+                extent = handle.reader.extent(topic.encode(), queue_id, Level.RECEIVED)
+                if extent is not None:
+                    return int(extent.first_offset)
+        return None
+
+    def _queue_at(
+        self, topic: str, queue_id: int, level: Level, asked: Callable[[_Queue], Iterator[_Unread]]
+    ) -> _Queue:
         with self._table.snapshot() as snapshot:
             queue = self._queue(self._files_of(snapshot), topic.encode(), queue_id, level)
+            for each in asked(queue):
+                raise each.error()
             if not queue.held:
                 self.refuse_unknown()
-            return queue.begin, queue.end
+            return queue
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int, level: Level) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end offset if none has.
@@ -214,7 +270,7 @@ class LogReads:
         with self._table.snapshot() as snapshot:
             queue = self._queue(self._files_of(snapshot), name, queue_id, level)
             if queue.unread:
-                raise CorruptFileError(queue.unread[0].file, queue.unread[0].reason)
+                raise queue.unread[0].error()
             self.refuse_unknown()
             reading = Reading(
                 self._memory, Reader(None, name, queue_id, -1), ReadPolicy.NOT_IN_DISK
@@ -268,7 +324,10 @@ class LogReads:
         held.sort(key=lambda part: part.handle.number)
         kept, gone_to = self._kept(held, topic, queue_id)
         end = max(held[-1].extent.next_offset, gone_to) if held else gone_to
-        return _Queue(kept, kept[0].extent.first_offset if kept else end, end, sealed.unread)
+        queue = _Queue(kept, kept[0].extent.first_offset if kept else end, end, sealed.unread)
+        # Nothing is passed over for what cannot be read: below the first part there may be messages.
+        is_open = queue.begin > gone_to and (any(queue.before()) or self._unknown() is not None)
+        return queue._replace(begin=gone_to) if is_open else queue
 
     def _kept(self, held: Sequence[_Held], topic: bytes, queue_id: int) -> tuple[list[_Held], int]:
         """Return the parts without what is gone, and the offset below which everything is."""
@@ -292,7 +351,7 @@ class LogReads:
         held, begin, end, unread = self._queue(files, at.name, at.queue_id, limits.level)
         first = max(at.offset, begin)
         collected = _Collected(first)
-        missing = list(unread)
+        missing = [each.missing for each in unread]
         reader = Reader(limits.group, at.name, at.queue_id, first)
         reading = Reading(self._memory, reader, limits.policy)
         for number, part in enumerate(held):
@@ -301,7 +360,8 @@ class LogReads:
             if collected.is_full(limits):
                 break
             if part.extent.first_offset > collected.next_offset:
-                missing += self._gap(collected.next_offset)
+                if not missing:
+                    missing += self._not_known(at.offset) or self._gap(collected.next_offset)
                 break
             if limits.level is Level.REMOTE and not _is_published(part.handle):
                 missing.append(_not_published(part.handle, collected.next_offset))
@@ -433,10 +493,12 @@ def _look_up(handles: Sequence[FileHandle], topic: bytes, queue_id: int, level: 
         try:
             extent = handle.reader.extent(topic, queue_id, level)
         except CorruptFileError as error:
-            unread.append(MissingMessages(handle.file_id, error.reason))
+            missing = MissingMessages(handle.file_id, error.reason)
+            unread.append(_Unread(handle.number, missing))
             continue
         except STORE_ERRORS as error:
-            unread.append(MissingMessages(handle.file_id, str(error), is_away=_is_away(error)))
+            missing = MissingMessages(handle.file_id, str(error), is_away=_is_away(error))
+            unread.append(_Unread(handle.number, missing))
             continue
         if extent is not None:
             held.append(_Held(handle, extent))

@@ -104,7 +104,10 @@ class Tier:
     def bind(self, store: Store) -> Shelf:
         """Fetch from `store` from here on; return where what it lists is shown."""
         self.tails.store = store
-        return Shelf(LOG_KIND, self.table, self.handle_of, self.tails.forget)
+        return Shelf(
+            LOG_KIND, self.table, self.handle_of, self.tails.forget, self.tails.forget_others,
+            of_one_owner=True,
+        )  # fmt: skip
 
     def handle_of(self, row: FileRow, node: str) -> FileHandle:
         return FileHandle.of_row(row, node, self.reader_of(row, node))

@@ -28,7 +28,7 @@ from tierdex.lifecycle.paths import is_temporary, parse_sidecar_name
 from tierdex.whole_file import temporary_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -275,6 +275,15 @@ class TailCache(Generic[TailT]):
                 self._bytes -= known[1]
         if known is not None and not self._read_only:
             self._remove(known[0])
+
+    def forget_others(self, listed: Container[bytes]) -> None:
+        """Drop the copies of files that are not listed any more."""
+        if self._read_only:
+            return
+        with self._lock:
+            others = [uuid for uuid in self._on_disk if uuid not in listed]
+        for uuid in others:
+            self.forget(uuid)
 
     def close(self) -> None:
         """Let all sidecars go; the copies stay for the next start."""

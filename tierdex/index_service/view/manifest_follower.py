@@ -61,7 +61,7 @@ from tierdex.lifecycle.standing import UNKNOWN, Standing, standing_of
 from tierdex.lifecycle.store_time import StoreTime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
@@ -103,24 +103,31 @@ NOT_FRESH = Freshness(0, 0, 0.0)
 class LocalFiles(NamedTuple):
     """A node whose unpublished files are in the table, too, as long as `is_of` its newest manifest.
 
-    `read_ms` is when they were last read; None: whenever they are asked, they are as of now.
+    `is_taken` says that another owner wrote it, after the one whose files these are. `read_ms` is when they
+    were last read; None: whenever they are asked, they are as of now.
     """
 
     node: str
     is_of: Callable[[ManifestState], bool]
+    is_taken: Callable[[ManifestState], bool]
     read_ms: Callable[[], int | None]
 
 
 class Shelf(NamedTuple):
     """Where the published files of one kind are shown.
 
-    `handle_of` makes a handle of a row and its node; `forget` drops what is kept of a file that is gone.
+    `handle_of` makes a handle of a row and its node; `forget` drops what is kept of a file that is gone,
+    `forget_others` of all but these files: once, of what went while another had the node. One that is
+    `of_one_owner` shows nothing of who takes the node from the owner of the files beside: the offsets of
+    both are others' messages.
     """
 
     kind: str
     table: FileTable
     handle_of: Callable[[FileRow, str], FileHandle]
     forget: Callable[[bytes], None]
+    forget_others: Callable[[Container[bytes]], None]
+    of_one_owner: bool = False
 
 
 class TellMissing(Protocol):
@@ -167,10 +174,16 @@ class ManifestFollower:
         self._listed_ms = 0
         self._found: frozenset[str] = frozenset()  # by the last listing, or by `read_nodes`
         self._hidden: tuple[Missing, ...] = ()
-        self._shelves = [Shelf(INDEX_KIND, table, self.handle_of, sidecars.forget)]
+        self._shelves = [
+            Shelf(INDEX_KIND, table, self.handle_of, sidecars.forget, sidecars.forget_others)
+        ]
+        self._tidied: set[str] = (
+            set()
+        )  # kinds of which nothing is kept that went before the opening
         self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
         self._missing_reporters: set[object] = set()  # who else misses something
         self._local: LocalFiles | None = None
+        self.is_taken = False  # another owner has the node of the files beside, as far as is shown
         self.ages = NodeAges()  # of what the table shows; replaced, never changed
         self.freshness = NOT_FRESH  # replaced, never changed: read without a lock
 
@@ -315,6 +328,8 @@ class ManifestFollower:
             known_ms = {node: log.read_ms for node, log in self._logs.items()}
             lives = {node: log.live for node, log in self._logs.items()}
             states = {node: log.state for node, log in self._logs.items()}
+            local = self._local
+            self.is_taken = local is not None and local.is_taken(self.state_of(local.node))
             hidden: list[Missing] = []
             gone = list(vanished)
             removed = [
@@ -328,12 +343,26 @@ class ManifestFollower:
             for handle in handles:
                 if handle.row is not None:
                     shelf.forget(handle.uuid)
+        if not self._errors and not self.unread():
+            self._tidy(states)
+
+    def _tidy(self, states: Mapping[str, ManifestState]) -> None:
+        """Drop what is kept of files that went while this folder was closed; the caller knows every node."""
+        for shelf in self._shelves:
+            if shelf.kind not in self._tidied:
+                self._tidied.add(shelf.kind)
+                shown = {handle.uuid for handle in _shown_in(shelf.table).values()}
+                shelf.forget_others(
+                    shown | {row.uuid for row in _listed(states, shelf.kind).values()}
+                )
 
     def _bring_up_to(
         self, shelf: Shelf, shown: dict[tuple[int, str], FileHandle],
         states: Mapping[str, ManifestState], vanished: Sequence[FileHandle], hidden: list[Missing],
     ) -> list[FileHandle]:  # fmt: skip
         """Show what the manifests list of one kind; return what was taken out of its table."""
+        if shelf.of_one_owner and self.is_taken:
+            return []
         listed = _listed(states, shelf.kind)
         gone = [handle for handle in vanished if shown.get(handle.key) is handle]
         for handle in gone:
