@@ -154,9 +154,10 @@ def test_limited_key_is_unreadable_to_a_tierdex_that_knows_no_patterns(make_keys
     assert (str(row.rights), row.rate_limit) == ("read write:orders.*", 2.5)
     rows = orjson.loads(path.read_bytes())["keys"]
     assert sorted("scope" in row for row in rows) == [False, False, True]
-    path.write_bytes(orjson.dumps({"keys": [{**rows[0], "grants": ["root"]}]}))
-    with pytest.raises(CorruptFileError):
-        make_keys()
+    for wrong in ({"grants": ["root"]}, {"grants": None}, {"rate_limit": 0}, {"rate_limit": "x"}):
+        path.write_bytes(orjson.dumps({"keys": [{**rows[0], **wrong}]}))
+        with pytest.raises(CorruptFileError):
+            make_keys()
 
 
 def test_scope_of_another_name_is_refused():

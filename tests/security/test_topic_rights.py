@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 
 from tests.app.conftest import Caller, open_small_files
-from tests.app.small_index import FILE
+from tests.app.small_index import FILE, SmallIndex
 from tests.security.test_scopes import BODIES, MATRIX, routes_of
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, write_stream
 from tierdex.app.http.routes.entries import NDJSON
+from tierdex.app.http.security import require
 from tierdex.app.keys import KeyFile
 from tierdex.app.rights import Grant, Scope
 from tierdex.clock import ManualClock
@@ -300,3 +301,41 @@ def test_a_topic_that_is_not_there_is_refused_like_one_that_is(door):
     for topic in (OTHER, "nothing"):
         response = ask(door, "read", ("GET", "/v1/entries"), f"topic={topic}&key=K")
         assert response.status_code == 403
+
+
+def test_message_id_with_its_topic_shows_nothing_of_another(door):
+    """The ID is in both topics; one index holds them under one hash."""
+    batch, lookup = ("POST", "/v1/entries:batchGet"), {"topic": OWN, "message_id": "M"}
+    table = {"topic": pa.array([OWN]), "message_id": pa.array(["M"])}
+    answers = [
+        ask(door, "read", ("GET", "/v1/entries"), f"topic={OWN}&message_id=M"),
+        ask(door, "read", ("GET", "/v1/messages"), f"topic={OWN}&message_id=M"),
+        ask(door, "read", batch, "", JSON, orjson.dumps({"lookups": [lookup]})),
+        ask(door, "read", batch, "", ARROW_STREAM, arrow(table)),
+    ]
+    for response in answers:
+        assert response.status_code == 200, response.text
+        assert OWN.encode() in response.content
+    found = [answers[0].json()["entries"], answers[2].json()["answers"][0]["entries"]]
+    assert [[entry["topic"] for entry in entries] for entries in found] == [[OWN], [OWN]]
+    assert {each["topic"] for each in answers[1].json()["messages"]} == {OWN}
+    with pa.ipc.open_stream(answers[3].content) as reader:
+        assert reader.read_all().column("topic").to_pylist() == [OWN]
+
+
+def test_a_topic_that_a_route_does_not_read_opens_nothing(keys):
+    """As a route that somebody adds: `?topic=own` must not stand for a right to every topic."""
+    caller = Caller(SmallIndex(), keys=keys)
+
+    @caller.app.get("/added", dependencies=[require(ADMIN, any_query=True)])
+    def added():
+        return "all topics"
+
+    key = keys.create(Grant(ADMIN, OWN))
+    assert caller.get(f"/added?topic={OWN}", key=key).status_code == 403
+    assert caller.get("/added", key=keys.create(ADMIN)).status_code == 200
+
+
+@pytest.fixture
+def keys(tmp_path):
+    return KeyFile(LocalFileSystem(), tmp_path / "keys.json", clock=ManualClock(), ids=SeededIds(6))

@@ -84,6 +84,8 @@ class StoredKey(NamedTuple):
         """Raises ValueError, KeyError, TypeError, InvalidRequestError for what is no row."""
         grants = row["grants"] if "grants" in row else [row["scope"]]
         rate = row.get("rate_limit")
+        if rate is not None and not float(rate) > 0:
+            raise ValueError(f"a rate limit of {rate}")
         return cls(
             str(row["id"]),
             Rights(parse_grant(str(grant)) for grant in grants),

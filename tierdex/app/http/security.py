@@ -68,7 +68,9 @@ class RequireScope(SecurityBase):
         if record.notes is not None:  # first: the audit tells of what is refused, too
             record.note_names((asked.get("key"),), (asked.get("message_id"),))
         if not self.in_route:
-            record.need(self.scope, (asked.get("topic") or None,))
+            # Only where the route reads it: elsewhere a `topic` in the query narrows nothing.
+            names_topic = self.parameters is not None and "topic" in self.parameters
+            record.need(self.scope, ((asked.get("topic") or None) if names_topic else None,))
 
 
 async def _identified(service: Service, header: str | None) -> Caller:
