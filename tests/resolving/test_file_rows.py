@@ -79,6 +79,25 @@ def test_row_and_line_of_a_store_are_shown_below_the_root_only(tmp_path, lake):
         assert (refused.outcome, refused.body) == ("unresolved", None)
 
 
+@pytest.mark.radosgw
+def test_row_and_line_of_a_bucket_are_shown(tmp_path, radosgw):
+    url = radosgw.make_url("lake")
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [f"R-{n}" for n in range(30)]}), sink, row_group_size=10)
+    store = open_store(url)
+    store.put("rows.parquet", sink.getvalue())
+    store.put("lines.jsonl", b'{"id":"L-0"}\n{"id":"L-1"}\n')
+    store.close()
+    text = f"[topics.t]\nsource='files:{url}'\n"
+    place = url.partition("?")[0]  # entries name no server: the file's own parameters count
+    row = fetch(tmp_path, in_file(f"{place}/rows.parquet", row_group=2, row=3), "R-23", text)
+    assert json.loads(row.body) == {"id": "R-23"}
+    line = in_file(f"{place}/lines.jsonl", offset=13, size=12)
+    assert fetch(tmp_path, line, "L-1", text).body == b'{"id":"L-1"}'
+    gone = fetch(tmp_path, in_file(f"{place}/none.jsonl", offset=0, size=1), "L-1", text)
+    assert gone.outcome == "gone"
+
+
 def test_row_is_read_without_the_rest_of_its_file(lake):
     """Without a page index the column chunks of the row's group are read, and no others."""
     with opened_file(LocalFileSystem(), f"{lake}/lake/day/rows.parquet") as file:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import LocalFileSystem
+from tierdex.index_service.answer import Entry
 from tierdex.resolving.message_fetcher import MessageFetcher
 from tierdex.resolving.resolver_file import read_resolver_file
+from tierdex.seams import Seams
 
 FILES = LocalFileSystem()
 
@@ -55,11 +58,51 @@ def test_unknown_registry_option_is_said_where_the_message_would_stand(tmp_path)
         f"[topics.t]\nsource='file:{tmp_path}/data.jsonl'\nregistry='http://127.0.0.1:1'\n"
         "registry_config='r.conf'\n"
     )
-    from tierdex.index_service.answer import Entry
-
     entry = Entry("t", 0, 0, 11, 5, "f", "unsealed", "n")
     with MessageFetcher(tmp_path) as messages:
         (message,) = messages.fetch([entry], "A", None)
     assert message.outcome == "unresolved"
     assert "pasword" in message.reason
     assert "hunter2" not in message.reason
+
+
+def test_changed_file_is_read_once_it_is_whole_and_a_bad_one_changes_nothing(tmp_path, caplog):
+    path, clock = tmp_path / "resolvers.toml", ManualClock()
+
+    def said():
+        """The masks of a second later, twice: the file is believed when it is the same as before."""
+        for _ in range(2):
+            clock.advance(1.1)
+            masked = messages.has_masks("t")
+        return masked
+
+    with MessageFetcher(tmp_path, seams=Seams.of(clock)) as messages:
+        assert not messages.has_masks("t")
+        path.write_text('[topics.t]\nmask=["$.card"]\n')
+        clock.advance(1.1)
+        assert not messages.has_masks("t")  # somebody may be writing it
+        assert said()
+        path.write_text("[topics.t]\nmask=['$.card', 'hunter2 {key}']\n")
+        assert said()
+        assert "stay as they were" in caplog.text
+        path.unlink()
+        assert said()
+        path.write_text("[topics.t]\nmask=[]\n# another length\n")
+        assert not said()
+
+
+def test_topic_goes_to_another_source_when_the_file_says_so(tmp_path):
+    clock = ManualClock()
+    entry = Entry("t", 0, 0, 11, 5, "f", "unsealed", "n")
+    for name in ("one", "another"):
+        (tmp_path / name).write_text(f'{{"id":"{name}"}}\n')
+    path = tmp_path / "resolvers.toml"
+    path.write_text(f"[topics.t]\nsource='file:{tmp_path}/one'\nkeys=['$.id']\n")
+    with MessageFetcher(tmp_path, seams=Seams.of(clock)) as messages:
+        (first,) = messages.fetch([entry._replace(size=12)], "one", None)
+        assert first.body == b'{"id":"one"}'
+        path.write_text(f"[topics.t]\nsource='file:{tmp_path}/another'\nkeys=['$.id']\n")
+        for _ in range(2):
+            clock.advance(1.1)
+            (second,) = messages.fetch([entry._replace(size=16)], "another", None)
+        assert second.body == b'{"id":"another"}'

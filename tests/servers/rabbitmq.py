@@ -105,7 +105,7 @@ class RabbitServer:
         async def publish(producer, confirm):
             await producer.send_batch(stream, messages, on_publish_confirm=confirm)
 
-        self._confirmed(publish, len(messages))
+        self._confirmed(stream, publish, len(messages))
 
     def publish_batch(self, stream, messages, compression_type):
         """Append messages as one entry of a chunk, and return when they are there."""
@@ -115,10 +115,11 @@ class RabbitServer:
                 stream, messages, compression_type, on_publish_confirm=confirm
             )
 
-        self._confirmed(publish, 1)
+        self._confirmed(stream, publish, 1)
 
-    def _confirmed(self, publish, count):
+    def _confirmed(self, stream, publish, count):
         async def publish_and_wait(producer):
+            await _available(producer, stream)
             confirmed = asyncio.Semaphore(0)
             await publish(producer, lambda _: confirmed.release())
             for _ in range(count):
@@ -134,6 +135,17 @@ class RabbitServer:
         )  # between two calls its loop stands still, and so would its heartbeats
         await producer.start()
         return producer
+
+
+async def _available(producer, stream):
+    """Wait until a server that began anew has its stream again."""
+    from rstream.exceptions import StreamNotAvailable
+
+    while True:
+        try:
+            return await producer.stream_exists(stream)
+        except StreamNotAvailable:
+            await asyncio.sleep(0.05)
 
 
 @contextlib.contextmanager

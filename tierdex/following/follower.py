@@ -352,6 +352,6 @@ class Follower:
 
 def _have_value(batch: RecordBatch) -> np.ndarray:
     """Return which records have a value: bool[n]; all, where values were not asked for."""
-    if batch.values is None:
+    if batch.values is None or None not in batch.values:
         return np.ones(len(batch), bool)
     return np.fromiter((value is not None for value in batch.values), bool, len(batch))

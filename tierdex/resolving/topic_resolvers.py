@@ -7,14 +7,18 @@
     the topic was followed (following.json)     --> the log that it was followed from
     else                                        --> `others`: loaded files; none
 
+The file is read again when it has changed, once it has been the same for a second: nobody reads half of it.
+One that cannot be, and one that is gone, change nothing: masks would fall.
+
 Depends on errors, seams, following and the other modules of this folder.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.open_source import open_source
@@ -38,9 +42,12 @@ if TYPE_CHECKING:
     from tierdex.following.positions import FollowedSource
     from tierdex.resolving.registry import Registry
     from tierdex.resolving.resolver import Resolver
-    from tierdex.resolving.resolver_file import Showing
+    from tierdex.resolving.resolver_file import ResolverFile, Showing
     from tierdex.resolving.schemas import Schemas
     from tierdex.seams import Seams
+
+logger = logging.getLogger(__name__)
+_LOOK_S: Final = 1.0
 
 
 class TopicResolvers:
@@ -57,16 +64,17 @@ class TopicResolvers:
             raise InvalidRequestError(f"there is no file {path}", field="resolvers")
         path = path or (None if data is None else data / FILE_NAME)
         self._seams = seams
+        self._path = path or Path(FILE_NAME)
         self._folder = Path() if path is None else path.parent
-        self._file = read_resolver_file(seams.filesystem, path or Path(FILE_NAME))
-        for topic, plan in self._file.topics.items():
-            if plan.source is not None:
-                _check_address(f"topics.{topic}.source", plan.source)
+        self._stamp = self._seen = self._stamp_now()
+        self._looked = seams.clock.monotonic()
+        self._file = self._read()
         self.followed = FollowedRules(seams.filesystem, data, seams.clock)
         self._own = None if log is None else OwnLog(log)
         self._others = others
         self._lock = threading.Lock()
         self._made: dict[tuple[str, Any], Resolver] = {}
+        self._retired: list[Resolver | Registry] = []  # of a file before: some caller may have one
         self._decoders: dict[tuple[str, bool], Decoder] = {}
         self._registries: dict[str, Registry] = {}
 
@@ -75,7 +83,7 @@ class TopicResolvers:
 
         Raises NotFoundError when there is none, InvalidRequestError for one that cannot be made.
         """
-        plan = self._file.topics.get(topic)
+        plan = self._current().topics.get(topic)
         if plan is not None and plan.source is not None:
             return self._make(topic, plan)
         if self._own is not None:
@@ -90,6 +98,7 @@ class TopicResolvers:
     def decoder(self, topic: str, resolver: Resolver) -> Decoder:
         """Return how bodies of the topic are read. Raises InvalidRequestError."""
         repeats = isinstance(resolver, FollowedLog) and not resolver.shows_headers
+        self._current()
         with self._lock:
             known = self._decoders.get((topic, repeats))
             if known is None:
@@ -104,16 +113,56 @@ class TopicResolvers:
 
     def has_masks(self, topic: str) -> bool:
         """Say whether parts of the topic's messages are masked."""
-        return bool(self._file.showing(topic).mask)
+        return bool(self._current().showing(topic).mask)
 
     def close(self) -> None:
         """Close what was made here."""
         with self._lock:
-            for resolver in self._made.values():
-                resolver.close()
-            for registry in self._registries.values():
-                registry.close()
-            self._made, self._registries, self._decoders = {}, {}, {}
+            self._retire()
+            retired, self._retired = self._retired, []
+            for each in retired:
+                each.close()
+
+    # -- the file ------------------------------------------------------------------------------------
+
+    def _current(self) -> ResolverFile:
+        """Return the file, as it is now or was when it was last seen whole."""
+        now = self._seams.clock.monotonic()
+        with self._lock:
+            if now - self._looked < _LOOK_S:
+                return self._file
+            self._looked = now
+            before, self._seen = self._seen, self._stamp_now()
+            if self._seen in (None, self._stamp) or self._seen != before:
+                return self._file
+            self._stamp = self._seen  # what cannot be is said once
+            try:
+                self._file = self._read()
+            except (InvalidRequestError, OSError) as error:
+                logger.error("resolvers stay as they were", extra={"error": str(error)})
+                return self._file
+            self._retire()
+            logger.info("resolvers were read again", extra={"path": str(self._path)})
+            return self._file
+
+    def _retire(self) -> None:
+        self._retired += [*self._made.values(), *self._registries.values()]
+        self._made, self._registries, self._decoders = {}, {}, {}
+
+    def _read(self) -> ResolverFile:
+        found = read_resolver_file(self._seams.filesystem, self._path)
+        for topic, plan in found.topics.items():
+            if plan.source is not None:
+                _check_address(f"topics.{topic}.source", plan.source)
+        return found
+
+    def _stamp_now(self) -> tuple[int, int] | None:
+        filesystem = self._seams.filesystem
+        if not filesystem.exists(self._path):
+            return None
+        return filesystem.modified_ms(self._path), filesystem.file_size(self._path)
+
+    # -- what it says --------------------------------------------------------------------------------
 
     def _make(self, topic: str, plan: TopicPlan | FollowedSource) -> Resolver:
         key = (topic, repr(plan))
