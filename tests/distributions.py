@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -40,7 +41,9 @@ def _chosen(texts, extras) -> list[Requirement]:
     return [one for one in wanted if one.marker is None or any(map(one.marker.evaluate, asked))]
 
 
-def installed_bytes(distribution: importlib.metadata.Distribution) -> int:
-    """Return the bytes of its files, without what Python compiles."""
+@cache
+def installed_bytes(name: str) -> int:
+    """Return the bytes of a distribution's files, without what Python compiles."""
+    distribution = importlib.metadata.distribution(name)
     files = [distribution.locate_file(file) for file in distribution.files or ()]
     return sum(Path(file).stat().st_size for file in files if "__pycache__" not in str(file))

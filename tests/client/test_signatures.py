@@ -1,4 +1,4 @@
-"""The verbs that `Index`, `Client` and `AsyncClient` have in common take the same arguments."""
+"""The verbs that clients have in common with `Index`, and with `MessageLog`, take the same arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import tierdex
 from tests.test_package import public_verbs
 from tierdex.client import calls
 
-COMMON = sorted(public_verbs(tierdex.Index) & public_verbs(tierdex.Client) - {"close"})
+OF_CLIENT = public_verbs(tierdex.Client) - {"close"}
+OF_INDEX = OF_CLIENT & public_verbs(tierdex.Index)
+OF_LOG = OF_CLIENT & public_verbs(tierdex.MessageLog) - OF_INDEX
+COMMON = [(tierdex.Index, verb) for verb in sorted(OF_INDEX)]
+COMMON += [(tierdex.MessageLog, verb) for verb in sorted(OF_LOG)]
 # What parts them on purpose: (verb, argument) -> why.
 DIFFERENCES = {
     ("query", "max_count"): "none: the service's own default",
@@ -23,6 +27,13 @@ DIFFERENCES = {
     ("put_batch", "offset"): "of a message: `location` of the index",
     ("put_batch", "size"): "of a message: `location` of the index",
     ("run_compaction", "yes"): "an operator at the folder confirms",
+    ("offset_at", "visible"): "a service tells it at `disk`",
+    ("queues", "first"): "a client goes through the pages itself",
+    ("queues", "max_count"): "the same",
+    **{
+        ("read_arrow", name): "those of `read`, which the log passes on"
+        for name in ("limits", "max_count", "max_bytes", "wait", "visible", "policy", "group")
+    },
 }
 
 
@@ -32,9 +43,9 @@ def arguments_of(owner, verb):
     return parameters
 
 
-@pytest.mark.parametrize("verb", COMMON)
-def test_client_takes_the_arguments_of_the_index(verb):
-    index, client = arguments_of(tierdex.Index, verb), arguments_of(tierdex.Client, verb)
+@pytest.mark.parametrize(("owner", "verb"), COMMON, ids=[verb for _, verb in COMMON])
+def test_client_takes_the_arguments_of_what_is_embedded(owner, verb):
+    index, client = arguments_of(owner, verb), arguments_of(tierdex.Client, verb)
     parted = {name for name in index.keys() | client.keys() if index.get(name) != client.get(name)}
     allowed = {name for known, name in DIFFERENCES if known == verb}
     assert parted <= allowed, "make them alike, or say above why not"
@@ -58,5 +69,6 @@ def test_verb_is_a_method_for_help_and_tools(client):
 
 def test_every_difference_is_one():
     for verb, name in DIFFERENCES:
-        pair = [arguments_of(owner, verb).get(name) for owner in (tierdex.Index, tierdex.Client)]
+        embedded = tierdex.Index if verb in OF_INDEX else tierdex.MessageLog
+        pair = [arguments_of(owner, verb).get(name) for owner in (embedded, tierdex.Client)]
         assert pair[0] != pair[1], (verb, name)

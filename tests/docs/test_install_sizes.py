@@ -21,7 +21,7 @@ def test_readme_tells_what_an_installation_takes(wanted, megabytes, count):
     own = wanted.partition("[")[0]
     source = ROOT / "tierdex" if own == "tierdex" else PROJECTS[own]
     brought = brought_by(wanted)
-    taken = sum(map(installed_bytes, brought.values()))
+    taken = sum(map(installed_bytes, brought))
     taken += sum(
         file.stat().st_size for file in source.rglob("*") if "__pycache__" not in str(file)
     )
