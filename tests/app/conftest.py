@@ -58,10 +58,9 @@ class Caller:
         return [orjson.loads(line) for line in self.log.getvalue().splitlines()]
 
 
-def open_small_files(data):
-    return Index.open(
-        data, slot_count=1024, item_capacity=4096, background=False, remote_interval=0.0
-    )
+def open_small_files(data, **more):
+    small = {"slot_count": 1024, "item_capacity": 4096, "background": False, "remote_interval": 0.0}
+    return Index.open(data, **small, **more)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import threading
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
 from tierdex.index_service.file_info import NodeInfo, TopicInfo
+from tierdex.index_service.readers.page_cache import CacheUse
 from tierdex.index_service.receipt import Receipt
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.put_columns import make_entry_columns
@@ -193,7 +194,8 @@ class SmallIndex:
         return {"lookups": {"get": 1}}
 
     def resources(self):
-        return {"store": NOTHING_ASKED, "disk": None, "manifest_age_s": 0.0}
+        use = {"pages": CacheUse(0, 0, 0, 1), "sidecar_fetches": 0}
+        return {"store": NOTHING_ASKED, "disk": None, "manifest_age_s": 0.0, **use}
 
     def file(self, file_id):
         for file in self.files():

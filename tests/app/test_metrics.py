@@ -8,9 +8,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.app.conftest import ENTRY
+from tests.app.conftest import ENTRY, Caller, open_small_files
 from tierdex.app.http.metrics import _RequestCollector
 from tierdex.histogram import SECONDS
+from tierdex.index_service.index import Index
 
 SHORT_UNITS = {"s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "h", "d"}
 
@@ -76,3 +77,21 @@ def test_times_of_requests_are_those_of_prometheus_own_histogram():
     wanted = {s.labels.get("le", s.name.rpartition("_")[2]): s.value for s in expected.samples}
     wanted.pop("created")
     assert shown == wanted
+
+
+def test_page_cache_tells_what_came_from_the_store_and_what_did_not(tmp_path):
+    store = f"file://{tmp_path / 'store'}"
+    with open_small_files(tmp_path / "data", store=store) as owner:
+        owner.put(topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
+        owner.roll()
+        owner.run_compaction()
+    with Index.open(store=store, read_only=True, background=False) as index:
+        caller = Caller(index)
+        for _ in range(3):
+            (entry,) = index.query("orders", key="k").entries
+            assert entry.state == "uploaded"
+        text = caller.get("/metrics").text
+    assert 'tierdex_page_cache_lookups_total{outcome="miss"} 1.0' in text
+    assert 'tierdex_page_cache_lookups_total{outcome="hit"} 2.0' in text
+    assert "tierdex_sidecar_fetches_total 1.0" in text
+    assert re.search(r"^tierdex_page_cache_bytes [1-9]", text, re.MULTILINE)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.maintenance import Maintenance
     from tierdex.index_service.query.executor import LookupExecutor
     from tierdex.index_service.query.in_memory import LocalQueries
+    from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.index_service.requests.put import PutChecker
     from tierdex.index_service.view.read_view import ReadView
@@ -67,6 +68,7 @@ class Components:
     store: Store
     table: FileTable
     sidecars: SidecarCache
+    pages: PageCache
     read_view: ReadView
     queries: LookupExecutor
     local_queries: LocalQueries

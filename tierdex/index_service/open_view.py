@@ -66,6 +66,7 @@ class View:
     owns_store: bool  # opened here, from a url
     table: FileTable
     sidecars: SidecarCache
+    pages: PageCache
     manifests: ManifestFollower
     queue_tables: QueueTables
     rocketmq: RocketmqView | None
@@ -87,6 +88,7 @@ def open_view(places: Places, settings: Settings, seams: Seams) -> View:
             filesystem=seams.filesystem,
         )
     table = FileTable()
+    pages = PageCache(settings.page_cache_bytes)
     sidecars = SidecarCache(
         seams.filesystem,
         paths,
@@ -103,7 +105,7 @@ def open_view(places: Places, settings: Settings, seams: Seams) -> View:
         files=_for_purpose(store, LOOKUPS),
         table=table,
         sidecars=sidecars,
-        pages=PageCache(settings.page_cache_bytes),
+        pages=pages,
     )
     executor = seams.executor or ReadThreads(4 * settings.look_ahead)
     rocketmq = (
@@ -116,6 +118,7 @@ def open_view(places: Places, settings: Settings, seams: Seams) -> View:
         owns_store=owns_store,
         table=table,
         sidecars=sidecars,
+        pages=pages,
         manifests=manifests,
         queue_tables=QueueTables(store),
         rocketmq=rocketmq,
@@ -179,6 +182,7 @@ def make_components(
         store=view.store,
         table=view.table,
         sidecars=view.sidecars,
+        pages=view.pages,
         read_view=read_view,
         queries=queries,
         local_queries=LocalQueries(

@@ -85,7 +85,8 @@ class OperatedIndex:
 
         `store`: times by verb, failures and bytes of the requests to its store (`StoreTotals`; nothing for a
         store that was passed in); `disk`: what waits for the store and what is free (`DiskRoom`), None
-        when nothing is put here; `manifest_age_s`: seconds since what answers are made of was last read.
+        when nothing is put here; `manifest_age_s`: seconds since what answers are made of was last read;
+        `pages`: how its cache of pages was used (`CacheUse`); `sidecar_fetches`: sidecars that were not here.
         """
         self._refuse_closed()
         components = self._components
@@ -94,6 +95,8 @@ class OperatedIndex:
             "store": store.totals() if isinstance(store, MeteredStore) else NOTHING_ASKED,
             "disk": None if writing is None else writing.writer.room(),
             "manifest_age_s": max(0, view.now_ms() - view.ages.read_ms()) / 1000,
+            "pages": components.pages.use(),
+            "sidecar_fetches": components.sidecars.fetches,
         }
 
     def clock_skew(self) -> float | None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.index_service.ingest.disk_budget import DiskRoom
+    from tierdex.index_service.readers.page_cache import CacheUse
     from tierdex.index_service.shown_message import ShownMessage
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.read_policy import ReadExplain
@@ -206,6 +207,7 @@ class _IndexCollector:
         used = self._index().resources()
         yield from _store_families(self._index().store_requests(), used["store"])
         yield from _room_families(used["disk"])
+        yield from _cache_families(used["pages"], used["sidecar_fetches"])
         yield GaugeMetricFamily(
             "tierdex_manifest_age_seconds",
             "time since the manifests that answers are made of were read",
@@ -295,6 +297,29 @@ def _store_families(by_purpose: dict[str, dict[str, int]], totals: StoreTotals) 
     )
     yield CounterMetricFamily(
         "tierdex_store_written_bytes", "bytes written to the store", value=totals.bytes_written
+    )
+
+
+def _cache_families(pages: CacheUse, sidecar_fetches: int) -> Iterable[Metric]:
+    """Yield what was in memory, and what had to come from the store."""
+    lookups = CounterMetricFamily(
+        "tierdex_page_cache_lookups",
+        "pages of published files that were wanted: hit, in memory; miss, fetched from the store",
+        labels=["outcome"],
+    )
+    lookups.add_metric(["hit"], pages.hits)
+    lookups.add_metric(["miss"], pages.misses)
+    yield lookups
+    yield GaugeMetricFamily(
+        "tierdex_page_cache_bytes", "bytes of pages in memory", value=pages.bytes
+    )
+    yield GaugeMetricFamily(
+        "tierdex_page_cache_budget_bytes", "`page_cache_bytes`", value=pages.budget_bytes
+    )
+    yield CounterMetricFamily(
+        "tierdex_sidecar_fetches",
+        "sidecars fetched from the store since they were not here",
+        value=sidecar_fetches,
     )
 
 

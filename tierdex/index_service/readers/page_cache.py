@@ -8,6 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from typing import NamedTuple
+
+
+class CacheUse(NamedTuple):
+    """What a cache was asked since it was opened, and what it holds now; `misses` went to the store."""
+
+    hits: int
+    misses: int
+    bytes: int
+    budget_bytes: int
 
 
 class PageCache:
@@ -16,15 +26,23 @@ class PageCache:
     def __init__(self, budget_bytes: int) -> None:
         self._budget = budget_bytes
         self._bytes = 0
+        self._hits = self._misses = 0
         self._lock = threading.Lock()
         self._ranges: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
 
     def get(self, key: str, position: int, length: int) -> bytes | None:
         with self._lock:
             data = self._ranges.get((key, position, length))
-            if data is not None:
+            if data is None:
+                self._misses += 1
+            else:
+                self._hits += 1
                 self._ranges.move_to_end((key, position, length))
             return data
+
+    def use(self) -> CacheUse:
+        with self._lock:
+            return CacheUse(self._hits, self._misses, self._bytes, self._budget)
 
     def put(self, key: str, position: int, data: bytes) -> None:
         if len(data) > self._budget:

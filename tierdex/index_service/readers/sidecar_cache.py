@@ -91,6 +91,7 @@ class TailCache(Generic[TailT]):
         )  # both: least recently used first
         self._on_disk: OrderedDict[bytes, tuple[Path, int]] = OrderedDict()
         self._bytes = 0
+        self._fetches = 0
         if paths is not None:
             self._find_copies(paths)
 
@@ -158,6 +159,11 @@ class TailCache(Generic[TailT]):
         opened = found or self._open_copy(row)
         return None if opened is None else opened.file
 
+    @property
+    def fetches(self) -> int:
+        """How many sidecars were not here when they were wanted."""
+        return self._fetches
+
     def scrub(self, row: FileRow) -> bool:
         """Verify the sidecar if it is here; drop a damaged one, and say so: False. Sends no request."""
         tail = self.kept(row)
@@ -193,6 +199,8 @@ class TailCache(Generic[TailT]):
 
     def _fetch(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> _Open[TailT]:
         size = row.bytes - row.sidecar_position
+        with self._lock:
+            self._fetches += 1
         data = self.read(row, row.sidecar_position, size, fetch)
         mapping = None if isinstance(data, bytes) else data
         opened = _Open(
