@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from tests.pipeline.conftest import read_csv_rows
@@ -46,6 +47,15 @@ def test_parquet_rows_are_found_and_fetched(spark, table, store_url, tmp_path):
         (entry,) = index.query("orders", key="näme,1234").entries
     assert entry.source.startswith(source)
     assert set(entry.location) == {"source", "row_group", "row"}
+    with pytest.raises(InvalidRequestError, match="again=True"):
+        index_table(spark, source, store_url, key=["key", "other"], topic="orders", timestamp="at")
+
+
+def test_wrong_column_is_the_first_line_of_the_error(spark, store_url):
+    frame = spark.range(1).select(F.lit("t").alias("topic"), F.lit("k").alias("kee"))
+    sink = frame.write.format("tierdex").mode("append")
+    with pytest.raises(AnalysisException, match=r"\A[^\n]*offset: is missing"):
+        sink.save(store_url)
 
 
 def test_lines_of_json_are_found_by_their_bytes(spark, table, store_url, tmp_path):

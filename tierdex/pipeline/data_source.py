@@ -3,7 +3,7 @@
 Spark makes one of these in several processes (planner, committer). It holds options only, and each
 process loads just the modules that it needs.
 
-Depends on options, reader, writers, arrow_columns and entry_form.
+Depends on options, reader, writers, arrow_columns, entry_form and plain_refusals.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tierdex.errors import InvalidRequestError
 from tierdex.pipeline.arrow_columns import DEFAULT_COLUMNS, ddl_of
 from tierdex.pipeline.entry_form import EntryForm
 from tierdex.pipeline.options import ReadOptions, WriteOptions
+from tierdex.pipeline.plain_refusals import refusing_plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -33,10 +34,12 @@ class TierdexDataSource(DataSource):
     def name(cls) -> str:
         return "tierdex"
 
+    @refusing_plainly
     def schema(self) -> str:
         """Return the columns of a scan. Raises InvalidRequestError for a bad option."""
         return ddl_of(_columns(ReadOptions.parse(self.options)))
 
+    @refusing_plainly
     def reader(self, schema: StructType) -> TierdexReader:
         """Return a scan; a schema given by the user chooses columns by name."""
         from tierdex.pipeline.reader import TierdexReader
@@ -45,6 +48,7 @@ class TierdexDataSource(DataSource):
             ReadOptions.parse(self.options), tuple(schema.names), self.notes_folder
         )
 
+    @refusing_plainly
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return a sink. Raises InvalidRequestError for a bad column or option, or overwriting."""
         if overwrite:
@@ -56,6 +60,7 @@ class TierdexDataSource(DataSource):
         options = WriteOptions.parse(self.options)
         return BatchWriter(options, _form(schema, options.offsets))
 
+    @refusing_plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return a streaming sink; only appending is supported, since entries are facts."""
         if overwrite:

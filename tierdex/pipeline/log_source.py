@@ -1,6 +1,6 @@
 """`format("tierdex-log")` for Spark: schema, reader, streaming reader. No sink: offsets have one owner.
 
-Depends on log_options, log_reader, log_stream and log_columns.
+Depends on log_options, log_reader, log_stream, log_columns and plain_refusals.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource
 
 from tierdex.pipeline.log_columns import DEFAULT_LOG_COLUMNS, log_ddl_of
 from tierdex.pipeline.log_options import LogOptions
+from tierdex.pipeline.plain_refusals import refusing_plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -28,17 +29,20 @@ class TierdexLogSource(DataSource):
     def name(cls) -> str:
         return "tierdex-log"
 
+    @refusing_plainly
     def schema(self) -> str:
         """Return the columns of a scan. Raises InvalidRequestError for a bad option."""
         options = LogOptions.parse(self.options, is_stream=True)
         return log_ddl_of(options.columns or DEFAULT_LOG_COLUMNS)
 
+    @refusing_plainly
     def reader(self, schema: StructType) -> LogReader:
         """Return a scan; a schema given by the user chooses columns by name."""
         from tierdex.pipeline.log_reader import LogReader
 
         return LogReader(LogOptions.parse(self.options), tuple(schema.names), self.notes_folder)
 
+    @refusing_plainly
     def streamReader(self, schema: StructType) -> LogStreamReader:
         """Return the source of a streaming query."""
         from tierdex.pipeline.log_stream import LogStreamReader

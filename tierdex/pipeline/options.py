@@ -18,6 +18,7 @@
 | `filterBits` | 16, 8 or 0 |
 | `offsets` | `bytes` (default) or `sequence`: what a message's offset is, see the setting `offsets` |
 | `mergeSmall` | streaming only: `false` leaves small files as they are |
+| `table` | a name that the node publishes once: of a table that `index_table` indexes |
 
 Names are matched without regard to case, as everywhere in Spark. Depends on job_store,
 lifecycle and times.
@@ -51,7 +52,15 @@ _READ_NAMES: Final = (
     "nodes",
     "itemsPerPartition",
 )
-_WRITE_NAMES: Final = ("node", "targetEntries", "timeBucket", "filterBits", "offsets", "mergeSmall")
+_WRITE_NAMES: Final = (
+    "node",
+    "targetEntries",
+    "timeBucket",
+    "filterBits",
+    "offsets",
+    "mergeSmall",
+    "table",
+)
 _SPARK_NAMES: Final = ("path", "checkpointLocation", "queryName")
 MIN_TIME: Final = -(1 << 63)
 MAX_TIME: Final = (1 << 63) - 1
@@ -115,6 +124,7 @@ class WriteOptions:
     filter_bits: int = 16
     offsets: str = "bytes"
     merge_small: bool = True
+    table: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -139,6 +149,7 @@ class WriteOptions:
             filter_bits=filter_bits,
             offsets=offsets,
             merge_small=merge_small == "true",
+            table=given.get("table"),
         )
 
 

@@ -83,7 +83,7 @@ def plain_errors() -> Iterator[None]:
     A missing pyspark becomes a NotFoundError that names what to install.
     """
     try:
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
     except ImportError as error:
         raise NotFoundError(

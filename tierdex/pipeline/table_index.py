@@ -8,12 +8,16 @@
 Keys, topic and time are expressions over the table's columns, evaluated by Spark. A row with
 neither key nor message ID is skipped and counted.
 
-Depends on source_files, build_job, job_store, options and registration.
+The commit that publishes a table's files notes the table in the manifest of its node, as the first batch of
+a stream of that name: its files with their sizes and times, and the expressions. So both are there, or none.
+
+Depends on source_files, build_job, job_store, options, registration, snapshot and hashlib.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Observation
@@ -25,6 +29,7 @@ from tierdex.pipeline.build_job import shape_by_size
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.options import DEFAULT_NODE, TARGET_ENTRIES
 from tierdex.pipeline.registration import register
+from tierdex.pipeline.snapshot import open_log
 from tierdex.pipeline.source_files import (
     BLOCK,
     FILE,
@@ -74,6 +79,7 @@ def index_table(
     target_entries: int = TARGET_ENTRIES,
     read_options: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
+    again: bool = False,
 ) -> IndexReport:
     """Index the rows of the Parquet, JSON-lines or CSV files at `source`, which stay where they are.
 
@@ -81,14 +87,23 @@ def index_table(
     (milliseconds or a timestamp) likewise; `topic` the name of a column, a Column, or a fixed text.
     `format` is taken from the path's ending when absent; `schema` (DDL) saves inferring the columns.
     `read_options` are Spark's for the format, `options` the sink's. Publishes by one commit of `node`.
-    Raises InvalidRequestError naming the argument, and what Spark and the store raise.
+    A table that `node` has indexed like this, none of its files changed since, is refused unless `again`
+    (its entries would be stored twice; lookups return them once). Raises InvalidRequestError naming the
+    argument, and what Spark and the store raise.
     """
     paths = [source] if isinstance(source, str) else list(source)
     kind = _format_of(paths, format)
-    StoreLink.of(store_url, options)  # before anything is read
+    link = StoreLink.of(store_url, options)  # before anything is read
     register(spark)
     wish = _Wish(spark, key, topic, timestamp, message_id)
     given = dict(read_options or {})
+    table = _table_of(spark, paths, given, [kind, key, topic, timestamp, message_id])
+    if not again and table in open_log(link.open(), node).load().streams:
+        raise InvalidRequestError(
+            f"node {node} has indexed these files by these columns, and none has changed since: "
+            "again=True indexes them once more",
+            field="source",
+        )
     if kind == "parquet":
         entries, rows, files = _of_parquet(spark, paths, wish, given)
     else:
@@ -98,10 +113,22 @@ def index_table(
     counted = findable.observe(seen, F.count(F.lit(1)).alias("rows"))
     shaped = shape_by_size(counted, rows, target_entries)
     writer = shaped.write.format("tierdex").mode("append").option("node", node)
+    if not again:
+        writer.option("table", table)
     writer.option("targetEntries", str(target_entries)).options(**dict(options or {})).save(
         store_url
     )
     return IndexReport(rows=rows, skipped=rows - int(seen.get["rows"]), files=files)
+
+
+def _table_of(
+    spark: Any, paths: Sequence[str], given: Mapping[str, str], expressions: Sequence[Any]
+) -> str:
+    """Return the name of a table as it is now: of its files, and of what is indexed of them."""
+    listed = spark.read.format("binaryFile").options(**given).load(list(paths))
+    files = listed.select("path", "length", F.unix_micros("modificationTime")).collect()
+    said = repr([sorted(map(tuple, files)), [str(one) for one in expressions]])
+    return f"table:{sha256(said.encode()).hexdigest()}"
 
 
 class _Wish:

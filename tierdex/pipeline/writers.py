@@ -7,7 +7,7 @@ batch whose commit it is not sure of, and the manifest has the last batch of eac
 Spark makes and commits a writer in processes of their own. Modules that only tasks need are
 imported in tasks, since loading the kernels takes longer than a commit.
 
-Depends on file_builder, publishing, small_merges, lifecycle and snapshot.
+Depends on file_builder, plain_refusals, publishing, small_merges, lifecycle and snapshot.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tierdex.errors import OwnershipError, StoreRefusedError
 from tierdex.ids import SystemIds
 from tierdex.lifecycle.manifest import NodeKind
 from tierdex.lifecycle.manifest_codec import decode_row, encode_row
+from tierdex.pipeline.plain_refusals import refusing_plainly
 from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.snapshot import open_log
 from tierdex.settings import load_settings
@@ -70,6 +71,7 @@ class _Sink:
         # Objects bear this number: a commit refuses those below the floor of garbage collection.
         self._read_number = state.number
 
+    @refusing_plainly
     def _build(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, tuple[bytes, ...]]:
         from tierdex.pipeline.file_builder import BuildTask, FileBuilder
 
@@ -101,10 +103,11 @@ class BatchWriter(_Sink, DataSourceArrowWriter):
         return FilesMessage(*self._build(iterator))
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Publish all files at once."""
+        """Publish all files at once; those of a table that another job published meanwhile never."""
         rows = _rows_of(messages)
         node = JobNode(self._options.link.open(), self._options.node)
-        state = node.publish(rows)
+        table = self._options.table
+        state = node.publish(rows) if table is None else node.publish_batch(table, 0, rows)
         logger.info("published", extra={"node": node.name, "files": len(rows)})
         node.collect_now_and_then(state)
 

@@ -184,6 +184,9 @@ def index(
     schema: Annotated[str | None, typer.Option(help="DDL of the columns of JSON or CSV.")] = None,
     node: Node = "spark",
     target_entries: Target = 5_000_000,
+    again: Annotated[
+        bool, typer.Option("--again", help="Index files once more that are indexed already.")
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
     """Make the rows of tables and logs findable without rewriting them."""
@@ -202,6 +205,7 @@ def index(
             schema=schema,
             node=node,
             target_entries=target_entries,
+            again=again,
         )
     write_fields(output, asdict(report))
 
