@@ -1,6 +1,6 @@
 """The operator's view: files, topics, one file's soundness, the compactor's state, expiry by hand.
 
-Depends on file_info, compactor, readers, view and indexfile.
+Depends on file_info, compactor, readers, view, indexfile and the store.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
+    from tierdex.storage_layer.base import Store
 
 
 class Catalogue:
@@ -53,6 +54,25 @@ class Catalogue:
         with self._table.snapshot() as snapshot:
             shown = [self._describe(handle) for handle in snapshot.files]
         return shown + self._read_view.unreadable_files()
+
+    def file(self, file_id: str, store: Store) -> FileInfo:
+        """Return one file; of a published one its object's time, too, by a request.
+
+        Raises NotFoundError, and what the store raises.
+        """
+        with self._table.snapshot() as snapshot:
+            handle = next((each for each in snapshot.files if each.file_id == file_id), None)
+            if handle is not None:
+                key, shown = handle.object_key, self._describe(handle)
+                return (
+                    shown
+                    if key is None
+                    else shown._replace(published_at=store.head(key).modified_ms)
+                )
+        for unreadable in self._read_view.unreadable_files():
+            if unreadable.file_id == file_id:
+                return unreadable
+        raise NotFoundError(f"there is no file {file_id}")
 
     def nodes(self) -> list[NodeInfo]:
         """Return every node of the store, also unreadable ones."""

@@ -27,6 +27,9 @@ class FileInfo(NamedTuple):
     topics: list[str] | None = None
     reason: str | None = None  # of a file that cannot be read: nothing else is known of it
     kind: str = "index"  # or "log": `item_count` is then its messages
+    published_at: int | None = (
+        None  # the store's time of its object; None: not published, or not asked
+    )
 
     def to_dict(self) -> dict[str, Any]:
         return self._asdict()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import with_disk_errors
-from tierdex.errors import NotFoundError, ReadOnlyError
+from tierdex.errors import ReadOnlyError
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.query_guard import refuse_closed
 from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
@@ -128,12 +128,14 @@ class OperatedIndex:
         )
         return encode_answer(entries.answer(decode_question(question)))
 
+    @with_disk_errors
     def file(self, file_id: str) -> FileInfo:
-        """Return one file. Raises NotFoundError."""
-        for info in self.files():
-            if info.file_id == file_id:
-                return info
-        raise NotFoundError(f"there is no file {file_id}")
+        """Return one file; of a published one also when it was published, as its store says.
+
+        Raises NotFoundError, and what the store raises.
+        """
+        self._refuse_closed()
+        return self._components.catalogue.file(file_id, self._components.store)
 
     @with_disk_errors
     def verify_file(self, file_id: str) -> list[str]:

@@ -231,6 +231,11 @@ def fake_app(
         gate.go_through()
         return refused(authorization) or {"files": files}
 
+    @app.get("/v1/admin/files/{file_id}")
+    def admin_file(file_id: str) -> Any:
+        file = next(each for each in files if each["file_id"] == file_id)
+        return {**file, "published_at": file["begin"] + 2 * DAY}
+
     @app.get("/v1/admin/compaction")
     def compaction(authorization: str | None = Header(None)) -> Any:
         if refusal := refused(authorization):
@@ -238,6 +243,7 @@ def fake_app(
         app.state.done += 1_250_000
         return {
             "backlog_files": 3, "backlog_bytes": 2_411_724_800,
+            "log": {"jobs": [{"job": "merge", "file_id": "7-log", "done_items": 1, "total_items": 4}]},
             "running": {"job": "compact", "file_id": files[-2]["file_id"], "stage": "writing pages",
                         "done_items": app.state.done % 20_000_000, "total_items": 20_000_000,
                         "done_bytes": app.state.done * 11, "rate_items_s": 6_204_113.2},

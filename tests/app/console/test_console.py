@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from fastapi import FastAPI
@@ -78,7 +80,7 @@ def test_key_that_the_service_asks_for_is_sent_and_ends_with_the_tab(
     expect(page.get_by_label("Your API key")).to_be_focused()
     page.keyboard.type("wrong")
     page.keyboard.press("Enter")
-    expect(page.locator("#api-key-error")).to_have_text("send a valid API key (401)")
+    expect(page.locator("#api-key-error")).to_have_text("This service does not know the key.")
     page.keyboard.type("s3cret")  # the wrong one is selected
     page.keyboard.press("Enter")
     expect(dialog).to_be_hidden()
@@ -271,16 +273,19 @@ def test_view_that_was_left_before_its_answer_asks_no_more(page: Page, serve: Se
     assert asked.count("files") == 1
 
 
-def test_facts_of_a_file_follow_the_zone(page: Page, serve: Serve) -> None:
+def test_facts_and_life_of_a_file_follow_the_zone(page: Page, serve: Serve) -> None:
     page.goto(f"{serve(fake_app())}#files")
     page.locator("#files-chart").focus()
     expect(page.get_by_role("button", name="uploaded")).to_be_visible()
     page.keyboard.press("End")
-    expect(page.locator("#file-details")).to_contain_text("2013-01-01 00:00:00.000 UTC")
+    facts, life = page.locator("#file-details"), page.get_by_role("list", name="Life of the file")
+    expect(facts).to_contain_text("2013-01-01 00:00:00.000 UTC")
+    expect(life.get_by_role("listitem").last).to_have_text("uploaded 2013-01-03 00:00:00.000 UTC")
     page.get_by_label("Times in").select_option("local")
-    expect(page.locator("#file-details")).to_contain_text(
-        "2012-12-31 19:00:00.000 America/New_York"
-    )
+    expect(facts).to_contain_text("2012-12-31 19:00:00.000 America/New_York")
+    page.get_by_label("Times of").select_option("life")
+    oldest = page.locator("#files-chart [role=option]").last
+    expect(oldest).to_have_attribute("aria-label", re.compile("2012-12-31 19:00:00.000 to 20[2-9]"))
 
 
 def test_thousands_of_files_draw_only_the_rows_in_sight_and_walk_by_keyboard(
@@ -312,6 +317,90 @@ def test_drag_across_the_time_line_keeps_the_files_that_reach_into_it(
     assert 10 < page.locator("#files-chart [role=option]").count() < 60
     page.get_by_role("button", name="Whole range").click()
     assert page.locator("#files-chart [role=option]").count() > 200
+
+
+def test_nodes_show_health_and_lag(page: Page, serve: Serve) -> None:
+    page.goto(f"{serve(fake_app())}#nodes")
+    rows = page.locator("#nodes tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.last).to_contain_text(f"the manifest is damaged {HOSTILE}")
+    expect(rows.last).to_contain_text("holds unpublished entries")
+    expect(rows.last).to_contain_text("2 h 2 min")
+    health = page.locator(".health")
+    expect(health).to_contain_text("not ready")
+    expect(health).to_contain_text("fenced: another owner (503)")
+    expect(health).to_contain_text("-1.5 s")
+    page.get_by_role("link", name="Compaction").click()
+    expect(page.get_by_role("progressbar")).to_have_count(2)  # the index's, and the log's
+    expect(page.locator("#compaction-body")).to_contain_text("25.0 %")
+
+
+def test_home_page_tells_topics_and_a_narrow_page_never_scrolls_sideways(
+    page: Page, serve: Serve
+) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    address = serve(fake_app())
+    page.goto(address)
+    rows = page.locator("#home-topics tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(1)).to_contain_text("1,000 +")
+    expect(rows.nth(1)).to_contain_text("2013-01-02 00:00:00")
+    expect(rows.last).to_contain_text(HOSTILE)
+    page.get_by_role("link", name="UA", exact=True).click()
+    expect(page.get_by_label("Topic", exact=True)).to_have_value("UA")
+    expect(page.get_by_label("Key", exact=True)).to_be_focused()
+    shown = {
+        "": "#home-topics", "lookup?topic=UA&key=a": "#waterfall", "journey": "#journey-form",
+        "files": "#files-legend button", "compaction": ".curves", "nodes": "#nodes",
+    }  # fmt: skip
+    for view, what in shown.items():
+        page.goto(f"{address}#{view}")
+        expect(page.locator(what).first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0, view
+
+
+def test_entries_stand_in_order_of_time_and_a_histogram_narrows_them(
+    page: Page, serve: Serve
+) -> None:
+    page.clock.set_fixed_time("2013-02-10T00:00:00Z")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=a&begin=-7d")
+    times = page.locator("#entries tbody tr td:first-child")
+    expect(times).to_have_count(64)
+    expect(page.get_by_label("From")).to_have_value(
+        "-7d"
+    )  # a kept link means the last week for ever
+    expect(page.locator("#begin-read")).to_have_text("2013-02-03 00:00:00.000 UTC")
+    expect(page.get_by_role("button", name="7 d")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".pager")).to_contain_text("64 entries on 1 page so far")
+    page.get_by_role("button", name="Next 64").click()
+    expect(times).to_have_count(90)
+    shown = times.all_text_contents()
+    assert shown == sorted(shown, reverse=True)
+    page.get_by_role("button", name="Time ↓").click()
+    expect(page.locator("#entries th[aria-sort=ascending]")).to_have_count(1)
+    assert times.all_text_contents() == shown[::-1]
+    begins = {
+        dict(parse_qsl(urlsplit(url).query)).get("begin") for url in asked if "entries" in url
+    }
+    assert begins == {str(YEAR_2013 + 33 * 86_400_000)}  # one moment for all pages
+    box = page.locator(".histogram").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
+    page.mouse.up()
+    expect(page.get_by_label("To", exact=True)).to_have_value(f"{shown[0]}")
+    expect(page.get_by_label("From")).to_have_value(re.compile("2013-01-"))
+    with page.expect_response("**/v1/entries?*message=true*"):  # asked for when the answer stands
+        page.get_by_role("button", name="24 h").click()
+    expect(page.get_by_label("To", exact=True)).to_have_value("")
+    expect(page.locator("#begin-read")).to_have_text("2013-02-09 00:00:00.000 UTC")
+    page.locator(".histogram").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("From")).to_have_value(re.compile("2013-01-"))
 
 
 def test_json_keeps_numbers_and_names_that_json_parse_would_change(

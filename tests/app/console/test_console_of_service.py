@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import urllib.request
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, expect
+from typer.testing import CliRunner
 
+from tests.patience import PATIENCE_S
+from tierdex.app.cli.commands import make_cli
 from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.logs import make_logger
@@ -89,6 +94,46 @@ def test_what_was_put_is_found_by_key_by_message_id_and_by_link(page: Page, addr
     page.goto("about:blank")
     page.goto(link)
     expect(rows).to_have_count(20)
+
+
+def test_lookup_is_taken_along_as_curl_command_and_program(page: Page, address: str) -> None:
+    key = 'it\'s $HOME \\ "é"'
+    put(
+        address,
+        [
+            {
+                "topic": "UA",
+                "key": key,
+                "queue_id": 0,
+                "offset": 7,
+                "size": 1,
+                "timestamp": NEW_YEAR,
+            }
+        ],
+    )
+    link = urlencode(
+        {"topic": "UA", "key": key, "begin": NEW_YEAR - 1, "end": "2013-01-02", "max_count": 5}
+    )
+    page.goto(f"{address}#lookup?{link}")
+    expect(page.locator("#entries tbody tr")).to_have_count(1)
+    expect(page.get_by_role("group", name="Copy as").get_by_role("button")).to_have_count(4)
+    curl, command, program = page.evaluate(
+        """async () => {
+          const { asCurl, asCommand, asPython } = await import("/console/copy_menu.js");
+          const { readLink } = await import("/console/link.js");
+          const { parameters } = readLink(location.hash);
+          return [asCurl(parameters), asCommand(parameters), asPython(parameters)];
+        }"""
+    )
+    words = shlex.split(curl)
+    asked = urlencode([tuple(word.split("=", 1)) for word in words[4::2]])
+    with urllib.request.urlopen(f"{words[2]}?{asked}", timeout=PATIENCE_S) as response:
+        assert [each["offset"] for each in json.load(response)["entries"]] == [7]
+    said = CliRunner().invoke(make_cli(), [*shlex.split(command)[1:], "-o", "json"])
+    assert [each["offset"] for each in json.loads(said.stdout)["entries"]] == [7]
+    told: dict[str, Any] = {}
+    exec(program, told)  # what the page copies, as a user would run it
+    assert [each.offset for each in told["answer"].entries] == [7]
 
 
 def test_pages_follow_the_cursor_across_files(page: Page, address: str) -> None:

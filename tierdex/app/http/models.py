@@ -406,7 +406,8 @@ class PublishedWatermark(BaseModel):
 class File(BaseModel):
     """A file of the index or of the message log. `file_id` is opaque; times are int64 milliseconds.
 
-    Of a log file `item_count` is the number of its messages, and `slot_count` 0.
+    Of a log file `item_count` is the number of its messages, and `slot_count` 0. `published_at` is told of
+    one file of the index, not in lists.
     """
 
     file_id: str
@@ -422,6 +423,7 @@ class File(BaseModel):
     topics: list[str] | None = None
     reason: str | None = None
     kind: Literal["index", "log"] = "index"
+    published_at: Int64 | None = None
 
 
 class Files(BaseModel):
@@ -571,12 +573,6 @@ class Compaction(BaseModel):
     """The compactor's state: backlog, running job, last error, totals, oldest unpublished age."""
 
     model_config = ConfigDict(extra="allow")
-
-
-class Rolled(BaseModel):
-    """`rolled`: the unsealed file was not empty."""
-
-    rolled: bool
 
 
 class Nothing(Given):

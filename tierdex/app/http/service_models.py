@@ -35,3 +35,9 @@ class Version(BaseModel):
 
     name: str
     version: str
+
+
+class Rolled(BaseModel):
+    """`rolled`: the unsealed file was not empty."""
+
+    rolled: bool

@@ -44,7 +44,7 @@ export class CompactionView {
     const zone = this.zone();
     byId("compaction-age").textContent = `seen ${formatTime(this.polling.seenMs, zone).slice(11, 19)} ${zoneName(zone)}, every 2 s`;
     byId("compaction-body").replaceChildren(
-      ...stopped(status.worker_error), tiles(status, zone), running(status.running), curves(this.history), ...lastError(status, zone),
+      ...stopped(status.worker_error ?? status.log?.worker_error), tiles(status, zone), ...running([...jobsOf(status), ...jobsOf(status.log)]), curves(this.history), ...lastError(status, zone),
       ...totals(status),
     );
   }
@@ -56,7 +56,7 @@ function tiles(status, zone) {
     ["Waiting", formatCount(status.backlog_files), `files, ${formatBytes(status.backlog_bytes)}`],
     ["Oldest unpublished", status.oldest_unpublished_age_s === null ? "–" : formatAge(age), "age of its first entry here"],
     ["Last done", status.last_done_ms ? formatTime(status.last_done_ms, zone).slice(0, 19) : "–", zoneName(zone)],
-    ["State", isRetrying(status) ? "retrying" : status.running ? "working" : "idle", status.last_error ? "see the error below" : "no error"],
+    ["State", isRetrying(status) ? "retrying" : jobsOf(status).length + jobsOf(status.log).length ? "working" : "idle", status.last_error ? "see the error below" : "no error"],
   ];
   return element("dl", { class: "facts panel" }, list.map(([name, value, more]) => element(
     "div", {}, element("dt", {}, name), element("dd", {}, value), element("dd", { class: "hint" }, more),
@@ -73,21 +73,28 @@ function isRetrying({ last_error: error, last_done_ms: doneMs }) {
   return Boolean(error) && Number(error.at_ms ?? Infinity) >= Number(doneMs ?? 0);
 }
 
-function running(job) {
-  if (!job) return element("p", { class: "panel quiet" }, "Nothing is running.");
+function jobsOf(status) {
+  return status?.jobs ?? [status?.running].filter(Boolean);
+}
+
+function running(jobs) {
+  return jobs.length ? jobs.map(runningJob) : [element("p", { class: "panel quiet" }, "Nothing is running.")];
+}
+
+function runningJob(job, place) {
   const done = Number(job.done_items ?? 0);
   const total = Number(job.total_items ?? 0);
   const rate = Number(job.rate_items_s ?? 0);
   const share = total ? done / total : 0;
   const left = rate > 0 && total > done ? `, about ${formatAge((total - done) / rate)} left` : "";
   return element(
-    "section", { class: "panel", "aria-labelledby": "running-title" },
+    "section", { class: "panel", "aria-labelledby": `job-${place}` },
     element(
       "div", { class: "answer-head" },
-      element("h2", { id: "running-title" }, [...new Set([job.job, job.stage])].filter(Boolean).join(": ")),
+      element("h2", { id: `job-${place}` }, [...new Set([job.job, job.stage])].filter(Boolean).join(": ")),
       element("span", { class: "code quiet", title: String(job.file_id) }, shortFileId(job.file_id ?? "")),
     ),
-    element("progress", { max: 1, value: share, "aria-labelledby": "running-title" }),
+    element("progress", { max: 1, value: share, "aria-labelledby": `job-${place}` }),
     element(
       "p", {}, element("b", {}, `${(share * 100).toFixed(1)} %`),
       ` · ${formatCount(done)} of ${formatCount(total)} items · ${formatBytes(job.done_bytes)} · ${formatCount(Math.round(rate))} items/s${left}`,
@@ -125,7 +132,7 @@ function totals(status) {
 /** Draw the backlog and the rate since the view was opened. */
 function curves(history) {
   const backlog = history.map((status) => Number(status.backlog_files ?? 0));
-  const rate = history.map((status) => Number(status.running?.rate_items_s ?? 0));
+  const rate = history.map((status) => [...jobsOf(status), ...jobsOf(status.log)].reduce((sum, job) => sum + Number(job.rate_items_s ?? 0), 0));
   return element(
     "div", { class: "curves" },
     curve("Files waiting", backlog, (value) => formatCount(value)),

@@ -38,6 +38,7 @@ function open() {
   }
   byId("refused").hidden = !refusal;
   byId("refused-reason").textContent = refusal ?? "";
+  byId("refused-key").textContent = access?.wantsKey ? "Enter a key" : "Use another key";
   document.title = `${view[0].toUpperCase()}${view.slice(1)} · Tierdex`;
   if (!refusal) views[view].open(parameters);
 }

@@ -1,6 +1,6 @@
 // The files view: states as a legend that filters, the time line, and the chosen file's facts.
 
-import { get } from "./api.js";
+import { ApiError, get } from "./api.js";
 import { byId, element } from "./dom.js";
 import { formatAny, formatBytes, formatCount, formatName, plural } from "./format.js";
 import { writeLink } from "./link.js";
@@ -11,12 +11,14 @@ import { formatTime, zoneName } from "./times.js";
 
 const STATES = ["unsealed", "sealed", "compacted", "uploaded", "expired"];
 const POLL_MS = 10_000;
+const PAUSE_MS = 150; // the pointer may only pass by
 
 export class FilesView {
   constructor({ zone, wantKey }) {
     this.zone = zone;
     this.files = [];
     this.hidden = new Set(); // states and kinds
+    this.publishedAt = new Map(); // by file id
     this.chosen = null; // the file whose facts are shown
     this.wantedId = null; // the link's file, until the files are there
     this.timeline = new Timeline({
@@ -87,6 +89,21 @@ export class FilesView {
   #choose(file) {
     this.chosen = file;
     byId("file-details").replaceChildren(...(file ? this.#fileFacts(file) : this.#summary()));
+    clearTimeout(this.asking);
+    const isPublished = file?.state === "uploaded" && file.kind !== "log";
+    if (isPublished && !this.publishedAt.has(file.file_id)) this.asking = setTimeout(() => this.#askWhenPublished(file), PAUSE_MS);
+  }
+
+  /** The list does not tell it: that takes a request to the store for each file. */
+  async #askWhenPublished({ file_id: fileId }) {
+    try {
+      const { published_at: time } = await get(`v1/admin/files/${encodeURIComponent(fileId)}`);
+      this.publishedAt.set(fileId, time);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error; // the list says all else
+      return;
+    }
+    if (this.chosen?.file_id === fileId) byId("file-details").replaceChildren(...this.#fileFacts(this.chosen));
   }
 
   #summary() {
@@ -109,7 +126,7 @@ export class FilesView {
     return [
       element("h2", { class: "code wrap" }, String(file.file_id)),
       element("p", {}, stateBadge(String(file.state)), file.kind === "log" ? " · of the message log" : ""),
-      life(file, moment),
+      life(file, this.publishedAt.get(file.file_id), moment),
       facts([
         ["First entry", time(file.min_time)],
         ["Last entry", time(file.max_time)],
@@ -128,9 +145,9 @@ export class FilesView {
 }
 
 /** Return the steps of a file's life, with their times where they are kept. */
-function life(file, moment) {
+function life(file, publishedAt, moment) {
   const reached = STATES.indexOf(file.state);
-  const steps = [["born", file.begin, 0], ["sealed", file.sealed_at, 1], ["compacted", null, 2], ["uploaded", file.published_at, 3]];
+  const steps = [["born", file.begin, 0], ["sealed", file.sealed_at, 1], ["compacted", null, 2], ["uploaded", publishedAt, 3]];
   return element("ol", { class: "life", "aria-label": "Life of the file" }, steps.map(([name, time, state]) => element(
     "li", { class: reached >= state ? "is-reached" : null, "data-state": STATES[state] },
     element("b", {}, name), " ", element("span", { class: "quiet" }, reached < state ? "not yet" : time ? moment(time) : ""),

@@ -64,7 +64,8 @@ export class Home {
     const shown = this.isWhole ? topics : topics.slice(0, SHOWN);
     const times = topics.flatMap(({ min_time: first, max_time: last }) => (first === null ? [] : [Number(first), Number(last)]));
     const range = [times.reduce((a, b) => Math.min(a, b), Infinity), times.reduce((a, b) => Math.max(a, b), -Infinity)];
-    const titles = [["Topic"], ["Keys", "number"], ["For example"], ["First entry"], ["Last entry"], ["", "wide bar-cell"]];
+    const hasExamples = topics.some(({ topic }) => this.examples.get(topic));
+    const titles = [["Topic"], ["Keys", "number"], ...(hasExamples ? [["For example"]] : []), ["First entry"], ["Last entry"], ["", "wide bar-cell"]];
     const head = titles.map(([title, kind]) => element(
       "th", { scope: "col", class: kind }, title, title.endsWith("entry") ? element("small", {}, ` ${zoneName(zone)}`) : null,
     ));
@@ -76,20 +77,21 @@ export class Home {
       element("div", { class: "answer-head" }, element("h2", { id: "home-title" }, plural(topics.length, "topic")), element("span", { class: "quiet" }, "what can be looked up here")),
       element("div", { class: "table-scroll panel", tabindex: "0", role: "region", "aria-labelledby": "home-title" }, element(
         "table", { id: "home-topics" }, element("thead", {}, element("tr", {}, head)),
-        element("tbody", {}, shown.map((topic) => this.#row(topic, range, zone))),
+        element("tbody", {}, shown.map((topic) => this.#row(topic, range, hasExamples))),
       )),
       ...(shown.length < topics.length ? [element("button", { type: "button", on: { click: showAll } }, `Show all ${formatCount(topics.length)}`)] : []),
     ];
   }
 
-  #row(info, range, zone) {
+  #row(info, range, hasExamples) {
+    const zone = this.zone();
     const key = this.examples.get(info.topic);
     const moment = (time) => element("td", { class: "code", title: time === null ? null : `${time} ms` }, time === null ? "–" : formatTime(time, zone).slice(0, 19));
     return element(
       "tr", {},
       element("th", { scope: "row" }, element("a", { href: writeLink("lookup", { topic: info.topic }), class: "code" }, info.topic)),
       element("td", { class: "number code", title: countInWords(info) }, `${formatCount(info.item_count)}${BigInt(info.uncounted) ? " +" : ""}`),
-      element("td", {}, key ? element("a", { href: writeQuery({ topic: info.topic, key }), class: "code" }, key) : null),
+      hasExamples ? element("td", {}, key ? element("a", { href: writeQuery({ topic: info.topic, key }), class: "code" }, key) : null) : null,
       moment(info.min_time), moment(info.max_time),
       element("td", { class: "wide bar-cell", "aria-hidden": "true" }, info.min_time === null ? null : spanBar(info, range)),
     );
@@ -112,5 +114,5 @@ function spanBar({ min_time: first, max_time: last }, [begin, end]) {
 
 function nothingYet({ log }) {
   const command = log ? "tierdex log append --topic=orders --key=ORDER-1" : "tierdex load orders.csv --topic=orders";
-  return element("p", { class: "note" }, "Nothing has been put here yet. Try ", element("code", {}, command), ", or see ", element("a", { href: "docs" }, "the HTTP API"), ".");
+  return element("p", { class: "note" }, "No topics: nothing has been put here yet, or nothing of it can be read. To begin, try ", element("code", {}, command), ", or see ", element("a", { href: "docs" }, "the HTTP API"), ".");
 }

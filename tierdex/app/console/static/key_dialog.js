@@ -34,7 +34,7 @@ export class KeyDialog {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       writeKey(before);
-      showFieldError(byId("api-key"), error.message);
+      showFieldError(byId("api-key"), error.status === 401 ? "This service does not know the key." : error.message);
       byId("api-key").select();
     }
   }

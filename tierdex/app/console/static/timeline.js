@@ -11,6 +11,7 @@ import { timeTicks } from "./time_axis.js";
 import { formatTime } from "./times.js";
 
 const LABEL_WIDTH = 176;
+const LABEL_WIDTH_NARROW = 118; // where the drawing has less than 600 pixels
 const LABEL_ROW = 15; // rows at least this high carry their file's name
 const ROW_MIN = 2;
 const ROW_MAX = 20;
@@ -69,11 +70,12 @@ export class Timeline {
     this.files = this.span ? this.all.filter((file) => reachesInto(this.spanOf(file), begin, end)) : this.all;
     this.chosen = this.files.findIndex((file) => file.file_id === chosenId);
     this.width = Math.max(this.scroller.clientWidth, LABEL_WIDTH + 120);
+    const labelWidth = this.width < 600 ? LABEL_WIDTH_NARROW : LABEL_WIDTH;
     const room = this.scroller.clientHeight || 480;
     this.row = Math.min(ROW_MAX, Math.max(ROW_MIN, Math.floor(room / Math.max(this.files.length, 1))));
     this.begin = begin;
     this.end = end;
-    this.labelWidth = this.row >= LABEL_ROW ? LABEL_WIDTH : MARGIN;
+    this.labelWidth = this.row >= LABEL_ROW ? labelWidth : MARGIN;
     this.height.style.height = `${this.row * this.files.length}px`;
     this.#drawAxis();
     this.#drawRows();

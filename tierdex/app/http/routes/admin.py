@@ -27,12 +27,12 @@ from tierdex.app.http.models import (
     Nothing,
     Receipt,
     ResumeOrder,
-    Rolled,
     Verified,
 )
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, record_of, service_of, tagged_response
+from tierdex.app.http.service_models import Rolled
 from tierdex.app.rights import Scope
 from tierdex.errors import NotFoundError
 
@@ -99,9 +99,9 @@ async def get_nodes(request: Request) -> Response:
 
 @router.get(_FILE, summary="Describe a file", response_model=File, responses=refusals(404), **_READ)
 async def get_file(request: Request, file_id: FileId) -> Response:
-    """Describe one file, of the index or of the message log."""
+    """Describe one file, of the index (with when it was published) or of the message log."""
     service = service_of(request)
-    return json_response(await service.in_thread(_file, service, file_id))
+    return json_response(await service.in_thread(_file, service, file_id, slow=True))
 
 
 def _file(service: Service, file_id: str) -> dict[str, Any]:
