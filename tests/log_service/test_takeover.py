@@ -545,3 +545,20 @@ def test_files_that_cannot_say_what_they_hold_move_no_end_and_are_not_passed_ove
     log.flush("disk")
     assert len(list(reader)) == 13
     other.look(log)
+
+
+@pytest.mark.parametrize("fault", [None, Fault.FAIL_AFTER])
+def test_adopted_queue_of_which_all_was_published_goes_on_behind_it(world, fault):
+    log = world.open()
+    fill(world, log, 6)
+    log.roll()
+    if fault is not None:  # listed, and nobody heard so
+        world.store.fail("put_if_absent", nth=1, fault=fault)
+    with contextlib.suppress(UnavailableError):
+        log.run_compaction()
+    world.append(log, QUEUES[0], b"only here", ["k"])
+    log.close()
+    adopted = world.open(adopt=True, node="n2")
+    found = {queue: (adopted.begin_offset(*queue), adopted.end_offset(*queue)) for queue in QUEUES}
+    assert found == {QUEUES[0]: (2, 3), QUEUES[1]: (2, 2), QUEUES[2]: (2, 2)}
+    assert adopted.append(topic="b", queue_id=7, body=b"on") == 2

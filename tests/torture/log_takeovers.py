@@ -229,7 +229,7 @@ class _Lineage:
             if end:
                 assert begin <= max(self.promised.get(queue, 0), begin)
                 has_tail = end == len(held) or len(held) <= expired.get(queue, 0)
-                assert has_tail, (queue, "the tail is not whole")
+                assert has_tail, (queue, "the tail is not whole, or its offsets are given again")
                 found = [message.body for message in log.reader(*queue, begin)]
                 assert found == [body for body, _, _ in held[begin:end]]
             for key in {key for _, keys, _ in held for key in keys}:

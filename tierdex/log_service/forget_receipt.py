@@ -28,7 +28,7 @@ class ForgetReceipt(Receipt):
     of them in their bytes, messages or entries, `rewritten` those that had. `is_complete` says that nothing
     was left unsearched, that the index has forgotten them as well, and, where files were to be
     written anew at once, that they are; `waiting` names what is missing. `elsewhere` are nodes whose own logs
-    have messages under a name that was asked for: ask there.
+    have messages under a name that was asked for: they are not asked, and do not count; ask there.
     """
 
     messages: list[ForgottenMessage] = field(default_factory=list)

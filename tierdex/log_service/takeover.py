@@ -11,12 +11,14 @@
 An adopted folder's index is removed: it is made anew from the messages that stay, so no entry of it names a
 message that only the old node has.
 
-Depends on errors, lifecycle, logfile, carried_notes, gone_messages and log_recovery.
+Depends on errors, lifecycle, logfile, carried_notes, gone_messages, log_recovery, mending and
+published_note.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, LossyTakeoverError, NodeInUseError, OwnershipError
@@ -30,8 +32,11 @@ from tierdex.log_service.carried_notes import (
     void_notes,
 )
 from tierdex.log_service.gone_messages import GoneRecord
-from tierdex.log_service.log_recovery import JournalMending, remove_gone
+from tierdex.log_service.log_recovery import JournalMending, open_immutable, remove_gone
+from tierdex.log_service.mending import ends_of
+from tierdex.log_service.published_note import PublishedNote
 from tierdex.logfile.journal.file import Journal
+from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,17 +94,44 @@ class Succession:
                 f"node {state.node} is, or was, another log's: adopt the folder under a name that is unused",
                 node=state.node,
             )
-        for file in self._list(lambda uuid: not old.knows(uuid)):
-            if file.identity is not None:  # else recovery puts it where it is named
-                self._remove(file.path)
-        gone = GoneRecord(self._filesystem, self._paths.root, self._seams.clock).current
-        remove_gone(self._filesystem, self._listing(), gone.files)
+        left = [f for f in self._list(lambda uuid: not old.knows(uuid)) if f.identity is not None]
+        gone = GoneRecord(self._filesystem, self._paths.root, self._seams.clock)
+        ends = reduce(QueueEnds.joined, map(self._ends_of, left), self._published_ends())
+        if len(ends):
+            # Durable before the old node's part goes: no offset that the folder gave is given again.
+            gone.keep(gone.current.joined(ends, ()))
+        for file in left:  # one without identity is put by recovery where it is named
+            self._remove(file.path)
+        remove_gone(self._filesystem, self._listing(), gone.current.files)
         for folder in (self._data.folder(each) for each in LOCAL_STATES):
             for name in self._filesystem.list_folder(folder):
                 self._remove(folder / name)
         void_adopted(self._filesystem, self._paths.root)
 
     # -- private -----------------------------------------------------------------------------------------
+
+    def _published_ends(self) -> QueueEnds:
+        """Return where queues end that were published from here; nothing where the note is void."""
+        try:
+            note = PublishedNote.read(self._filesystem, self._paths.root)
+        except CorruptFileError:
+            return NO_QUEUES
+        return NO_QUEUES if note is None else note.ends
+
+    def _ends_of(self, file: FoundFile) -> QueueEnds:
+        """Return where the queues of a file end that is published, and not noted yet."""
+        if file.state is FileState.UNSEALED:
+            return NO_QUEUES
+        try:
+            handle = open_immutable(self._filesystem, "", file.state, file.number, file.path)
+        except CorruptFileError:
+            return NO_QUEUES
+        try:
+            return QueueEnds.of(*ends_of(handle.reader), last_file=file.number)
+        except CorruptFileError:
+            return NO_QUEUES
+        finally:
+            handle.release()
 
     def _listing(self) -> FolderListing:
         mending = JournalMending(self._filesystem, self._seams.clock)
