@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import pytest
@@ -9,10 +10,14 @@ from rstream import AMQPMessage, CompressionType, Properties
 
 from tests.following.test_follower import offsets, opened
 from tests.following.worlds import make_records
+from tests.patience import PATIENCE_S
+from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError, NotFoundError, PermissionDeniedError
 from tierdex.following.follow import follow
 from tierdex.following.open_source import open_source
 from tierdex.following.records import Parts
+
+clock = SystemClock()
 
 
 @pytest.fixture
@@ -84,10 +89,9 @@ def test_what_retention_took_before_it_was_read_is_told(index, rabbitmq):
     address = f"rabbitmq://{rabbitmq.address}/short"
     rabbitmq.publish("short", make_records(10))
     assert run_once(index, address).messages == 10
-    source = open_source(address)
-    while (first := source.bounds({0: 10})[0].first) <= 10:
-        rabbitmq.publish("short", make_records(500, 10))
-    source.close()
+    with contextlib.closing(open_source(address)) as source:
+        while (first := source.bounds({0: 10})[0].first) <= 10:
+            rabbitmq.publish("short", make_records(500, 10))
     status = run_once(index, address)
     assert status.lost >= first - 10  # more may have gone meanwhile
     assert status.total_lag() == 0
@@ -110,12 +114,20 @@ def test_what_is_not_there_or_not_allowed_says_so(index, rabbitmq, caplog):
 def test_fetching_between_reads_loses_nothing(stream):
     address, server, name = stream
     server.publish(name, make_records(50))
-    source = open_source(address)
-    source.open({0: 0}, Parts())
-    assert len(source.read(10_000, 60)) == 50
-    assert source.fetch(0, 7).key == b"k7"
-    server.publish(name, make_records(10, 50))
-    assert source.fetch(0, 59).key == b"k59"
-    batch = source.read(10_000, 60)
-    assert batch.keys[0] == b"k50"
-    source.close()
+    with contextlib.closing(open_source(address)) as source:
+        source.open({0: 0}, Parts())
+        keys = read_keys(source, 50)
+        assert source.fetch(0, 7).key == b"k7"
+        server.publish(name, make_records(10, 50))
+        assert source.fetch(0, 59).key == b"k59"
+        assert keys + read_keys(source, 10) == [b"k%d" % n for n in range(60)]
+
+
+def read_keys(source, count):
+    """Read on until so many have come: what was sent at once may lie in several chunks."""
+    keys, give_up = [], clock.monotonic() + PATIENCE_S
+    while len(keys) < count:
+        assert clock.monotonic() < give_up
+        batch = source.read(10_000, 0.2)
+        keys += [] if batch is None else batch.keys
+    return keys
