@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -220,6 +221,22 @@ def test_reader_at_remote_is_woken_by_the_publication(away):
     log.flush("remote")
     thread.join(PATIENCE_S)
     assert [m.body for m in read[0].messages] == [b"x"]
+
+
+def test_rolled_journal_is_published_though_nothing_more_is_appended(tmp_path):
+    with MessageLog.open(
+        tmp_path, store=MemoryStore(), journal_bytes=1 << 20, max_message_bytes=8 << 10,
+        disk_reserve_bytes=0, compact_interval=0.02,
+    ) as log:  # fmt: skip
+        log.append(**QUEUE, body=b"x", keys=["k"])
+        deadline = time.monotonic() + PATIENCE_S
+        while not log.index.query("a", key="k").entries:  # its commit's dispatch is over
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        log.roll()
+        while states(log) != ["uploaded"]:
+            assert time.monotonic() < deadline, "nobody looks at it any more"
+            time.sleep(0.01)
 
 
 def test_wait_ends_with_the_timeout(tmp_path):

@@ -19,6 +19,7 @@ from tests.torture import (
     bad_store,
     corruption,
     damaged_index,
+    dead_store,
     false_matches,
     fleet,
     forgery,
@@ -168,6 +169,13 @@ def _log_soak(seed, seconds):
         return log_soak.soak(Path(folder), seconds or 3600, seed, tell=print).counts["rounds"]
 
 
+def _dead_store(seed, seconds):
+    seconds = seconds or 600
+    with tempfile.TemporaryDirectory() as folder:
+        print(dead_store.survive(Path(folder), seconds, seed, bytes_a_second=20e6))
+    return round(seconds)
+
+
 def _false_matches(seed):
     with tempfile.TemporaryDirectory() as folder:
         return false_matches.search_for_false_matches(Path(folder) / "data", 500_000, seed)
@@ -282,6 +290,10 @@ EXPERIMENTS = (
     Experiment(
         "stopped-logs", "a message log taken from an owner in a real process, stopped (SIGSTOP) and going on",
         "takeovers", stopped_logs.take_over, dose=600, small_dose=2, minutes=10,
+    ),
+    Experiment(
+        "log-dead-store", "a message log under full load whose store is dead for ten minutes", "seconds",
+        _dead_store, dose=600, small_dose=1, minutes=15, takes_time=True,
     ),
     Experiment(
         "log-soak", "an hour of a message log with everything at once: memory, descriptors, disk",

@@ -390,7 +390,7 @@ class LogSoak:
     def _replay(self, topic, queue_id):
         offset = begin = self.log.begin_offset(topic, queue_id)
         while True:
-            answer = self.log.read(topic, queue_id, offset)
+            answer = self.log.read(topic, queue_id, offset, visible="received")
             self.check(answer)
             offset = answer.next_offset
             if answer.missing:

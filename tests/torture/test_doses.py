@@ -14,6 +14,7 @@ from tests.torture import (
     bad_store,
     corruption,
     damaged_index,
+    dead_store,
     false_matches,
     fleet,
     forgetting,
@@ -108,6 +109,13 @@ def test_log_moves_from_disk_to_disk_and_loses_nothing_that_was_published():
 def test_log_owner_stopped_and_going_on_after_another_harms_nothing(seed):
     """It stops with an error, counts what it alone has, and its folder is adopted."""
     assert stopped_logs.take_over(seed) == 1
+
+
+def test_log_whose_store_is_dead_refuses_nothing_and_publishes_all_of_it_afterwards():
+    with quick_folder() as folder:
+        seen = dead_store.survive(folder, DOSES["log-dead-store"], bytes_a_second=5e6)
+    assert seen.refused_calls > 0
+    assert seen.waiting_files > 0
 
 
 def test_log_with_everything_at_once_loses_nothing_and_gives_everything_back():

@@ -151,6 +151,7 @@ class LogKind:
         if isinstance(journal, Journal):
             journal.path = target
         self._show(handle, open_sealed(self._seams.filesystem, handle.node, handle.number, target))
+        self._committer.on_written()  # the dispatcher has to see its end, though nothing more is appended
 
     # -- sealed -> compacted -----------------------------------------------------------------------------
 
