@@ -2,7 +2,8 @@
 
     python cluster_job.py MASTER ARCHIVE EXECUTOR_PYTHON STORE SCRATCH JAVA_OPTIONS
 
-The first attempt of one partition writes down which executor it runs on and waits for its death.
+The first attempt of one partition writes down which executor it runs on and waits for its death. In the store
+`STORE-of-a-log` a log has published MESSAGES, which are read whole, in part, and as a stream.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 ENTRIES = 40_000
 PARTITIONS = 4
+MESSAGES = 400  # of two topics
 WAIT_S = 60.0
 
 
@@ -74,6 +76,21 @@ def main(master, archive, python, store, scratch, java_options):
         "sound": verify(spark, store).where("is_sound and object_key is not null").count(),
         "merged": merge(spark, store).files_merged,
     }
+    log_store = f"{store}-of-a-log"
+    messages = spark.read.format("tierdex-log").option("bytesPerPartition", "4000").load(log_store)
+    totals = messages.agg(F.count("*"), F.sum("offset"), F.sum(F.length("body"))).first()
+    some = spark.read.format("tierdex-log").option("topic", "a").option("endOffset", "10")
+    result |= {
+        "messages": list(totals),
+        "files_of_messages": last_scan().files_read,
+        "some_messages": some.load(log_store).count(),
+    }
+    stream = spark.readStream.format("tierdex-log").option("maxMessagesPerTrigger", "150")
+    rows = stream.load(log_store).select("topic", "queue_id", "offset")
+    query = rows.writeStream.format("json").trigger(availableNow=True)
+    query = query.option("checkpointLocation", f"{scratch}/checkpoint").start(f"{scratch}/streamed")
+    query.awaitTermination()
+    result["batches"] = query.lastProgress["batchId"] + 1
     (Path(scratch) / "result").write_text(json.dumps(result))
     spark.stop()
 

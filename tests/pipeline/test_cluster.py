@@ -18,6 +18,8 @@ import pytest
 from tests.patience import PATIENCE_S
 from tests.pipeline import cluster_job
 from tests.pipeline.conftest import SHORT_LIVED_JVM
+from tests.pipeline.log_store import fill, publish, told
+from tests.pipeline.log_store import open_log as open_message_log
 from tierdex.pipeline.java import use_java
 from tierdex.pipeline.packing import pack_environment
 from tierdex.pipeline.snapshot import open_log
@@ -96,10 +98,17 @@ def wait_for(condition, seconds, folder):
         time.sleep(0.1)
 
 
-def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
+def test_killed_executor_loses_and_doubles_nothing_and_messages_are_read_from_the_store_alone(
+    cluster, tmp_path
+):
     master, folder = cluster
     archive = folder / "env.tar"
     store = f"file://{tmp_path}/store"
+    with open_message_log(tmp_path / "log", f"{store}-of-a-log") as log:
+        for first in range(0, cluster_job.MESSAGES, cluster_job.MESSAGES // 2):
+            fill(log, cluster_job.MESSAGES // 2, first)
+            publish(log)
+        messages = told(log)
     bare = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     # The driver's own environment must not reach the executors by accident.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -133,6 +142,18 @@ def test_killed_executor_loses_and_doubles_nothing(cluster, tmp_path):
         "tasks_of_lookup": 2,
         "sound": files,
         "merged": files,
-    }
+        "messages": [
+            len(messages), sum(m[3] for m in messages), sum(len(m[8]) for m in messages),
+        ],
+        "files_of_messages": 2,
+        "some_messages": sum(m[1] == "a" and m[3] < 10 for m in messages),
+        "batches": -(-len(messages) // 150),
+    }  # fmt: skip
+    streamed = [
+        json.loads(line)
+        for path in (tmp_path / "streamed").glob("part-*.json")
+        for line in path.read_text().splitlines()
+    ]
+    assert sorted(tuple(row.values()) for row in streamed) == [m[1:4] for m in messages]
     # One commit published the job, one the merge.
     assert open_log(open_store(store), "spark").load().number == 2
