@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from pyspark.sql import types as T
 
-from tests.pipeline.conftest import key_rows, read
+from tests.pipeline.conftest import read
+from tests.pipeline.in_process import batch_of
 from tierdex.lifecycle.manifest_codec import encode_row
 from tierdex.pipeline.data_source import TierdexDataSource
 from tierdex.pipeline.publishing import JobNode
@@ -17,12 +20,13 @@ BATCHES = 10
 
 
 @pytest.fixture
-def source(spark, tmp_path):
+def source(tmp_path):
     """A folder of Parquet files, each of which becomes one micro-batch."""
     folder = tmp_path / "source"
+    folder.mkdir()
     for number in range(BATCHES):
-        rows = key_rows(spark, [f"k{number}-{n}" for n in range(50)], first=1000 * number)
-        rows.write.mode("append").parquet(str(folder))
+        rows = batch_of([f"k{number}-{n}" for n in range(50)], first=1000 * number)
+        pa.parquet.write_table(pa.Table.from_batches([rows]), folder / f"{number}.parquet")
     return folder
 
 
@@ -30,7 +34,7 @@ def start(spark, source, url, tmp_path, **options):
     frame = (
         spark.readStream.schema(
             T._parse_datatype_string(
-                "topic string, key string, queue_id int, offset bigint, size int, timestamp bigint"
+                "topic string, key string, queue_id int, offset bigint, size bigint, timestamp bigint"
             )
         )
         .option("maxFilesPerTrigger", "1")
@@ -103,7 +107,7 @@ def test_small_files_stay_when_merging_is_off(store_url):
 
 
 @pytest.mark.parametrize("mode", ["complete", "update"])
-def test_other_output_modes_are_refused(spark, source, store_url, tmp_path, mode):
+def test_other_output_modes_are_refused(spark, store_url, tmp_path, mode):
     frame = spark.readStream.format("rate").load()
     counted = frame.groupBy("value").count()
     with pytest.raises(Exception, match=r"(?i)append|not support|refused"):
@@ -122,8 +126,6 @@ def stream_writer(url, **options):
 
 def uploaded_row(store, key):
     """Build and upload a file as a task does; nobody lists it."""
-    import pyarrow as pa
-
     from tierdex.clock import SystemClock
     from tierdex.ids import SystemIds
     from tierdex.pipeline.entry_form import EntryForm
