@@ -21,7 +21,7 @@ def test_build_lookup_merge_and_verify(spark, run_cli, store_url, tmp_path):
     for sql in ("select * from input", "select * from input where offset < 1000"):
         run_cli("build", source, store_url, "--sql", sql)
     found = json.loads(run_cli("lookup", tmp_path / "keys.csv", store_url, "-o", "json").stdout)
-    assert [(row["key"], row["offset"]) for row in found] in (
+    assert [(row["key"], row["offset"]) for row in found["entries"]] in (
         [("k7", 700), ("nobody", None)],
         [("nobody", None), ("k7", 700)],
     )

@@ -9,9 +9,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# FastAPI's lowest version does not say which of Starlette's it was made for as a lower bound.
-STARLETTE = "starlette==0.38.6"
-_OF_THE_SERVER = ("fastapi", "httptools", "uvicorn", "uvloop")
+_OF_THE_SERVER = ("fastapi", "httptools", "starlette", "uvicorn", "uvloop")
 
 
 def server_requirements():
@@ -26,5 +24,5 @@ def install_lowest(folder):
     bounds = server_requirements()
     lowest = [f"{name}=={re.search(r'>=([0-9.]+)', bounds[name])[1]}" for name in _OF_THE_SERVER]
     command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*command, "--no-deps", "--target", str(folder), *lowest, STARLETTE], check=True)
+    subprocess.run([*command, "--no-deps", "--target", str(folder), *lowest], check=True)
     return folder

@@ -35,7 +35,6 @@ from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
 from tierdex.lifecycle.topic_set import may_hold
-from tierdex.log_service.stored_notes import read_stored_notes
 from tierdex.logfile.forgotten import NOWHERE
 from tierdex.settings import load_settings
 
@@ -158,6 +157,9 @@ def read_places(store: Store, state: ManifestState) -> ForgottenPlaces:
 
     Raises what the store raises, CorruptFileError.
     """
+    # It loads kernels, which a plan that meets no log does without.
+    from tierdex.log_service.stored_notes import read_stored_notes
+
     return read_stored_notes(store, state).forgotten.places
 
 

@@ -253,7 +253,9 @@ def test_what_was_received_and_cannot_be_written_is_not_told_from_memory(make_in
     index = make_index()
     index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
     index.query("t", key="a")
-    index.put(topic="t", keys=["a"], queue_id=0, offset=2, size=1, timestamp=1)
+    index.put(
+        topic="t", keys=["a"], queue_id=0, offset=2, size=1, timestamp=1, durability="received"
+    )
 
     def refuse():
         raise BacklogFullError("full", retry_after_s=1.0)
