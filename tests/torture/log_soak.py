@@ -397,7 +397,14 @@ class LogSoak:
                 raise UnavailableError(str(answer.missing))
             if not len(answer):
                 break
-        assert offset == self.acknowledged[topic, queue_id], (topic, queue_id, begin, offset)
+        ends = {
+            level: self.log.end_offset(topic, queue_id, level=level)
+            for level in ("received", "os", "disk")
+        }
+        place = topic, queue_id
+        assert offset == self.acknowledged[place], (
+            place, begin, offset, self.acknowledged[place], ends, answer.from_begin,
+        )  # fmt: skip
 
     def _let_go(self):
         """Publish and expire everything; wait until the store has deleted what was listed."""
