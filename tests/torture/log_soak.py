@@ -120,8 +120,8 @@ class LogSoak:
             lambda: self.hand_over(seconds / 2),
             *(lambda topic=topic: self.append(topic) for topic in TOPICS),
             *(lambda topic=topic: self.follow(topic) for topic in TOPICS),
-            self.append_for_later, self.follow_timed, self.read_cold, self.read_store, self.read_folder,
-            self.look_up, self.forget, self.break_store,
+            self.append_for_later, self.follow_timed, self.read_cold, self.read_back, self.read_store,
+            self.read_folder, self.look_up, self.forget, self.break_store,
         )  # fmt: skip
         threads = [threading.Thread(target=self._work, args=(work,)) for work in works]
         for thread in threads:
@@ -281,6 +281,36 @@ class LogSoak:
             offset = answer.next_offset
         self.ending.wait(0.02)
 
+    def read_back(self):
+        """Read the last messages of a queue: all that was acknowledged before is there."""
+        log, place = self.log, (self.source.choice(TOPICS), self.source.randrange(QUEUES))
+        acknowledged = self.acknowledged[place]  # by this owner, or by one before it
+        offset = max(0, acknowledged - self.source.choice((1, 20, 200)))
+        offset, answer = self._read_on(log, place, offset, "received")
+        if log is self.log:  # else another owner had the log meanwhile, and acknowledged more
+            assert offset >= acknowledged, self._explain_short(log, place, offset, answer)
+
+    def _read_on(self, log, place, offset, visible):
+        """Read up to the end; return where that is, and the last answer. Raises what keeps one from it."""
+        while True:
+            answer = log.read(*place, offset, visible=visible)
+            self.check(answer)
+            offset = answer.next_offset
+            if answer.missing:
+                raise UnavailableError(str(answer.missing))
+            if not len(answer):
+                return offset, answer
+
+    def _explain_short(self, log, place, offset, answer):
+        """Return what is known of a queue that ended too early."""
+        ends = {
+            level: log.end_offset(*place, level=level) for level in ("received", "os", "disk")
+        }
+        again = len(log.read(*place, offset, visible="received"))
+        said = answer.begin_offset, answer.end_offset, answer.from_begin, answer.generation
+        files = [(info.file_id, info.state, info.message_count) for info in log.files()]
+        return place, offset, self.acknowledged[place], ends, again, said, files[-4:]
+
     def read_store(self):
         """Read what is published as one who has the store alone, for a while."""
         with MessageLog.open(store=self.store, refresh_interval=1.0, **READER) as reader:
@@ -388,23 +418,12 @@ class LogSoak:
             self.follow_timed()
 
     def _replay(self, topic, queue_id):
-        offset = begin = self.log.begin_offset(topic, queue_id)
-        while True:
-            answer = self.log.read(topic, queue_id, offset, visible="received")
-            self.check(answer)
-            offset = answer.next_offset
-            if answer.missing:
-                raise UnavailableError(str(answer.missing))
-            if not len(answer):
-                break
-        ends = {
-            level: self.log.end_offset(topic, queue_id, level=level)
-            for level in ("received", "os", "disk")
-        }
         place = topic, queue_id
-        assert offset == self.acknowledged[place], (
-            place, begin, offset, self.acknowledged[place], ends, answer.from_begin,
-        )  # fmt: skip
+        begin = self.log.begin_offset(topic, queue_id)
+        offset, answer = self._read_on(self.log, place, begin, "received")
+        assert offset == self.acknowledged[place], self._explain_short(
+            self.log, place, offset, answer
+        )
 
     def _let_go(self):
         """Publish and expire everything; wait until the store has deleted what was listed."""
