@@ -192,6 +192,7 @@ def test_places_are_kept_as_bytes_and_joined():
     assert both.within(b"a", 1, 0, 9).tolist() == [2]
     assert both.within(b"a", 2, 0, 99).tolist() == []
     assert len(NOWHERE.joined(NOWHERE)) == 0
+    assert list(ForgottenPlaces.decode(NOWHERE.encode(), "x")) == []
 
 
 def test_index_that_is_made_anew_knows_nothing_of_what_a_file_still_holds(world):
@@ -379,6 +380,9 @@ def test_whoever_takes_the_log_over_hides_the_same_and_offsets_given_anew_are_no
     assert bodies_of(heir, "LAST") == [b"anew"]
     assert heir.forget("orders", key="k0", now=True).messages[0].offset == 0
     assert shown(heir)[0] == (b"", True)
+    heir.close()
+    heir = open_log(disk, store=world.store, **TINY_INDEX)  # of one request no place is left
+    assert shown(heir) == [(b"", True), *WANTED[1:], (b"anew", False)]
     heir.close()
 
 

@@ -10,6 +10,7 @@ checks them. Depends on errors.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -137,8 +138,7 @@ class ForgottenPlaces:
         if rows_at + _ROW.itemsize * int(head["place_count"]) != len(data):
             raise CorruptFileError(path, f"forgotten places have {len(data)} bytes")
         ends = np.frombuffer(data[ends_at:rows_at], "<i8").tolist()
-        begins = [0, *ends[:-1]]
-        names = [data[size + a : size + b] for a, b in zip(begins, ends, strict=True)]
+        names = [data[size + a : size + b] for a, b in pairwise((0, *ends))]
         rows = np.frombuffer(data[rows_at:], _ROW)
         if len(rows) and int(rows["topic"].max()) >= len(names):
             raise CorruptFileError(path, "forgotten places name a topic that is not there")
