@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.patience import PATIENCE_S
-from tests.torture.soak import Usage
+from tests.torture.soak import anonymous_memory
 from tierdex import MessageLog
 from tierdex.errors import StoreTimeoutError, StoreUnavailableError, UnavailableError
 from tierdex.storage_layer.local import LocalStore
@@ -91,13 +91,13 @@ def survive(folder, seconds, seed=0, bytes_a_second=None):
         for _ in range(20):
             _append(log, seen, filler)
         log.flush("remote")
-        seen.anonymous_before = Usage(folder).anonymous
+        seen.anonymous_before = anonymous_memory()
         store.is_dead = True
         began = time.monotonic()
         while time.monotonic() - began < seconds:
             _append(log, seen, filler)  # raises when it is refused
             if seen.appended % (BATCH * 256) == 0:
-                seen.anonymous_most = max(seen.anonymous_most, Usage(folder).anonymous)
+                seen.anonymous_most = max(seen.anonymous_most, anonymous_memory())
             if bytes_a_second is not None:
                 ahead = seen.appended_bytes / bytes_a_second - (time.monotonic() - began)
                 time.sleep(max(0.0, min(ahead, 1.0)))
@@ -106,7 +106,7 @@ def survive(folder, seconds, seed=0, bytes_a_second=None):
         assert log.end_offsets(TOPIC, 0)["remote"] == 20 * BATCH // QUEUES
         store.is_dead = False
         store.revived.set()
-        _wait_until_published(log, store, seen, folder)
+        _wait_until_published(log, store, seen)
         _check(log, seen, filler)
     return seen
 
@@ -126,7 +126,7 @@ def _append(log, seen, filler):
     seen.appended_bytes += BATCH * BODY_BYTES
 
 
-def _wait_until_published(log, store, seen, folder):
+def _wait_until_published(log, store, seen):
     """Wait for everything; at each look what is published is 0 .. m-1 for one m."""
     log.roll()
     began = time.monotonic()
@@ -143,7 +143,7 @@ def _wait_until_published(log, store, seen, folder):
             assert time.monotonic() - changed < PATIENCE_S, (
                 f"{count} of {seen.appended} are published"
             )
-            seen.anonymous_most = max(seen.anonymous_most, Usage(folder / "store").anonymous)
+            seen.anonymous_most = max(seen.anonymous_most, anonymous_memory())
             time.sleep(0.2)
     seen.publishing = time.monotonic() - began
 

@@ -17,6 +17,7 @@ from tests.stateful.world import UNWELL
 from tests.torture.flaky_disk import FlakyDisk
 from tests.torture.simulation import CHANCES
 from tierdex import Index
+from tierdex.app.http.body_limits import return_memory
 from tierdex.clock import ManualClock
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
@@ -35,18 +36,27 @@ KEPT_MS = 1_500_000
 A_CYCLE_S = 100
 
 
+def anonymous_memory():
+    """Return the bytes of memory without mapped files."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) * 1024
+
+
 class Usage:
-    """What the process and its folders hold now."""
+    """What the process and its folders hold now.
+
+    `kept` is memory without mapped files before the C library gives back what it keeps for later: how much
+    that is follows from which threads asked for what, and when. `anonymous` is what is left.
+    """
 
     def __init__(self, folder):
         gc.collect()
+        self.kept = anonymous_memory()
+        return_memory()
         self.descriptors = len(os.listdir("/proc/self/fd"))
         self.mappings = Path("/proc/self/maps").read_text().count("\n")
         self.resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-        status = Path("/proc/self/status").read_text()
-        self.anonymous = (
-            int(status.partition("RssAnon:")[2].split()[0]) * 1024
-        )  # without mapped files
+        self.anonymous = anonymous_memory()
         self.threads = threading.active_count()
         files = [path for path in Path(folder).rglob("*") if path.is_file()]
         # Manifest numbers are overwritten by tombstones, never deleted: they are counted apart.
