@@ -1,6 +1,6 @@
 """`tierdex load FILE...`: CSV, JSON lines or Parquet into the index.
 
-Depends on app.load, disk_errors and the other modules of this folder.
+Depends on app.load, disk_errors, errors and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_fields
 from tierdex.app.cli.progress_bar import progress_bar
 from tierdex.disk_errors import naming
+from tierdex.errors import InvalidRequestError
 from tierdex.value_rules import check_durability
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ def load(
     again: Annotated[
         bool, typer.Option("--again", help="Load what is loaded already once more.")
     ] = False,
+    notes: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --url: the file that remembers what this service has (default: none)."
+        ),
+    ] = None,
     durability: Annotated[Level, typer.Option(help="Level to reach.")] = Level.DISK,
     data: options.Data = None,
     store: options.Store = None,
@@ -102,7 +109,15 @@ def load(
         kind=None if kind is None else kind.value,
         delimiter=delimiter,
     )
-    register = LoadRegister(LocalFileSystem(), data or DEFAULT_DATA) if url is None else None
+    register: LoadRegister | None = None
+    if url is None:
+        if notes is not None:
+            raise InvalidRequestError(
+                "is for --url: a data folder has notes of its own", field="--notes"
+            )
+        register = LoadRegister(LocalFileSystem(), data or DEFAULT_DATA)
+    elif notes is not None:
+        register = LoadRegister(LocalFileSystem(), notes.parent, notes.name)
     rejects = _BadRows(bad_rows)
     with ExitStack() as closing:
         progress = closing.enter_context(progress_bar(_title(files)))

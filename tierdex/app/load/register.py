@@ -80,11 +80,11 @@ class LoadedFile:
 
 
 class LoadRegister:
-    """The loaded files of one data folder. Only the process that holds the folder writes it."""
+    """The loaded files of one data folder, or of one service. One process at a time writes it."""
 
-    def __init__(self, filesystem: FileSystem, data_folder: Path) -> None:
+    def __init__(self, filesystem: FileSystem, data_folder: Path, name: str = FILE_NAME) -> None:
         self._filesystem = filesystem
-        self._path = data_folder / FILE_NAME
+        self._path = data_folder / name
 
     def files(self) -> list[LoadedFile]:
         """Return every loaded file, latest first. Raises CorruptFileError."""
